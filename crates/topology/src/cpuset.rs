@@ -1,0 +1,205 @@
+//! A set of processing units by their operating-system index (`os_index`).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Highest `os_index` + 1 that a set accepts; far above any Linux build (`NR_CPUS` ≤ 8192),
+/// low enough that a typing error in a CPU list cannot allocate gigabytes.
+pub const MAX_CPUS: u32 = 65_536;
+
+/// A set of PUs by `os_index`, written like the kernel's CPU lists: `0-3,8,10-11`.
+#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CpuSet {
+    /// Invariant: the last word is not zero, so that equal sets are equal values.
+    words: Vec<u64>,
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("'{text}' is not a CPU list: {why} (write for example 0-3,8)")]
+pub struct ParseCpuSetError {
+    pub text: String,
+    pub why: String,
+}
+
+impl CpuSet {
+    pub const fn new() -> Self {
+        CpuSet { words: Vec::new() }
+    }
+
+    /// The CPUs `0..count`.
+    pub fn first(count: u32) -> Self {
+        (0..count).collect()
+    }
+
+    pub fn insert(&mut self, cpu: u32) {
+        assert!(cpu < MAX_CPUS, "CPU {cpu} is beyond {MAX_CPUS}");
+        let word = cpu as usize / 64;
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= 1 << (cpu % 64);
+    }
+
+    pub fn remove(&mut self, cpu: u32) {
+        if let Some(word) = self.words.get_mut(cpu as usize / 64) {
+            *word &= !(1 << (cpu % 64));
+        }
+        self.trim();
+    }
+
+    pub fn contains(&self, cpu: u32) -> bool {
+        self.words.get(cpu as usize / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1)
+    }
+
+    pub fn len(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// The members in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.words.iter().enumerate().flat_map(|(index, &word)| {
+            let mut rest = word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros())?;
+                rest &= rest - 1;
+                Some(index as u32 * 64 + bit)
+            })
+        })
+    }
+
+    pub fn lowest(&self) -> Option<u32> {
+        self.iter().next()
+    }
+
+    pub fn union(&self, other: &CpuSet) -> CpuSet {
+        let (long, short) = if self.words.len() >= other.words.len() { (self, other) } else { (other, self) };
+        let mut words = long.words.clone();
+        for (word, more) in words.iter_mut().zip(&short.words) {
+            *word |= more;
+        }
+        CpuSet { words }
+    }
+
+    pub fn intersection(&self, other: &CpuSet) -> CpuSet {
+        let words = self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect();
+        CpuSet { words }.trimmed()
+    }
+
+    pub fn difference(&self, other: &CpuSet) -> CpuSet {
+        let mut words = self.words.clone();
+        for (word, less) in words.iter_mut().zip(&other.words) {
+            *word &= !less;
+        }
+        CpuSet { words }.trimmed()
+    }
+
+    pub fn is_subset(&self, other: &CpuSet) -> bool {
+        self.difference(other).is_empty()
+    }
+
+    pub fn intersects(&self, other: &CpuSet) -> bool {
+        self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
+    }
+
+    /// The `count` lowest members (all, where there are fewer).
+    pub fn take(&self, count: usize) -> CpuSet {
+        self.iter().take(count).collect()
+    }
+
+    fn trim(&mut self) {
+        while self.words.last() == Some(&0) {
+            self.words.pop();
+        }
+    }
+
+    fn trimmed(mut self) -> Self {
+        self.trim();
+        self
+    }
+}
+
+impl FromIterator<u32> for CpuSet {
+    fn from_iter<I: IntoIterator<Item = u32>>(cpus: I) -> Self {
+        let mut set = CpuSet::new();
+        for cpu in cpus {
+            set.insert(cpu);
+        }
+        set
+    }
+}
+
+impl fmt::Display for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut cpus = self.iter().peekable();
+        let mut separator = "";
+        while let Some(start) = cpus.next() {
+            let mut end = start;
+            while cpus.peek() == Some(&(end + 1)) {
+                end += 1;
+                cpus.next();
+            }
+            write!(f, "{separator}{start}")?;
+            if end > start {
+                write!(f, "-{end}")?;
+            }
+            separator = ",";
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{self}}}")
+    }
+}
+
+impl FromStr for CpuSet {
+    type Err = ParseCpuSetError;
+
+    /// Reads the kernel's list form; blanks around the list and its parts are allowed, and
+    /// the empty list is the empty set (as in `cpuset.cpus`).
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = |why: String| ParseCpuSetError { text: text.trim().to_owned(), why };
+        let number = |part: &str| -> Result<u32, ParseCpuSetError> {
+            let cpu: u32 = part.trim().parse().map_err(|_| error(format!("'{}' is not a number", part.trim())))?;
+            if cpu >= MAX_CPUS {
+                return Err(error(format!("CPU {cpu} is beyond {}", MAX_CPUS - 1)));
+            }
+            Ok(cpu)
+        };
+        let mut set = CpuSet::new();
+        if text.trim().is_empty() {
+            return Ok(set);
+        }
+        for part in text.split(',') {
+            let (first, last) = match part.split_once('-') {
+                Some((first, last)) => (number(first)?, number(last)?),
+                None => (number(part)?, number(part)?),
+            };
+            if last < first {
+                return Err(error(format!("the range {first}-{last} runs backwards")));
+            }
+            (first..=last).for_each(|cpu| set.insert(cpu));
+        }
+        Ok(set)
+    }
+}
+
+impl Serialize for CpuSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CpuSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}

@@ -1,0 +1,103 @@
+//! An application as the policies know it: a name and a demand.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The name of one running (or waiting) application, unique on its node: `cg`, `cg.2`.
+///
+/// A letter or `_`, then letters, digits, `_`, `.` and `-`: what the plan's text form can hold
+/// without quotes. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AppId(Arc<str>);
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("'{0}' is not an application name: a letter or _, then letters, digits, _ . - (at most 64)")]
+pub struct ParseAppIdError(pub String);
+
+impl AppId {
+    pub fn new(name: &str) -> Result<Self, ParseAppIdError> {
+        let mut chars = name.chars();
+        let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+        let rest = chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'));
+        if first && rest && name.len() <= 64 { Ok(AppId(name.into())) } else { Err(ParseAppIdError(name.to_owned())) }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for AppId {
+    type Err = ParseAppIdError;
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        AppId::new(name)
+    }
+}
+
+impl fmt::Display for AppId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for AppId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for AppId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for AppId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        AppId::new(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// When a program can change its degree of parallelism (Feitelson and Rudolph 1996).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Malleability {
+    /// Never: it runs with the threads that it has.
+    Rigid,
+    /// At its start only.
+    Moldable,
+    /// Whenever the scheduler wishes, within a region's length.
+    Malleable,
+    /// It changes by itself; the scheduler follows.
+    Evolving,
+}
+
+/// What an application asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Demand {
+    pub malleability: Malleability,
+    /// Fewest threads that it can run with, at least 1.
+    pub min_threads: u32,
+    /// Most threads that it can use; a rigid program's width. `None`: as many as there are CPUs.
+    pub max_threads: Option<u32>,
+    /// Share of the machine relative to the others, in thousandths (1000 = one equal share).
+    pub weight_milli: u32,
+    /// Whether its threads must run at the same time (they spin for one another).
+    pub coschedule: bool,
+}
+
+impl Default for Demand {
+    fn default() -> Self {
+        Demand {
+            malleability: Malleability::Malleable,
+            min_threads: 1,
+            max_threads: None,
+            weight_milli: 1000,
+            coschedule: true,
+        }
+    }
+}
