@@ -23,9 +23,15 @@ pub enum Tree {
     /// Disjoint places, at the same time (space partitioning).
     SideBySide(Vec<Tree>),
     /// The same place, one after the other (gang scheduling, Ousterhout 1982).
-    InTurn { mode: TurnMode, slots: Vec<Slot> },
+    InTurn {
+        mode: TurnMode,
+        slots: Vec<Slot>,
+    },
     /// Overlapping places, left to the kernel; on an owned CPU the owner's threads go first.
-    Mixed { owner: BTreeMap<u32, AppId>, parts: Vec<Tree> },
+    Mixed {
+        owner: BTreeMap<u32, AppId>,
+        parts: Vec<Tree>,
+    },
 }
 
 /// One application on one place.

@@ -168,7 +168,8 @@ impl FromStr for CpuSet {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let error = |why: String| ParseCpuSetError { text: text.trim().to_owned(), why };
         let number = |part: &str| -> Result<u32, ParseCpuSetError> {
-            let cpu: u32 = part.trim().parse().map_err(|_| error(format!("'{}' is not a number", part.trim())))?;
+            let cpu: u32 =
+                part.trim().parse().map_err(|_| error(format!("'{}' is not a number", part.trim())))?;
             if cpu >= MAX_CPUS {
                 return Err(error(format!("CPU {cpu} is beyond {}", MAX_CPUS - 1)));
             }

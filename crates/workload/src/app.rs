@@ -22,7 +22,11 @@ impl AppId {
         let mut chars = name.chars();
         let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
         let rest = chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'));
-        if first && rest && name.len() <= 64 { Ok(AppId(name.into())) } else { Err(ParseAppIdError(name.to_owned())) }
+        if first && rest && name.len() <= 64 {
+            Ok(AppId(name.into()))
+        } else {
+            Err(ParseAppIdError(name.to_owned()))
+        }
     }
 
     pub fn as_str(&self) -> &str {
