@@ -1,0 +1,122 @@
+//! The client's side of a connection.
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::line::{LineError, Lines};
+use crate::message::{FromScheduler, Role, ToScheduler, VERSION};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error("no scheduler answers at {path}: {error}")]
+    NotThere { path: String, error: io::Error },
+    #[error(transparent)]
+    Line(#[from] LineError),
+    #[error("the scheduler ended the connection")]
+    Ended,
+    #[error(
+        "the scheduler speaks version {theirs} of the protocol and this coplace version {VERSION}; use the same coplace for both"
+    )]
+    Version { theirs: u32 },
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// A connection to a scheduler.
+pub struct Client {
+    stream: UnixStream,
+    lines: Lines,
+    pub role: Role,
+    pub scheduler_pid: u32,
+}
+
+/// How long a scheduler may take for an answer before it counts as gone. Above the time for which
+/// a busy machine can keep it from running, below the second within which a guard must act.
+const ANSWER_WITHIN: Duration = Duration::from_millis(800);
+
+impl Client {
+    pub fn connect(socket: &Path) -> Result<Client, ClientError> {
+        let stream = UnixStream::connect(socket)
+            .map_err(|error| ClientError::NotThere { path: socket.display().to_string(), error })?;
+        stream.set_read_timeout(Some(ANSWER_WITHIN)).map_err(LineError::Io)?;
+        stream.set_write_timeout(Some(ANSWER_WITHIN)).map_err(LineError::Io)?;
+        let mut client = Client { stream, lines: Lines::default(), role: Role::Leader, scheduler_pid: 0 };
+        client.send(&ToScheduler::Hello { version: VERSION, pid: std::process::id() })?;
+        match client.receive()? {
+            FromScheduler::Hello { version: VERSION, pid, role } => {
+                client.role = role;
+                client.scheduler_pid = pid;
+                Ok(client)
+            }
+            FromScheduler::Hello { version, .. } => Err(ClientError::Version { theirs: version }),
+            FromScheduler::Refused { why } => Err(ClientError::Refused(why)),
+            _ => Err(ClientError::Ended),
+        }
+    }
+
+    pub fn send(&mut self, message: &ToScheduler) -> Result<(), ClientError> {
+        let mut line = serde_json::to_vec(message).map_err(LineError::Json)?;
+        line.push(b'\n');
+        self.stream.write_all(&line).map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ClientError::Ended,
+            _ => LineError::Io(error).into(),
+        })
+    }
+
+    /// Waits for the next message (at most the time that a living scheduler needs).
+    pub fn receive(&mut self) -> Result<FromScheduler, ClientError> {
+        let patience = std::time::Instant::now();
+        loop {
+            if let Some(message) = self.lines.take()? {
+                return Ok(message);
+            }
+            if self.lines.ended() {
+                return Err(ClientError::Ended);
+            }
+            if patience.elapsed() >= ANSWER_WITHIN {
+                let error = io::Error::new(io::ErrorKind::TimedOut, "the scheduler does not answer");
+                return Err(LineError::Io(error).into());
+            }
+            self.lines.fill(&mut self.stream)?;
+        }
+    }
+
+    /// What has come without waiting; call it when `as_fd` is readable.
+    pub fn drain(&mut self) -> Result<Vec<FromScheduler>, ClientError> {
+        self.stream.set_nonblocking(true).map_err(LineError::Io)?;
+        let filled = self.lines.fill(&mut self.stream);
+        self.stream.set_nonblocking(false).map_err(LineError::Io)?;
+        filled?;
+        let mut messages = Vec::new();
+        while let Some(message) = self.lines.take()? {
+            messages.push(message);
+        }
+        if messages.is_empty() && self.lines.ended() { Err(ClientError::Ended) } else { Ok(messages) }
+    }
+
+    /// Sends a request and waits for its answer; what arrives meanwhile goes to `aside`.
+    pub fn ask(
+        &mut self,
+        request: &ToScheduler,
+        aside: &mut Vec<FromScheduler>,
+        is_answer: impl Fn(&FromScheduler) -> bool,
+    ) -> Result<FromScheduler, ClientError> {
+        self.send(request)?;
+        loop {
+            match self.receive()? {
+                FromScheduler::Refused { why } => return Err(ClientError::Refused(why)),
+                message if is_answer(&message) => return Ok(message),
+                message => aside.push(message),
+            }
+        }
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

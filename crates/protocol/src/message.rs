@@ -1,0 +1,211 @@
+//! The messages.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use topology::CpuSet;
+use workload::{AppId, Demand};
+
+/// Version of the messages; both sides must speak the same.
+pub const VERSION: u32 = 1;
+
+/// Who a scheduler is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// `coplace daemon`: acts.
+    Daemon,
+    /// `coplace daemon --observe`: plans and logs, never acts.
+    Observer,
+    /// A `coplace run` or `coplace mix` that schedules for all of its user's; yields to a daemon.
+    Leader,
+}
+
+/// A process that cannot be mistaken for a later one with the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ProcessId {
+    pub pid: u32,
+    /// Field 22 of `/proc/PID/stat`.
+    pub start_time_ticks: u64,
+}
+
+/// One program under coplace, as kept on disk: enough for a successor to adopt it and for a
+/// guard to set it free.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppRecord {
+    pub id: AppId,
+    pub uid: u32,
+    /// Root of its process tree.
+    pub process: ProcessId,
+    /// The `coplace run` or `mix` that started it and guards it.
+    pub guardian: ProcessId,
+    /// For people: what was typed.
+    pub command: Vec<String>,
+    pub directory: PathBuf,
+    /// Directory of the preload library's pages.
+    pub pages: PathBuf,
+    /// CPUs that it was entitled to when it came; what it gets back.
+    pub original_cpus: CpuSet,
+    pub demand: Demand,
+    /// When it came, in CLOCK_MONOTONIC nanoseconds: the order that survives a change of scheduler.
+    pub arrived_ns: u64,
+    /// Whether it was let go (executed) already.
+    pub started: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case")]
+pub enum ToScheduler {
+    Hello {
+        version: u32,
+        pid: u32,
+    },
+    /// A program that is held before its first instruction (or, after a change of scheduler,
+    /// runs already) wants to be managed. Answer: `Registered`, later `Start`.
+    Register {
+        record: AppRecord,
+    },
+    /// It was executed.
+    Started {
+        id: AppId,
+    },
+    /// It ended; answer: `Account`.
+    Ended {
+        id: AppId,
+    },
+    /// Its user stopped it (Ctrl-Z); it leaves the rotation.
+    Suspend {
+        id: AppId,
+    },
+    /// Its user continued it.
+    Resume {
+        id: AppId,
+    },
+    /// A terminating signal is on its way: let it run so that it can die. Answer: `Done`.
+    Release {
+        id: AppId,
+    },
+    Status,
+    /// Why is it so; of one program, or of all.
+    Explain {
+        id: Option<AppId>,
+    },
+    GetPolicy,
+    /// `settings` are those of the policy's page in docs/policies.
+    SetPolicy {
+        policy: String,
+        settings: Option<serde_json::Value>,
+    },
+    /// A daemon starts: a leader lets go of everything and ends the connection.
+    Yield,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case")]
+pub enum FromScheduler {
+    Hello {
+        version: u32,
+        pid: u32,
+        role: Role,
+    },
+    /// The name that it goes by from now on (made unique), and what its environment is to hold
+    /// besides its own when it is executed.
+    Registered {
+        asked: AppId,
+        id: AppId,
+        environment: BTreeMap<String, String>,
+    },
+    /// Let it go.
+    Start {
+        id: AppId,
+    },
+    Account {
+        account: Account,
+    },
+    Status {
+        status: Status,
+    },
+    Explanation {
+        lines: Vec<String>,
+    },
+    Policy {
+        letters: String,
+        words: String,
+    },
+    Done,
+    /// The request could not be fulfilled; why and what to do.
+    Refused {
+        why: String,
+    },
+}
+
+/// What one program got and did under coplace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Account {
+    pub id: Option<AppId>,
+    /// From admission to its end.
+    pub response_ns: u64,
+    /// Waiting before it was let go.
+    pub waited_ns: u64,
+    /// Wall time by the width of its place (CPUs), while it was in turn or not.
+    pub width_ns: BTreeMap<u32, u64>,
+    /// Wall time for which it was in turn.
+    pub in_turn_ns: u64,
+    /// How often it was given the CPUs in turn.
+    pub turns: u64,
+    /// Changes of width.
+    pub reconfigurations: u64,
+    /// Changes of place.
+    pub moves: u64,
+    /// CPU time of its processes.
+    pub cpu_time_ns: u64,
+    /// Names of the programs that ran beside it, with the time for which they did.
+    pub neighbours_ns: BTreeMap<AppId, u64>,
+    /// Parallel regions that the preload library counted.
+    pub regions: u64,
+    /// Slowdown against running alone with the widest team, and its error, from region rates;
+    /// `None` where the rates do not tell.
+    pub slowdown: Option<(f64, f64)>,
+    /// Lowest, in words, of why there is no slowdown, or how it was found.
+    pub slowdown_source: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AppStatus {
+    pub id: AppId,
+    pub pid: u32,
+    pub uid: u32,
+    pub command: Vec<String>,
+    /// `running`, `waiting`, `suspended`, `starting`.
+    pub state: String,
+    pub place: CpuSet,
+    pub threads: u32,
+    pub team: Option<u32>,
+    /// Why it counts as rigid, if it does.
+    pub rigid: Option<String>,
+    pub account: Account,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub pid: u32,
+    pub role: Role,
+    pub policy: String,
+    /// The plan in text form.
+    pub plan: String,
+    pub allowed: CpuSet,
+    pub usable: CpuSet,
+    pub placement: String,
+    pub turns: String,
+    /// Lines of the last decision's report.
+    pub report: Vec<String>,
+    pub apps: Vec<AppStatus>,
+    /// Gang switches so far, and how late they came (median and 95th percentile).
+    pub switches: u64,
+    pub jitter_median_ns: u64,
+    pub jitter_p95_ns: u64,
+    /// CPU time that the scheduler itself used.
+    pub cpu_time_ns: u64,
+    pub uptime_ns: u64,
+}
