@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plan::{Plan, Snapshot};
+use plan::{Plan, Promise, Snapshot};
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 use workload::AppId;
@@ -13,6 +13,14 @@ pub trait Policy: Send {
     fn letters(&self) -> &'static str;
     /// In words: "equal parts".
     fn words(&self) -> &'static str;
+    /// Text that makes this policy again, options included; traces name policies by it.
+    fn spec(&self) -> String {
+        self.letters().to_owned()
+    }
+    /// What the checker may hold this policy to for this snapshot, beyond what holds for every plan.
+    fn promise(&self, _snapshot: &Snapshot) -> Promise {
+        Promise::default()
+    }
     fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision;
 }
 
