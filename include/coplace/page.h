@@ -1,0 +1,134 @@
+/* The shared page between one OpenMP program and the coplace node.
+ *
+ * The preload library (libcoplace_preload.so) makes one file of exactly 4096 bytes per process,
+ * `$COPLACE_PAGES/<pid>` (mode 0600, pid as getpid() tells it inside the program's pid namespace),
+ * and maps it shared. The node maps the same file. All numbers are in the byte order of the machine.
+ *
+ * Life of a page
+ *  - Ready when `magic` is COPLACE_PAGE_MAGIC (load it with acquire, before anything else); the
+ *    library stores it last, with release. A file that is shorter than 4096 bytes, or whose magic is
+ *    0, is being made: look again later and write nothing into it.
+ *  - It belongs to the process with `pid` AND `start_time` (field 22 of /proc/<pid>/stat); a page
+ *    whose start time is not that of the living process is a leftover of an earlier one.
+ *  - exec keeps the file and the mapping: `magic` goes to 0 for a moment, the program's fields start
+ *    anew, `generation` rises by one, and the node's own fields (target, target_seq) stay.
+ *  - fork: the child makes its own page, with the target of `default` if there is one, never with its
+ *    parent's. A child of a program in which no OpenMP runtime was found yet makes none until one is
+ *    found or it calls exec.
+ *  - The library removes its file only when a program exits in which no OpenMP runtime was ever
+ *    found. All others stay after the exit (COPLACE_STATE_EXITED is set if the program left by exit)
+ *    so that the last figures can be read; the node removes them.
+ *
+ * `$COPLACE_PAGES/default`, if present, is a page with valid magic and version of which only two things
+ * are read, at load: `target`, and the bit COPLACE_RIGID_DECLARED of `rigid`.
+ *
+ * Who writes what: the node writes `target` and `target_seq` only, the program everything else.
+ *
+ * What the node may rely on (the order is that of a store followed by a load on both sides, with a
+ * full barrier between them): after the node has stored `target` and executed a full barrier, a lane
+ * whose `now` it then reads as "no region running" starts its next region under the new target.
+ * So a node that reads coplace_page_threads() <= target after its barrier may take the CPUs beyond
+ * target away, as long as `rigid` is 0. (With several masters, `masters` > 1, each team is at most
+ * `target`, and together they come down to it as each of them enters its next region.)
+ */
+#ifndef COPLACE_PAGE_H
+#define COPLACE_PAGE_H
+
+#include <stdint.h>
+
+#define COPLACE_PAGE_BYTES 4096u
+#define COPLACE_PAGE_VERSION 1u
+#define COPLACE_PAGE_MAGIC UINT64_C(0x316563616c706f63) /* the bytes "coplace1" on a little-endian machine */
+
+/* Bits of `state`. */
+#define COPLACE_STATE_LOADED (1u << 0)              /* the library is in the process and works */
+#define COPLACE_STATE_RUNTIME_INITIALISED (1u << 1) /* libgomp is there and has read its CPU mask */
+#define COPLACE_STATE_BINDS_THREADS (1u << 2)       /* the runtime pins its threads (OMP_PROC_BIND, OMP_PLACES) */
+#define COPLACE_STATE_SPINS_LONG (1u << 3)          /* waiting threads spin far longer than by default */
+#define COPLACE_STATE_RUNTIME_DYNAMIC (1u << 4)     /* the user set OMP_DYNAMIC=true: libgomp sizes teams by load too,
+                                                       and `now`/`team` figures are upper bounds */
+#define COPLACE_STATE_EXITED (1u << 5)              /* the program has run its exit handlers */
+
+/* Bits of `rigid`: why the library passes every call unchanged. 0 = resizable. They are never cleared. */
+#define COPLACE_RIGID_SET_DYNAMIC_0 (1u << 0)        /* the program called omp_set_dynamic(0) */
+#define COPLACE_RIGID_EXPLICIT_NUM_THREADS (1u << 1) /* a region asked for a number greater than one */
+#define COPLACE_RIGID_DECLARED (1u << 2)             /* COPLACE_RIGID=1, or the default page says so */
+#define COPLACE_RIGID_RUNTIME_UNKNOWN (1u << 3)      /* a runtime that we do not handle (LLVM, Intel), or none found */
+#define COPLACE_RIGID_SPINS_IN_DOCK (1u << 4)        /* active waiting, and a libgomp older than GCC 9, which
+                                                        cannot end its spinning idle threads at a team of one */
+
+#define COPLACE_SIZES 111u /* team sizes counted one by one; index 111 holds all larger ones */
+
+/* Regions that ran with one team size. Times are wall-clock time between entry and exit. */
+struct coplace_size {
+    uint64_t regions;
+    uint64_t ns;
+};
+
+/* Figures of outermost parallel regions. Lane 0 belongs to the first thread that ever started one and
+ * is written with plain stores; lane 1 is shared, by atomic addition, by all further such threads.
+ * A figure of the process is the sum over both lanes. */
+struct coplace_lane {
+    uint64_t now;        /* high half: regions running now; low half: their threads, or, when none runs,
+                            lane 0: the size of its last team, lane 1: 0 */
+    uint64_t entered_ns; /* CLOCK_MONOTONIC at the latest entry (within 0.1%, later within ppm, of the
+                            time since load: from the cycle counter where that is invariant) */
+    uint64_t left_ns;    /* the same at the latest exit; 0 = never */
+    uint64_t regions;    /* regions entered */
+    uint64_t shrunk;     /* of these: given fewer threads than the program would have got */
+    uint64_t resizes;    /* of these: given, by the library's doing, another size than the one before */
+    uint64_t reserved[2];
+    struct coplace_size size[COPLACE_SIZES + 1]; /* regions left; size n at n - 1; the last holds all larger */
+};
+
+struct coplace_page {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t bytes; /* 4096 */
+    int32_t pid;
+    uint32_t generation;  /* times that exec started this page anew */
+    uint64_t start_time;  /* of the process: /proc/<pid>/stat field 22, clock ticks since boot; 0 = unknown */
+    uint32_t state;       /* COPLACE_STATE_* */
+    uint32_t rigid;       /* COPLACE_RIGID_* */
+    uint32_t told;        /* greatest number that omp_get_max_threads answered or would have answered; 0 = none yet */
+    uint32_t requested;   /* team that the latest outermost region would have got without coplace */
+    uint32_t nested;      /* threads running now in nested teams, beyond those counted in the lanes */
+    uint32_t applied_seq; /* target_seq under which the latest outermost region was sized */
+    uint32_t runtimes;    /* distinct OpenMP runtimes found in the process */
+    uint32_t masters;     /* threads that ever started an outermost region */
+    uint64_t loaded_ns;   /* CLOCK_MONOTONIC when this page was made */
+    uint32_t procs;       /* omp_get_num_procs() when the runtime was found; 0 = none yet */
+    uint32_t reserved_program[13];
+
+    /* The node's line. target: team size wished for the whole process, 0 = no wish. Preferably both are stored
+     * at once, as one 64-bit word (target in the low half on little-endian machines). */
+    _Alignas(64) uint32_t target;
+    uint32_t target_seq; /* raised by the node with every change */
+    uint32_t reserved_node[14];
+
+    uint64_t reserved[24];
+
+    struct coplace_lane lane[2];
+};
+
+_Static_assert(sizeof(struct coplace_lane) == 1856, "lane layout");
+_Static_assert(__builtin_offsetof(struct coplace_page, target) == 128, "node's line");
+_Static_assert(__builtin_offsetof(struct coplace_page, lane) == 384, "lanes");
+_Static_assert(sizeof(struct coplace_page) == COPLACE_PAGE_BYTES, "page layout");
+
+/* Is an outermost region running now? */
+static inline int coplace_page_in_region(const struct coplace_page *page)
+{
+    return (__atomic_load_n(&page->lane[0].now, __ATOMIC_ACQUIRE) |
+            __atomic_load_n(&page->lane[1].now, __ATOMIC_ACQUIRE)) >> 32 != 0;
+}
+
+/* Threads that run in parallel regions now, nested ones included; between regions, the last team of lane 0. */
+static inline uint32_t coplace_page_threads(const struct coplace_page *page)
+{
+    return (uint32_t)__atomic_load_n(&page->lane[0].now, __ATOMIC_ACQUIRE) +
+           (uint32_t)__atomic_load_n(&page->lane[1].now, __ATOMIC_ACQUIRE) +
+           __atomic_load_n(&page->nested, __ATOMIC_ACQUIRE);
+}
+
+#endif

@@ -1,0 +1,221 @@
+/* The names that the program finds here instead of in its OpenMP runtime. Each of them finds the caller's
+ * runtime, lets team.c decide the size, and calls on. */
+#define _GNU_SOURCE
+#include "internal.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define SEEN __attribute__((visibility("default")))
+#define CALLER __builtin_return_address(0)
+#define FROM(function) ((const void *)(uintptr_t)(function))
+
+/* Whether the program has set dyn-var itself; then its own answer is the right one. */
+static bool dynamic_set;
+
+__attribute__((constructor)) static void load(void)
+{
+    clock_load();
+    team_load();
+    resolve_load();
+    page_load();
+}
+
+/* The program can call this only because the loader bound it to us; without us it would have ended with the
+ * loader's own message. */
+static __attribute__((noreturn, cold, noinline)) void no_runtime(const char *name)
+{
+    static const char head[] = "coplace: symbol lookup error: no OpenMP runtime found that defines ";
+    struct {
+        const char *text;
+        size_t len;
+    } parts[] = {{head, sizeof head - 1}, {name, strlen(name)}, {"\n", 1}};
+    for (unsigned i = 0; i < 3; i++)
+        if (write(STDERR_FILENO, parts[i].text, parts[i].len) < 0)
+            break;
+    _exit(127);
+}
+
+/* A bare region without any runtime is one thread that runs the function: what that calls sees itself
+ * outside of any team, which OpenMP defines as a team of one. */
+SEEN void GOMP_parallel(region_fn fn, void *data, unsigned threads, unsigned flags)
+{
+    const struct runtime *rt = runtime_of(FROM(fn), "GOMP_parallel");
+    if (UNLIKELY(!rt || !rt->GOMP_parallel)) {
+        fn(data);
+        return;
+    }
+    struct region region;
+    rt->GOMP_parallel(fn, data, region_enter(&region, rt, threads), flags);
+    region_leave(&region);
+}
+
+SEEN unsigned GOMP_parallel_reductions(region_fn fn, void *data, unsigned threads, unsigned flags)
+{
+    const struct runtime *rt = runtime_of(FROM(fn), "GOMP_parallel_reductions");
+    if (UNLIKELY(!rt || !rt->GOMP_parallel_reductions))
+        no_runtime("GOMP_parallel_reductions");
+    struct region region;
+    unsigned n = rt->GOMP_parallel_reductions(fn, data, region_enter(&region, rt, threads), flags);
+    region_leave(&region);
+    return n;
+}
+
+/* Combined constructs: the runtime sets up the work share before the team starts, so there is no way to
+ * run the function without it. */
+#define COMBINED(name, parameters, ...)                                                                    \
+    SEEN void name parameters                                                                              \
+    {                                                                                                      \
+        const struct runtime *rt = runtime_of(FROM(fn), #name);                                            \
+        if (UNLIKELY(!rt || !rt->name))                                                                    \
+            no_runtime(#name);                                                                             \
+        struct region region;                                                                              \
+        threads = region_enter(&region, rt, threads);                                                      \
+        rt->name(fn, data, threads, __VA_ARGS__);                                                          \
+        region_leave(&region);                                                                             \
+    }
+
+#define CHUNKED_LOOP(name)                                                                                 \
+    COMBINED(name,                                                                                         \
+             (region_fn fn, void *data, unsigned threads, long start, long end, long step, long chunk,     \
+              unsigned flags),                                                                             \
+             start, end, step, chunk, flags)
+
+#define RUNTIME_LOOP(name)                                                                                 \
+    COMBINED(name,                                                                                         \
+             (region_fn fn, void *data, unsigned threads, long start, long end, long step, unsigned flags), \
+             start, end, step, flags)
+
+CHUNKED_LOOP(GOMP_parallel_loop_static)
+CHUNKED_LOOP(GOMP_parallel_loop_dynamic)
+CHUNKED_LOOP(GOMP_parallel_loop_guided)
+CHUNKED_LOOP(GOMP_parallel_loop_nonmonotonic_dynamic)
+CHUNKED_LOOP(GOMP_parallel_loop_nonmonotonic_guided)
+RUNTIME_LOOP(GOMP_parallel_loop_runtime)
+RUNTIME_LOOP(GOMP_parallel_loop_nonmonotonic_runtime)
+RUNTIME_LOOP(GOMP_parallel_loop_maybe_nonmonotonic_runtime)
+COMBINED(GOMP_parallel_sections,
+         (region_fn fn, void *data, unsigned threads, unsigned count, unsigned flags), count, flags)
+
+/* Programs built before GCC 4.9: start, the caller runs the function itself, end. */
+#define COMBINED_START(name, parameters, ...)                                                              \
+    SEEN void name parameters                                                                              \
+    {                                                                                                      \
+        const struct runtime *rt = runtime_of(FROM(fn), #name);                                            \
+        if (UNLIKELY(!rt || !rt->name))                                                                    \
+            no_runtime(#name);                                                                             \
+        struct region region;                                                                              \
+        threads = region_enter(&region, rt, threads);                                                      \
+        region_push(rt, &region);                                                                          \
+        rt->name(fn, data, threads, __VA_ARGS__);                                                          \
+    }
+
+#define CHUNKED_LOOP_START(name)                                                                           \
+    COMBINED_START(name,                                                                                   \
+                   (region_fn fn, void *data, unsigned threads, long start, long end, long step, long chunk), \
+                   start, end, step, chunk)
+
+CHUNKED_LOOP_START(GOMP_parallel_loop_static_start)
+CHUNKED_LOOP_START(GOMP_parallel_loop_dynamic_start)
+CHUNKED_LOOP_START(GOMP_parallel_loop_guided_start)
+COMBINED_START(GOMP_parallel_loop_runtime_start,
+               (region_fn fn, void *data, unsigned threads, long start, long end, long step), start, end, step)
+COMBINED_START(GOMP_parallel_sections_start, (region_fn fn, void *data, unsigned threads, unsigned count), count)
+
+SEEN void GOMP_parallel_start(region_fn fn, void *data, unsigned threads)
+{
+    const struct runtime *rt = runtime_of(FROM(fn), "GOMP_parallel_start");
+    struct region region = {.kind = REGION_UNCOUNTED};
+    if (UNLIKELY(!rt || !rt->GOMP_parallel_start)) {
+        region_push(NULL, &region); /* a team of one: the caller runs the function, the end finds this */
+        return;
+    }
+    threads = region_enter(&region, rt, threads);
+    region_push(rt, &region);
+    rt->GOMP_parallel_start(fn, data, threads);
+}
+
+SEEN void GOMP_parallel_end(void)
+{
+    struct region region;
+    const struct runtime *rt = region_pop(&region);
+    if (UNLIKELY(!rt))
+        rt = runtime_of(CALLER, "GOMP_parallel_end");
+    if (UNLIKELY(!rt || !rt->GOMP_parallel_end))
+        return;
+    rt->GOMP_parallel_end();
+    region_leave(&region);
+}
+
+/* The query and control functions. Fortran's names take their arguments by address; the runtime's own
+ * versions of them call its C functions without coming through here. */
+
+static int max_threads(const struct runtime *rt)
+{
+    if (UNLIKELY(!rt || !rt->omp_get_max_threads))
+        return 1;
+    int n = rt->omp_get_max_threads();
+    struct coplace_page *page = page_get();
+    if (page && rt->gnu && n > 0)
+        page_told(page, (uint32_t)n);
+    return n;
+}
+
+SEEN int omp_get_max_threads(void) { return max_threads(runtime_of(CALLER, "omp_get_max_threads")); }
+SEEN int32_t omp_get_max_threads_(void) { return max_threads(runtime_of(CALLER, "omp_get_max_threads")); }
+
+static void set_num_threads(const struct runtime *rt, int n)
+{
+    if (UNLIKELY(!rt || !rt->omp_set_num_threads))
+        return;
+    rt->omp_set_num_threads(n);
+    /* omp_get_max_threads() would answer this from now on. */
+    max_threads(rt);
+}
+
+static int as_int(int64_t n) { return n > INT32_MAX ? INT32_MAX : n < 1 ? 1 : (int)n; }
+
+SEEN void omp_set_num_threads(int n) { set_num_threads(runtime_of(CALLER, "omp_set_num_threads"), n); }
+SEEN void omp_set_num_threads_(const int32_t *n)
+{
+    set_num_threads(runtime_of(CALLER, "omp_set_num_threads"), *n);
+}
+SEEN void omp_set_num_threads_8_(const int64_t *n)
+{
+    set_num_threads(runtime_of(CALLER, "omp_set_num_threads"), as_int(*n));
+}
+
+/* Turning dyn-var on is a licence to give fewer threads, which we use in place of libgomp: its own way, by
+ * the load average, would size each team twice. */
+static void set_dynamic(const struct runtime *rt, bool on)
+{
+    if (UNLIKELY(!rt || !rt->omp_set_dynamic))
+        return;
+    struct coplace_page *page = page_get();
+    if (page && rt->gnu) {
+        STORE(&dynamic_set, !on);
+        if (on && team_can_resize(page))
+            return;
+        if (!on)
+            page_rigid(page, COPLACE_RIGID_SET_DYNAMIC_0);
+    }
+    rt->omp_set_dynamic(on);
+}
+
+SEEN void omp_set_dynamic(int on) { set_dynamic(runtime_of(CALLER, "omp_set_dynamic"), on != 0); }
+SEEN void omp_set_dynamic_(const int32_t *on) { set_dynamic(runtime_of(CALLER, "omp_set_dynamic"), *on != 0); }
+SEEN void omp_set_dynamic_8_(const int64_t *on) { set_dynamic(runtime_of(CALLER, "omp_set_dynamic"), *on != 0); }
+
+static int get_dynamic(const struct runtime *rt)
+{
+    if (UNLIKELY(!rt || !rt->omp_get_dynamic))
+        return 0;
+    struct coplace_page *page = page_get();
+    const uint32_t never_resized = COPLACE_RIGID_DECLARED | COPLACE_RIGID_RUNTIME_UNKNOWN | COPLACE_RIGID_SPINS_IN_DOCK;
+    if (page && rt->gnu && !LOAD(&dynamic_set) && !(LOAD(&page->rigid) & never_resized))
+        return 1;
+    return rt->omp_get_dynamic();
+}
+
+SEEN int omp_get_dynamic(void) { return get_dynamic(runtime_of(CALLER, "omp_get_dynamic")); }
+SEEN int32_t omp_get_dynamic_(void) { return get_dynamic(runtime_of(CALLER, "omp_get_dynamic")); }
