@@ -1,10 +1,18 @@
 //! The plan: one small immutable value that says who runs where, with how many threads, and in
 //! turn with whom.
 
+mod diff;
+mod fold;
+mod normal;
 mod promise;
 mod snapshot;
+mod text;
 mod tree;
 
+pub use diff::{AppChange, Change, Standing, State, diff};
+pub use fold::Unfairness;
+pub use normal::{Limits, Refusal, normalise, standstill_ns};
 pub use promise::{Promise, ShareBound, WaitingBound};
-pub use snapshot::{App, Snapshot};
+pub use snapshot::{App, ParseAppError, Snapshot};
+pub use text::{DEFAULT_SLICE_NS, ParsePlanError, display_ns, parse_ns};
 pub use tree::{Bind, Memory, Plan, Run, Slot, Tree, TurnMode};

@@ -1,10 +1,13 @@
 //! What a policy may know when it decides: one immutable picture of the machine and its programs.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use topology::{CpuSet, Machine};
-use workload::{AppId, Demand};
+use workload::{AppId, Demand, Malleability};
+
+use crate::parse_ns;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -42,7 +45,171 @@ pub struct App {
 }
 
 impl Snapshot {
+    /// The machine with all its CPUs usable and no program on it, at time 0.
+    pub fn for_machine(machine: Arc<Machine>) -> Snapshot {
+        let all = machine.all_cpus().clone();
+        Snapshot {
+            now_ns: 0,
+            machine,
+            allowed: all.clone(),
+            usable: all,
+            load_average_15min_milli: 0,
+            apps: Vec::new(),
+        }
+    }
+
+    /// Restricts everything to `allowed`.
+    pub fn with_allowed(mut self, allowed: CpuSet) -> Snapshot {
+        self.usable = self.usable.intersection(&allowed);
+        self.allowed = allowed;
+        self
+    }
+
+    /// Leaves only `usable` of what is allowed to ordinary partitions.
+    pub fn with_usable(mut self, usable: CpuSet) -> Snapshot {
+        self.usable = usable.intersection(&self.allowed);
+        self
+    }
+
+    pub fn with_app(mut self, app: App) -> Snapshot {
+        self.apps.push(app);
+        self
+    }
+
+    /// Adds the programs that `text` describes, separated by `;`, each as [`App::from_str`] reads
+    /// it; they arrived in this order, a nanosecond apart, where the text does not say when.
+    pub fn with_apps(mut self, text: &str) -> Result<Snapshot, ParseAppError> {
+        for part in text.split(';').filter(|part| !part.trim().is_empty()) {
+            let mut app: App = part.parse()?;
+            if app.arrived_ns == 0 {
+                app.arrived_ns = self.apps.last().map_or(0, |last| last.arrived_ns + 1);
+            }
+            self.apps.push(app);
+        }
+        Ok(self)
+    }
+
     pub fn app(&self, id: &AppId) -> Option<&App> {
         self.apps.iter().find(|app| app.id == *id)
+    }
+
+    /// CPUs that `app` may stand on without need: what is usable of where it must stay; where nothing
+    /// of that is usable, all of where it must stay.
+    pub fn room(&self, app: &App) -> CpuSet {
+        let Some(within) = &app.within else { return self.usable.clone() };
+        let usable = self.usable.intersection(within);
+        if usable.is_empty() { self.wide_room(app) } else { usable }
+    }
+
+    /// CPUs that `app` may stand on at all: what is allowed of where it must stay. A restriction
+    /// that leaves nothing is none, as it is for the kernel.
+    pub fn wide_room(&self, app: &App) -> CpuSet {
+        let within = app.within.as_ref().map(|within| self.allowed.intersection(within));
+        within.filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| self.allowed.clone())
+    }
+
+    /// Fewest CPUs that `app` may be given now: what its threads spin on, if it cannot shrink; never
+    /// more than it may stand on at all.
+    pub fn fewest_cpus(&self, app: &App) -> usize {
+        let most = self.wide_room(app).len();
+        let needed = if app.waits_passively { 1 } else { app.fewest_threads(self.allowed.len() as u32) };
+        (needed as usize).clamp(1, most.max(1))
+    }
+
+    /// CPUs for a program that needs more than [`Snapshot::room`] has: exactly as many as it needs,
+    /// the usable ones first. `None` where its room is wide enough.
+    pub fn overflow_place(&self, app: &App) -> Option<CpuSet> {
+        let (room, needed) = (self.room(app), self.fewest_cpus(app));
+        (needed > room.len()).then(|| {
+            let more = self.wide_room(app).difference(&room).take(needed - room.len());
+            room.union(&more)
+        })
+    }
+}
+
+impl App {
+    /// A malleable program that nothing is known about yet.
+    pub fn new(id: AppId, arrived_ns: u64) -> App {
+        App {
+            id,
+            arrived_ns,
+            demand: Demand::default(),
+            team: None,
+            waits_passively: false,
+            stoppable: true,
+            suspended: false,
+            within: None,
+        }
+    }
+
+    /// Whether its next team is as wide as it is told: malleable programs always, moldable and
+    /// evolving ones before their first team. What runs with a team that it alone decides about
+    /// must not be given fewer CPUs than that.
+    pub fn takes_orders(&self) -> bool {
+        match self.demand.malleability {
+            Malleability::Malleable => true,
+            Malleability::Moldable | Malleability::Evolving => self.team.is_none(),
+            Malleability::Rigid => false,
+        }
+    }
+
+    /// Threads that it runs with when it decides: the observed team, else what it demands.
+    pub fn width(&self, cpus: u32) -> u32 {
+        self.team.or(self.demand.max_threads).unwrap_or(cpus).max(1)
+    }
+
+    /// Fewest threads that it can be made to run with.
+    pub fn fewest_threads(&self, cpus: u32) -> u32 {
+        if self.takes_orders() { self.demand.min_threads.max(1) } else { self.width(cpus) }
+    }
+}
+
+/// Why a text does not describe a program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}' does not describe a program: {why}")]
+pub struct ParseAppError {
+    pub text: String,
+    pub why: String,
+}
+
+impl FromStr for App {
+    type Err = ParseAppError;
+
+    /// `cg`, `lg rigid max 8 team 8`, `sh fixed within 0-3`: the name, then in any order
+    /// `rigid|moldable|malleable|evolving`, `min N`, `max N`, `team N` (threads), `weight N` (in
+    /// thousandths), `within CPULIST`, `arrived DURATION`, `passive`, `fixed` (must not be stopped),
+    /// `suspended`. What is not said is as in [`App::new`].
+    fn from_str(text: &str) -> Result<App, ParseAppError> {
+        let error = |why: String| ParseAppError { text: text.trim().to_owned(), why };
+        let mut words = text.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        let id = AppId::new(name).map_err(|wrong| error(wrong.to_string()))?;
+        let mut app = App::new(id, 0);
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| error(format!("'{word}' needs a value")));
+            let number = |value: &str| -> Result<u32, ParseAppError> {
+                value.parse().map_err(|_| error(format!("'{value}' after '{word}' is not a number")))
+            };
+            match word {
+                "rigid" => app.demand.malleability = Malleability::Rigid,
+                "moldable" => app.demand.malleability = Malleability::Moldable,
+                "malleable" => app.demand.malleability = Malleability::Malleable,
+                "evolving" => app.demand.malleability = Malleability::Evolving,
+                "min" => app.demand.min_threads = number(value()?)?,
+                "max" => app.demand.max_threads = Some(number(value()?)?),
+                "team" => app.team = Some(number(value()?)?),
+                "weight" => app.demand.weight_milli = number(value()?)?,
+                "within" => {
+                    let cpus = value()?.parse().map_err(|wrong| error(format!("{wrong}")))?;
+                    app.within = Some(cpus);
+                }
+                "arrived" => app.arrived_ns = parse_ns(value()?).map_err(error)?,
+                "passive" => app.waits_passively = true,
+                "fixed" => app.stoppable = false,
+                "suspended" => app.suspended = true,
+                _ => return Err(error(format!("'{word}' is not a property"))),
+            }
+        }
+        Ok(app)
     }
 }

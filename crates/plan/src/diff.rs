@@ -1,0 +1,281 @@
+//! What changed between two plans, and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use topology::CpuSet;
+use workload::AppId;
+
+use crate::{Bind, Memory, Plan, Run, Tree, TurnMode};
+
+/// The difference between two plans; names only what differs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Programs whose standing changed, each with what changed about it.
+    pub apps: BTreeMap<AppId, Vec<AppChange>>,
+    /// Who takes turns with whom, for how long, or how, is not what it was.
+    pub turns: bool,
+    /// Who shares CPUs with whom, or who owns them, is not what it was.
+    pub mixing: bool,
+}
+
+/// What happens to one program from one plan to the next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AppChange {
+    /// New to the plan, and runs.
+    Started(Standing),
+    /// It waited, and runs now.
+    Admitted(Standing),
+    /// It was suspended, and runs now.
+    Resumed(Standing),
+    /// It waits now: new, running or suspended before.
+    Waits,
+    /// A user asked that it stand still.
+    Suspended,
+    /// The plan no longer mentions it.
+    Gone,
+    /// It stands on other CPUs.
+    Moved { from: CpuSet, to: CpuSet },
+    /// It is asked for a team of another size.
+    Resized { from: u32, to: u32 },
+    /// It binds its threads, keeps its memory or lends its place in another way.
+    Manner { bind: Bind, memory: Memory, lends: bool },
+}
+
+/// How one program stands in a plan: its run, or where it has several slots, all its places and its
+/// widest team.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    pub place: CpuSet,
+    pub threads: u32,
+    pub bind: Bind,
+    pub memory: Memory,
+    pub lends: bool,
+}
+
+/// What a plan makes of one program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    Running(Standing),
+    Waiting,
+    Suspended,
+}
+
+impl Standing {
+    fn of(run: &Run) -> Standing {
+        let Run { place, threads, bind, memory, lends, .. } = run.clone();
+        Standing { place, threads, bind, memory, lends }
+    }
+
+    fn widen(&mut self, run: &Run) {
+        self.place = self.place.union(&run.place);
+        self.threads = self.threads.max(run.threads);
+        if run.bind == Bind::Each {
+            self.bind = Bind::Each;
+        }
+        if run.memory == Memory::Follow {
+            self.memory = Memory::Follow;
+        }
+        self.lends |= run.lends;
+    }
+}
+
+impl Plan {
+    /// What the plan makes of each program that it mentions.
+    pub fn states(&self) -> BTreeMap<AppId, State> {
+        let mut states: BTreeMap<AppId, State> = BTreeMap::new();
+        states.extend(self.waiting.iter().map(|app| (app.clone(), State::Waiting)));
+        states.extend(self.suspended.iter().map(|app| (app.clone(), State::Suspended)));
+        self.for_each_run(&mut |run| match states.get_mut(&run.app) {
+            Some(State::Running(standing)) => standing.widen(run),
+            _ => {
+                states.insert(run.app.clone(), State::Running(Standing::of(run)));
+            }
+        });
+        states
+    }
+}
+
+/// What must happen to get from `old` to `new`.
+pub fn diff(old: &Plan, new: &Plan) -> Change {
+    let (before, after) = (old.states(), new.states());
+    let mut change = Change::default();
+    for app in before.keys().chain(after.keys()) {
+        let steps = app_changes(before.get(app), after.get(app));
+        if !steps.is_empty() {
+            change.apps.insert(app.clone(), steps);
+        }
+    }
+    let (before, after) = (Structure::of(old), Structure::of(new));
+    change.turns = before.turns != after.turns;
+    change.mixing = before.mixed != after.mixed;
+    change
+}
+
+fn app_changes(before: Option<&State>, after: Option<&State>) -> Vec<AppChange> {
+    if before == after {
+        return Vec::new();
+    }
+    match (before, after) {
+        (_, None) => vec![AppChange::Gone],
+        (_, Some(State::Waiting)) => vec![AppChange::Waits],
+        (_, Some(State::Suspended)) => vec![AppChange::Suspended],
+        (None, Some(State::Running(to))) => vec![AppChange::Started(to.clone())],
+        (Some(State::Waiting), Some(State::Running(to))) => vec![AppChange::Admitted(to.clone())],
+        (Some(State::Suspended), Some(State::Running(to))) => vec![AppChange::Resumed(to.clone())],
+        (Some(State::Running(from)), Some(State::Running(to))) => {
+            let mut steps = Vec::new();
+            if from.place != to.place {
+                steps.push(AppChange::Moved { from: from.place.clone(), to: to.place.clone() });
+            }
+            if from.threads != to.threads {
+                steps.push(AppChange::Resized { from: from.threads, to: to.threads });
+            }
+            if (from.bind, from.memory, from.lends) != (to.bind, to.memory, to.lends) {
+                steps.push(AppChange::Manner { bind: to.bind, memory: to.memory, lends: to.lends });
+            }
+            steps
+        }
+    }
+}
+
+impl Change {
+    pub fn is_empty(&self) -> bool {
+        self.apps.is_empty() && !self.turns && !self.mixing
+    }
+
+    /// Programs that stood on other CPUs before.
+    pub fn moved(&self) -> impl Iterator<Item = &AppId> {
+        self.apps.iter().filter_map(|(app, steps)| {
+            steps.iter().any(|step| matches!(step, AppChange::Moved { .. })).then_some(app)
+        })
+    }
+
+    /// Programs that are asked for another team size.
+    pub fn resized(&self) -> impl Iterator<Item = &AppId> {
+        self.apps.iter().filter_map(|(app, steps)| {
+            steps.iter().any(|step| matches!(step, AppChange::Resized { .. })).then_some(app)
+        })
+    }
+
+    /// Carries the change out on what the old plan made of its programs.
+    pub fn apply(&self, states: &mut BTreeMap<AppId, State>) {
+        for (app, steps) in &self.apps {
+            for step in steps {
+                let standing = match states.get_mut(app) {
+                    Some(State::Running(standing)) => Some(standing),
+                    _ => None,
+                };
+                match (step, standing) {
+                    (AppChange::Started(to) | AppChange::Admitted(to) | AppChange::Resumed(to), _) => {
+                        states.insert(app.clone(), State::Running(to.clone()));
+                    }
+                    (AppChange::Waits, _) => {
+                        states.insert(app.clone(), State::Waiting);
+                    }
+                    (AppChange::Suspended, _) => {
+                        states.insert(app.clone(), State::Suspended);
+                    }
+                    (AppChange::Gone, _) => {
+                        states.remove(app);
+                    }
+                    (AppChange::Moved { to, .. }, Some(standing)) => standing.place = to.clone(),
+                    (AppChange::Resized { to, .. }, Some(standing)) => standing.threads = *to,
+                    (AppChange::Manner { bind, memory, lends }, Some(standing)) => {
+                        (standing.bind, standing.memory, standing.lends) = (*bind, *memory, *lends);
+                    }
+                    // The change does not belong to these states: what does not run has no place.
+                    (AppChange::Moved { .. } | AppChange::Resized { .. } | AppChange::Manner { .. }, None) => {}
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    /// One line: `cg moved 0-3 → 0-1, resized 4 → 2; mg started on 2-3; turns change`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts: Vec<String> = Vec::new();
+        for (app, steps) in &self.apps {
+            let steps: Vec<String> = steps.iter().map(AppChange::to_string).collect();
+            parts.push(format!("{app} {}", steps.join(", ")));
+        }
+        parts.extend(self.turns.then(|| "turns change".to_owned()));
+        parts.extend(self.mixing.then(|| "sharing changes".to_owned()));
+        if parts.is_empty() {
+            parts.push("nothing changes".to_owned());
+        }
+        f.write_str(&parts.join("; "))
+    }
+}
+
+impl fmt::Display for AppChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AppChange::Started(to) => write!(f, "starts on {to}"),
+            AppChange::Admitted(to) => write!(f, "stops waiting, on {to}"),
+            AppChange::Resumed(to) => write!(f, "resumes on {to}"),
+            AppChange::Waits => f.write_str("waits"),
+            AppChange::Suspended => f.write_str("is suspended"),
+            AppChange::Gone => f.write_str("is gone"),
+            AppChange::Moved { from, to } => write!(f, "moves {from} → {to}"),
+            AppChange::Resized { from, to } => write!(f, "resizes {from} → {to}"),
+            AppChange::Manner { bind, memory, lends } => {
+                write!(f, "binds {bind:?}, memory {memory:?}, lends {lends}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} x {}", self.place, self.threads)
+    }
+}
+
+/// Everything about a plan that is not one program's own: who meets whom.
+struct Structure<'a> {
+    turns: Vec<Turns<'a>>,
+    mixed: Vec<(BTreeSet<&'a AppId>, &'a BTreeMap<u32, AppId>)>,
+}
+
+/// One `in_turn`, outermost first in tree order.
+#[derive(PartialEq, Eq)]
+struct Turns<'a> {
+    mode: TurnMode,
+    /// Length of each slot, and the programs in it; with their places, because a program may stand
+    /// elsewhere in another slot.
+    slots: Vec<(u64, BTreeMap<&'a AppId, Option<(&'a CpuSet, u32)>>)>,
+}
+
+impl<'a> Structure<'a> {
+    fn of(plan: &'a Plan) -> Structure<'a> {
+        let mut structure = Structure { turns: Vec::new(), mixed: Vec::new() };
+        let mut seen: BTreeMap<&AppId, usize> = BTreeMap::new();
+        plan.for_each_run(&mut |run| *seen.entry(&run.app).or_default() += 1);
+        if let Some(tree) = &plan.tree {
+            structure.collect(tree, &seen);
+        }
+        structure
+    }
+
+    fn collect(&mut self, tree: &'a Tree, seen: &BTreeMap<&AppId, usize>) {
+        match tree {
+            Tree::InTurn { mode, slots } => {
+                let slot = |tree: &'a Tree| {
+                    // A program with one slot is described by its standing; only one with several
+                    // needs to be told apart here.
+                    let several = |run: &'a Run| (seen[&run.app] > 1).then_some((&run.place, run.threads));
+                    tree.runs().into_iter().map(|run| (&run.app, several(run))).collect()
+                };
+                let slots = slots.iter().map(|each| (each.slice_ns, slot(&each.tree))).collect();
+                self.turns.push(Turns { mode: *mode, slots });
+            }
+            Tree::Mixed { owner, .. } => self.mixed.push((tree.apps(), owner)),
+            Tree::Run(_) | Tree::SideBySide(_) => {}
+        }
+        tree.children().for_each(|child| self.collect(child, seen));
+    }
+}

@@ -1,0 +1,291 @@
+//! The form that actuators take: levels in turn › side by side › in turn › run, where a leaf may also
+//! be a `mixed` of runs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use workload::AppId;
+
+use crate::{Plan, Slot, Tree, TurnMode};
+
+/// What the mechanisms of a world can do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Whether programs can be made to take turns at all.
+    pub in_turn: bool,
+    /// Whether what the gang in turn leaves idle can be used by the others; else `filling` becomes
+    /// `strict`.
+    pub filling: bool,
+    /// Slots are stretched, all alike, until the shortest lasts this long.
+    pub shortest_slice_ns: u64,
+    /// Slots are shortened, all alike and not below the shortest, until nobody stands still longer
+    /// than this; `None`: as the policy says.
+    pub longest_standstill_ns: Option<u64>,
+}
+
+impl Default for Limits {
+    /// Everything that a plan can say.
+    fn default() -> Limits {
+        Limits { in_turn: true, filling: true, shortest_slice_ns: 1, longest_standstill_ns: None }
+    }
+}
+
+/// Why a plan has no normal form.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// `found` stands below `below`, where actuators take only `takes`.
+    TooDeep { below: String, found: String, takes: String },
+    /// Nothing runs in a slot; time that nobody may use is not in a plan's power.
+    IdleSlot { slot: usize },
+    /// Two nested `mixed` give one CPU to two owners.
+    TwoOwners { cpu: u32, outer: AppId, inner: AppId },
+    /// Nothing on this machine can make programs take turns.
+    NoTurns,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::TooDeep { below, found, takes } => {
+                write!(f, "{found} stands below {below}, where only {takes} can be carried out")
+            }
+            Refusal::IdleSlot { slot } => write!(f, "nothing runs in slot {slot}; leave the slot out"),
+            Refusal::TwoOwners { cpu, outer, inner } => {
+                write!(f, "CPU {cpu} belongs to {outer} and, further inside, to {inner}")
+            }
+            Refusal::NoTurns => {
+                f.write_str("programs cannot be made to take turns here; place them side by side, or mixed")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// `plan` in the form that actuators take, with the same meaning; or why that cannot be.
+pub fn normalise(plan: &Plan, limits: &Limits) -> Result<Plan, Refusal> {
+    let tree = match &plan.tree {
+        Some(tree) => flatten(tree)?,
+        None => None,
+    };
+    if let Some(tree) = &tree {
+        check_levels(tree, Level::Turns, "the top")?;
+    }
+    let mut plan = Plan { tree, waiting: plan.waiting.clone(), suspended: plan.suspended.clone() };
+    if let Some(tree) = &mut plan.tree {
+        fit_turns(tree, limits)?;
+    }
+    Ok(plan)
+}
+
+/// Without empty and single nodes, and with nested `side_by_side` and `mixed` merged into one.
+fn flatten(tree: &Tree) -> Result<Option<Tree>, Refusal> {
+    match tree {
+        Tree::Run(run) => Ok(Some(Tree::Run(run.clone()))),
+        Tree::SideBySide(parts) => {
+            let mut flat = Vec::new();
+            for part in parts {
+                match flatten(part)? {
+                    Some(Tree::SideBySide(more)) => flat.extend(more),
+                    other => flat.extend(other),
+                }
+            }
+            Ok(if flat.len() > 1 { Some(Tree::SideBySide(flat)) } else { flat.pop() })
+        }
+        Tree::Mixed { owner, parts } => {
+            let mut owner = owner.clone();
+            let mut flat = Vec::new();
+            for part in parts {
+                match flatten(part)? {
+                    Some(Tree::Mixed { owner: inner, parts: more }) => {
+                        merge_owners(&mut owner, inner)?;
+                        flat.extend(more);
+                    }
+                    // Disjoint places among places that may overlap are just more of these.
+                    Some(Tree::SideBySide(more)) if more.iter().all(|part| matches!(part, Tree::Run(_))) => {
+                        flat.extend(more);
+                    }
+                    other => flat.extend(other),
+                }
+            }
+            // A program alone has nothing to share; only more threads than CPUs need `mixed`.
+            let alone = match &flat[..] {
+                [Tree::Run(run)] => run.threads as usize <= run.place.len(),
+                [_] => true,
+                _ => false,
+            };
+            Ok(match flat.len() {
+                0 => None,
+                1 if alone => flat.pop(),
+                _ => Some(Tree::Mixed { owner, parts: flat }),
+            })
+        }
+        Tree::InTurn { mode, slots } => {
+            let mut flat = Vec::new();
+            for (index, slot) in slots.iter().enumerate() {
+                let tree = flatten(&slot.tree)?.ok_or(Refusal::IdleSlot { slot: index })?;
+                flat.push(Slot { slice_ns: slot.slice_ns, tree });
+            }
+            Ok(match flat.len() {
+                0 => None,
+                1 => flat.pop().map(|slot| slot.tree),
+                _ => Some(Tree::InTurn { mode: *mode, slots: flat }),
+            })
+        }
+    }
+}
+
+fn merge_owners(outer: &mut BTreeMap<u32, AppId>, inner: BTreeMap<u32, AppId>) -> Result<(), Refusal> {
+    for (cpu, inner) in inner {
+        if let Some(outer) = outer.get(&cpu).filter(|outer| **outer != inner) {
+            return Err(Refusal::TwoOwners { cpu, outer: outer.clone(), inner });
+        }
+        outer.insert(cpu, inner);
+    }
+    Ok(())
+}
+
+/// The levels of the normal form, outermost first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Turns,
+    Sides,
+    InnerTurns,
+    Leaf,
+    /// Below `mixed`: runs alone.
+    Run,
+}
+
+impl Level {
+    fn takes(self) -> &'static str {
+        match self {
+            Level::Turns => "in_turn, side_by_side, mixed and runs",
+            Level::Sides => "side_by_side, in_turn, mixed and runs",
+            Level::InnerTurns => "in_turn, mixed and runs",
+            Level::Leaf => "mixed and runs",
+            Level::Run => "runs",
+        }
+    }
+}
+
+fn check_levels(tree: &Tree, level: Level, below: &str) -> Result<(), Refusal> {
+    let (name, children) = match tree {
+        Tree::Run(_) => return Ok(()),
+        Tree::InTurn { .. } if level <= Level::Turns => ("in_turn", Level::Sides),
+        Tree::SideBySide(_) if level <= Level::Sides => ("side_by_side", Level::InnerTurns),
+        Tree::InTurn { .. } if level <= Level::InnerTurns => ("in_turn", Level::Leaf),
+        Tree::Mixed { .. } if level <= Level::Leaf => ("mixed", Level::Run),
+        other => {
+            let found = match other {
+                Tree::SideBySide(_) => "side_by_side",
+                Tree::InTurn { .. } => "in_turn",
+                _ => "mixed",
+            };
+            let takes = level.takes().to_owned();
+            return Err(Refusal::TooDeep { below: below.to_owned(), found: found.to_owned(), takes });
+        }
+    };
+    tree.children().try_for_each(|child| check_levels(child, children, name))
+}
+
+/// Makes the turns such as the world can carry out, keeping everybody's share.
+fn fit_turns(tree: &mut Tree, limits: &Limits) -> Result<(), Refusal> {
+    let Some(shortest) = shortest_slice_ns(tree) else { return Ok(()) };
+    if !limits.in_turn {
+        return Err(Refusal::NoTurns);
+    }
+    let floor = limits.shortest_slice_ns.max(1);
+    if shortest < floor {
+        // Rounded up, lest the shortest slice end up shorter than it may be.
+        for_each_slot(tree, limits, &mut |slice_ns| scale(slice_ns, floor, shortest.max(1)).1);
+    } else {
+        let standstill = standstill_ns(tree);
+        let goal = limits.longest_standstill_ns.unwrap_or(u64::MAX);
+        // Shortening by goal ÷ standstill, or by floor ÷ shortest where that is less of a change.
+        let to_goal = u128::from(goal) * u128::from(shortest);
+        let to_floor = u128::from(floor) * u128::from(standstill);
+        let (numerator, denominator) = if standstill <= goal {
+            (1, 1)
+        } else if to_goal >= to_floor {
+            (goal, standstill)
+        } else {
+            (floor, shortest)
+        };
+        for_each_slot(tree, limits, &mut |slice_ns| scale(slice_ns, numerator, denominator).0.max(floor));
+    }
+    Ok(())
+}
+
+/// `value` × `numerator` ÷ `denominator`, rounded down and up.
+fn scale(value: u64, numerator: u64, denominator: u64) -> (u64, u64) {
+    let product = u128::from(value) * u128::from(numerator);
+    let denominator = u128::from(denominator);
+    let down = u64::try_from(product / denominator).unwrap_or(u64::MAX);
+    let up = u64::try_from(product.div_ceil(denominator)).unwrap_or(u64::MAX);
+    (down, up)
+}
+
+fn for_each_slot(tree: &mut Tree, limits: &Limits, resize: &mut impl FnMut(u64) -> u64) {
+    match tree {
+        Tree::Run(_) => {}
+        Tree::SideBySide(parts) | Tree::Mixed { parts, .. } => {
+            parts.iter_mut().for_each(|part| for_each_slot(part, limits, resize));
+        }
+        Tree::InTurn { mode, slots } => {
+            if !limits.filling {
+                *mode = TurnMode::Strict;
+            }
+            for slot in slots {
+                slot.slice_ns = resize(slot.slice_ns);
+                for_each_slot(&mut slot.tree, limits, resize);
+            }
+        }
+    }
+}
+
+fn shortest_slice_ns(tree: &Tree) -> Option<u64> {
+    let own = match tree {
+        Tree::InTurn { slots, .. } => slots.iter().map(|slot| slot.slice_ns).min(),
+        _ => None,
+    };
+    own.into_iter().chain(tree.children().filter_map(shortest_slice_ns)).min()
+}
+
+/// Longest time that anybody stands still between two of its turns, in nanoseconds.
+///
+/// Exact where turns are not nested; for nested ones an upper bound: while its outer slot is away a
+/// program stands still, once for each outer round that the inner standstill reaches into.
+pub fn standstill_ns(tree: &Tree) -> u64 {
+    match tree {
+        Tree::Run(_) => 0,
+        Tree::SideBySide(parts) | Tree::Mixed { parts, .. } => {
+            parts.iter().map(standstill_ns).max().unwrap_or(0)
+        }
+        Tree::InTurn { slots, .. } => {
+            let round = slots.iter().fold(0u64, |sum, slot| sum.saturating_add(slot.slice_ns));
+            let mut longest = 0;
+            for (index, slot) in slots.iter().enumerate() {
+                let away = round - slot.slice_ns;
+                let inner = standstill_ns(&slot.tree);
+                // A program with further slots in this round comes back sooner.
+                let away = match &slot.tree {
+                    Tree::Run(run) => gap_after(slots, index, &run.app),
+                    _ => away,
+                };
+                let rounds = inner.div_ceil(slot.slice_ns.max(1)).max(1);
+                longest = longest.max(inner.saturating_add(away.saturating_mul(rounds)));
+            }
+            longest
+        }
+    }
+}
+
+/// Time from the end of slot `index` until `app` is in turn again.
+fn gap_after(slots: &[Slot], index: usize, app: &AppId) -> u64 {
+    let others = (1..slots.len()).map(|step| &slots[(index + step) % slots.len()]);
+    others
+        .take_while(|slot| !slot.tree.apps().contains(app))
+        .fold(0u64, |sum, slot| sum.saturating_add(slot.slice_ns))
+}
