@@ -1,0 +1,226 @@
+//! The configuration file: which policy, which CPUs, which mechanisms.
+//!
+//! `$COPLACE_CONFIG` if set, else the first of `$XDG_CONFIG_HOME/coplace/config.toml` (by default
+//! `~/.config/coplace/config.toml`) and `/etc/coplace/config.toml` that exists, else the defaults.
+//! docs/formats/config.md describes every key.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::Spanned;
+use topology::CpuSet;
+
+use crate::units;
+
+/// What `coplace config --print-default` prints. Every key stands in it, commented out with its
+/// default, so that it can be saved as it is and edited.
+pub const DEFAULT: &str = include_str!("default-config.toml");
+
+/// Shortest and longest slice that makes sense: below, switching costs more than it brings; above,
+/// programs stand still longer than people bear (docs/formats/config.md).
+const SLICE_RANGE_NS: std::ops::RangeInclusive<u64> = 1_000_000..=10_000_000_000;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    /// Where it was read; `None`: no file, all defaults.
+    pub source: Option<PathBuf>,
+    pub policy: Option<String>,
+    pub settings: Option<serde_json::Value>,
+    pub slice_ns: Option<u64>,
+    pub cpus: Option<CpuSet>,
+    pub placement: Placement,
+    pub turns: Turns,
+}
+
+/// How programs are kept on their CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// The best that the machine allows
+    #[default]
+    Auto,
+    /// cgroup cpusets
+    Cpuset,
+    /// sched_setaffinity over all threads
+    Affinity,
+}
+
+/// How programs take turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Turns {
+    /// The best that the machine allows
+    #[default]
+    Auto,
+    /// The cgroup freezer: who is not in turn stands still
+    Freeze,
+    /// cpu.idle: who is not in turn uses what is left over
+    Idle,
+    /// SIGSTOP and SIGCONT: no rights needed, slices of 50 ms and more
+    Stop,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read {path}: {error}")]
+    Read { path: PathBuf, error: std::io::Error },
+    #[error("{path}:{line}:{column}: {message}")]
+    At { path: PathBuf, line: usize, column: usize, message: String },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    policy: Option<Spanned<String>>,
+    settings: Option<toml::Table>,
+    slice: Option<Spanned<String>>,
+    cpus: Option<Spanned<String>>,
+    #[serde(default)]
+    placement: Placement,
+    #[serde(default)]
+    turns: Turns,
+}
+
+impl Config {
+    /// The configuration that applies to this user, or all defaults.
+    pub fn load() -> Result<Config, ConfigError> {
+        match Config::path() {
+            Some(path) => Config::read(&path),
+            None => Ok(Config::default()),
+        }
+    }
+
+    /// The file that applies. One named by `COPLACE_CONFIG` must exist; the others may.
+    pub fn path() -> Option<PathBuf> {
+        if let Some(path) = std::env::var_os("COPLACE_CONFIG").filter(|path| !path.is_empty()) {
+            return Some(path.into());
+        }
+        let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
+        let user = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+        [user.or_else(home), Some("/etc".into())]
+            .into_iter()
+            .flatten()
+            .map(|directory| directory.join("coplace/config.toml"))
+            .find(|path| path.exists())
+    }
+
+    pub fn read(path: &Path) -> Result<Config, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
+        Config::parse(path, &text)
+    }
+
+    pub fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
+        let at = |offset: usize, message: String| {
+            let (line, column) = line_and_column(text, offset);
+            ConfigError::At { path: path.to_owned(), line, column, message }
+        };
+        let file: File = toml::from_str(text)
+            .map_err(|error| at(error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
+        let mut config = Config {
+            source: Some(path.to_owned()),
+            placement: file.placement,
+            turns: file.turns,
+            ..Config::default()
+        };
+        if let Some(name) = file.policy {
+            crate::words::policy_letters(name.get_ref()).map_err(|why| at(name.span().start, why))?;
+            config.policy = Some(name.into_inner());
+        }
+        if let Some(slice) = file.slice {
+            let ns = parse_slice_ns(slice.get_ref()).map_err(|why| at(slice.span().start, why))?;
+            config.slice_ns = Some(ns);
+        }
+        if let Some(cpus) = file.cpus {
+            let set: CpuSet =
+                cpus.get_ref().parse().map_err(|why| at(cpus.span().start, format!("{why}")))?;
+            if set.is_empty() {
+                let why = "cpus is empty; leave it out to allow every CPU".to_owned();
+                return Err(at(cpus.span().start, why));
+            }
+            config.cpus = Some(set);
+        }
+        config.settings = file.settings.map(|table| {
+            serde_json::to_value(table).expect("a TOML table without dates has a JSON form of its own")
+        });
+        Ok(config)
+    }
+}
+
+/// A slice as given in the file or on the command line.
+pub fn parse_slice_ns(text: &str) -> Result<u64, String> {
+    let ns = units::parse_duration_ns(text)?;
+    if SLICE_RANGE_NS.contains(&ns) {
+        Ok(ns)
+    } else {
+        Err(format!("a slice of {text} is outside 1ms to 10s; 20ms is the default"))
+    }
+}
+
+/// Both from 1, the column in characters.
+pub fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+    (line, column)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(Path::new("c.toml"), text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let config = parse(
+            "policy = 'CO'\nslice = '50ms'\ncpus = '0-3,8'\nplacement = 'affinity'\nturns = 'stop'\n\
+             [settings]\nsizes = [2]\n",
+        )
+        .unwrap();
+        assert_eq!(config.policy.as_deref(), Some("CO"));
+        assert_eq!(config.slice_ns, Some(50_000_000));
+        assert_eq!(config.cpus, Some("0-3,8".parse().unwrap()));
+        assert_eq!((config.placement, config.turns), (Placement::Affinity, Turns::Stop));
+        assert_eq!(config.settings, Some(serde_json::json!({"sizes": [2]})));
+    }
+
+    #[test]
+    fn the_default_file_changes_nothing_as_it_is_and_every_line_of_it_works_uncommented() {
+        assert_eq!(parse(DEFAULT).unwrap(), Config { source: Some("c.toml".into()), ..Config::default() });
+        let uncommented: String = DEFAULT
+            .lines()
+            .filter_map(|line| line.strip_prefix("# ").or(line.strip_prefix('#')).or(Some(line)))
+            .filter(|line| line.contains(" = ") && !line.contains(". "))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let config = parse(&uncommented).expect(&uncommented);
+        assert!(config.policy.is_some() && config.slice_ns.is_some() && config.cpus.is_some());
+    }
+
+    #[test]
+    fn each_mistake_is_told_with_its_line_and_column() {
+        for (text, wanted) in [
+            ("policy = 'TA'\ncolour = 1\n", "c.toml:2:1: unknown field `colour`"),
+            ("policy = ", "c.toml:1:10: "),
+            ("policy = 'BEST'\n", "c.toml:1:10: 'BEST' is no policy"),
+            ("\n\nslice = '20'\n", "c.toml:3:9: '20' has no unit"),
+            ("slice = '20us'", "c.toml:1:9: a slice of 20us is outside"),
+            ("cpus = '3-1'", "c.toml:1:8: '3-1' is not a CPU list: the range 3-1 runs backwards"),
+            ("cpus = ''", "c.toml:1:8: cpus is empty"),
+            ("turns = 'please'", "c.toml:1:9: unknown variant `please`"),
+            ("slice = 20", "c.toml:1:9: invalid type"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.starts_with(wanted), "{text:?} gave {error:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named() {
+        let error = Config::read(Path::new("/nonexistent/c.toml")).unwrap_err().to_string();
+        assert!(error.starts_with("cannot read /nonexistent/c.toml: "), "{error}");
+    }
+}

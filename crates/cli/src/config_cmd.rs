@@ -1,0 +1,54 @@
+//! `coplace config`.
+
+use std::process::ExitCode;
+
+use crate::config::{Config, DEFAULT};
+use crate::exit::{Failure, Outcome};
+
+/// Shows the configuration that applies, or checks it
+#[derive(clap::Args)]
+#[command(long_about = "Shows the configuration that applies, and where it comes from. A mistake in the file
+is told with its line and column.
+
+Example: begin a configuration of your own
+  mkdir -p ~/.config/coplace
+  coplace config --print-default > ~/.config/coplace/config.toml")]
+pub struct Args {
+    /// Print the commented default file instead
+    #[arg(long, conflicts_with = "json")]
+    print_default: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn main(args: &Args) -> Outcome {
+    if args.print_default {
+        print!("{DEFAULT}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let config = Config::load().map_err(Failure::bad_input)?;
+    let source = config.source.as_ref().map(|path| path.display().to_string());
+    let slice_ms = config.slice_ns.map(|ns| ns as f64 / 1e6);
+    let placement = format!("{:?}", config.placement).to_lowercase();
+    let turns = format!("{:?}", config.turns).to_lowercase();
+    let cpus = config.cpus.as_ref().map(ToString::to_string);
+    if args.json {
+        let value = serde_json::json!({
+            "source": source, "policy": config.policy, "settings": config.settings, "slice_ms": slice_ms,
+            "cpus": cpus, "placement": placement, "turns": turns,
+        });
+        println!("{value:#}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("from       {}", source.as_deref().unwrap_or("no file: all defaults"));
+    println!("policy     {}", config.policy.as_deref().unwrap_or("default"));
+    println!("slice      {}", slice_ms.map_or("20 ms".to_owned(), |ms| format!("{ms} ms")));
+    println!("cpus       {}", cpus.as_deref().unwrap_or("all that this user may use"));
+    println!("placement  {placement}");
+    println!("turns      {turns}");
+    if let Some(settings) = &config.settings {
+        println!("settings   {settings}");
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,37 @@
+//! Bare `coplace`: what a newcomer needs.
+
+use std::process::ExitCode;
+
+use crate::exit::Outcome;
+
+const TEXT: &str = "\
+coplace lets parallel programs share this machine without slowing each other down.
+
+  coplace run ./solver &        each program gets its share of the CPUs, or its turns,
+  coplace run ./train --fast    and neither has to know of the other
+
+Share
+  run PROGRAM…    run one program together with the others under coplace
+  mix FILE        run several programs from a file, and show what each one lost
+
+See
+  advise          which running programs hurt each other now, and what mends it
+  status          what runs where, with how many threads, in turn with whom
+  explain [APP]   why it is so
+  doctor          what this machine lets coplace do, and how to get more
+
+Plan
+  simulate        what a policy would do on any machine, without running anything
+  policy          list the policies, see or change the one in force
+  config          the configuration file
+
+Serve
+  daemon          schedule for every user of this machine (--observe: look, never touch)
+
+`coplace COMMAND --help` explains a command with an example.
+";
+
+pub fn main() -> Outcome {
+    print!("{TEXT}");
+    Ok(ExitCode::SUCCESS)
+}
