@@ -20,7 +20,7 @@ static uint64_t scale = UINT64_C(1) << 32; /* ns per tick, times 2^32 */
 static uint64_t refine_at;                 /* ticks */
 static bool started;
 
-static uint64_t monotonic_ns(void)
+uint64_t clock_monotonic_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -48,7 +48,7 @@ static bool counter_is_invariant(void) { return false; }
 static inline uint64_t counter_read(void) { return 0; }
 #endif
 
-uint64_t clock_ticks(void) { return LIKELY(counter) ? counter_read() : monotonic_ns(); }
+uint64_t clock_ticks(void) { return LIKELY(counter) ? counter_read() : clock_monotonic_ns(); }
 
 uint64_t clock_span_ns(uint64_t ticks)
 {
@@ -73,7 +73,7 @@ void clock_load(void)
 {
     counter = counter_is_invariant();
     anchor_ticks = clock_ticks();
-    anchor_ns = monotonic_ns();
+    anchor_ns = clock_monotonic_ns();
 }
 
 void clock_start(void)
@@ -83,7 +83,7 @@ void clock_start(void)
     if (counter) {
         uint64_t ns;
         do
-            ns = monotonic_ns();
+            ns = clock_monotonic_ns();
         while (ns - anchor_ns < FIRST_SPAN_NS);
         rescale(clock_ticks(), ns);
     }
@@ -93,5 +93,5 @@ void clock_start(void)
 void clock_refine(uint64_t ticks)
 {
     if (UNLIKELY(counter && ticks > LOAD(&refine_at)))
-        rescale(clock_ticks(), monotonic_ns());
+        rescale(clock_ticks(), clock_monotonic_ns());
 }

@@ -42,7 +42,6 @@ typedef void (*region_fn)(void *);
     X(void, GOMP_parallel_loop_dynamic_start, (region_fn, void *, unsigned, long, long, long, long))       \
     X(void, GOMP_parallel_loop_guided_start, (region_fn, void *, unsigned, long, long, long, long))        \
     X(void, GOMP_parallel_loop_runtime_start, (region_fn, void *, unsigned, long, long, long))             \
-    X(void, omp_set_num_threads, (int))                                                                    \
     X(int, omp_get_max_threads, (void))                                                                    \
     X(void, omp_set_dynamic, (int))                                                                        \
     X(int, omp_get_dynamic, (void))                                                                        \
@@ -71,6 +70,7 @@ struct runtime {
 /* clock.c */
 void clock_load(void);  /* at load: takes the anchor, no waiting */
 void clock_start(void); /* before the first region: the scale is known from then on */
+uint64_t clock_monotonic_ns(void); /* by the system; the others need clock_start() */
 uint64_t clock_ticks(void);
 uint64_t clock_span_ns(uint64_t ticks);
 uint64_t clock_at_ns(uint64_t ticks);

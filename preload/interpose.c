@@ -10,8 +10,8 @@
 #define CALLER __builtin_return_address(0)
 #define FROM(function) ((const void *)(uintptr_t)(function))
 
-/* Whether the program has set dyn-var itself; then its own answer is the right one. */
-static bool dynamic_set;
+/* Whether the program has turned dyn-var off itself; then its own answer is the right one. */
+static bool dynamic_off;
 
 __attribute__((constructor)) static void load(void)
 {
@@ -147,59 +147,29 @@ SEEN void GOMP_parallel_end(void)
     region_leave(&region);
 }
 
-/* The query and control functions. Fortran's names take their arguments by address; the runtime's own
- * versions of them call its C functions without coming through here. */
-
-static int max_threads(const struct runtime *rt)
-{
-    if (UNLIKELY(!rt || !rt->omp_get_max_threads))
-        return 1;
-    int n = rt->omp_get_max_threads();
-    struct coplace_page *page = page_get();
-    if (page && rt->gnu && n > 0)
-        page_told(page, (uint32_t)n);
-    return n;
-}
-
-SEEN int omp_get_max_threads(void) { return max_threads(runtime_of(CALLER, "omp_get_max_threads")); }
-SEEN int32_t omp_get_max_threads_(void) { return max_threads(runtime_of(CALLER, "omp_get_max_threads")); }
-
-static void set_num_threads(const struct runtime *rt, int n)
-{
-    if (UNLIKELY(!rt || !rt->omp_set_num_threads))
-        return;
-    rt->omp_set_num_threads(n);
-    /* omp_get_max_threads() would answer this from now on. */
-    max_threads(rt);
-}
-
-static int as_int(int64_t n) { return n > INT32_MAX ? INT32_MAX : n < 1 ? 1 : (int)n; }
-
-SEEN void omp_set_num_threads(int n) { set_num_threads(runtime_of(CALLER, "omp_set_num_threads"), n); }
-SEEN void omp_set_num_threads_(const int32_t *n)
-{
-    set_num_threads(runtime_of(CALLER, "omp_set_num_threads"), *n);
-}
-SEEN void omp_set_num_threads_8_(const int64_t *n)
-{
-    set_num_threads(runtime_of(CALLER, "omp_set_num_threads"), as_int(*n));
-}
+/* Of the control and query functions only those of dyn-var are taken. omp_get_max_threads() and
+ * omp_set_num_threads() stay the runtime's own: what they say is read from the runtime at every region, and
+ * unlike a region they carry no function by whose address the right one of several runtimes is known (a
+ * return address misleads after a tail call). For dyn-var not knowing does no harm: it is off by default.
+ *
+ * Fortran's names take their arguments by address; the runtime's own versions of them call its C functions
+ * without coming through here. */
 
 /* Turning dyn-var on is a licence to give fewer threads, which we use in place of libgomp: its own way, by
  * the load average, would size each team twice. */
 static void set_dynamic(const struct runtime *rt, bool on)
 {
-    if (UNLIKELY(!rt || !rt->omp_set_dynamic))
-        return;
     struct coplace_page *page = page_get();
-    if (page && rt->gnu) {
-        STORE(&dynamic_set, !on);
-        if (on && team_can_resize(page))
-            return;
-        if (!on)
+    if (page && (!rt || rt->gnu)) {
+        if (!on) {
+            STORE(&dynamic_off, true);
             page_rigid(page, COPLACE_RIGID_SET_DYNAMIC_0);
+        } else if (team_can_resize(page)) {
+            return;
+        }
     }
-    rt->omp_set_dynamic(on);
+    if (LIKELY(rt && rt->omp_set_dynamic))
+        rt->omp_set_dynamic(on);
 }
 
 SEEN void omp_set_dynamic(int on) { set_dynamic(runtime_of(CALLER, "omp_set_dynamic"), on != 0); }
@@ -208,13 +178,12 @@ SEEN void omp_set_dynamic_8_(const int64_t *on) { set_dynamic(runtime_of(CALLER,
 
 static int get_dynamic(const struct runtime *rt)
 {
-    if (UNLIKELY(!rt || !rt->omp_get_dynamic))
-        return 0;
+    const uint32_t never_resized =
+        COPLACE_RIGID_DECLARED | COPLACE_RIGID_RUNTIME_UNKNOWN | COPLACE_RIGID_SPINS_IN_DOCK;
     struct coplace_page *page = page_get();
-    const uint32_t never_resized = COPLACE_RIGID_DECLARED | COPLACE_RIGID_RUNTIME_UNKNOWN | COPLACE_RIGID_SPINS_IN_DOCK;
-    if (page && rt->gnu && !LOAD(&dynamic_set) && !(LOAD(&page->rigid) & never_resized))
+    if (page && (!rt || rt->gnu) && !LOAD(&dynamic_off) && !(LOAD(&page->rigid) & never_resized))
         return 1;
-    return rt->omp_get_dynamic();
+    return rt && rt->omp_get_dynamic ? rt->omp_get_dynamic() : 0;
 }
 
 SEEN int omp_get_dynamic(void) { return get_dynamic(runtime_of(CALLER, "omp_get_dynamic")); }

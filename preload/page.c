@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -123,9 +124,11 @@ static struct coplace_page *map_new(void *over)
     if (fd < 0)
         return NULL;
     /* Written, not only lengthened: on a full disk this fails here, where a store into a hole of the file
-     * would kill the program. */
+     * would kill the program. (So would the write, by SIGXFSZ, under a limit on file sizes.) */
     struct coplace_page *page = NULL;
-    if (pwrite(fd, &empty, sizeof empty, 0) == (ssize_t)sizeof empty)
+    struct rlimit most;
+    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur >= sizeof empty &&
+        pwrite(fd, &empty, sizeof empty, 0) == (ssize_t)sizeof empty)
         page = map(fd, over);
     close(fd);
     if (!page)
@@ -162,7 +165,7 @@ static struct coplace_page *make(void *over)
     page->start_time = start_time;
     page->state = COPLACE_STATE_LOADED | (team_spins_long() ? COPLACE_STATE_SPINS_LONG : 0);
     page->rigid = rigid | (declared_rigid ? COPLACE_RIGID_DECLARED : 0);
-    page->loaded_ns = clock_at_ns(clock_ticks());
+    page->loaded_ns = clock_monotonic_ns();
     __atomic_store_n(&page->magic, COPLACE_PAGE_MAGIC, __ATOMIC_RELEASE);
     return page;
 }

@@ -190,7 +190,8 @@ const struct runtime *runtime_find(const void *code, const char *wanted)
         symbol = symbol_of_only_runtime(wanted);
     const struct runtime *rt = symbol ? runtime_with(symbol) : NULL;
     if (!rt) {
-        if (page_get())
+        /* For a region only: who asks about dyn-var without a runtime of its own may be a tail call. */
+        if (page_get() && wanted[0] == 'G')
             page_rigid(page_get(), COPLACE_RIGID_RUNTIME_UNKNOWN);
         if (handle)
             dlclose(handle);

@@ -15,9 +15,10 @@
  *  - fork: the child makes its own page, with the target of `default` if there is one, never with its
  *    parent's. A child of a program in which no OpenMP runtime was found yet makes none until one is
  *    found or it calls exec.
- *  - The library removes its file only when a program exits in which no OpenMP runtime was ever
- *    found. All others stay after the exit (COPLACE_STATE_EXITED is set if the program left by exit)
- *    so that the last figures can be read; the node removes them.
+ *  - The library removes its file only when a program in which no OpenMP runtime was ever found leaves by
+ *    exit(). All others stay (COPLACE_STATE_EXITED is set if the program left by exit()) so that the last
+ *    figures can be read, also those of programs that a signal or _exit() ended, most shells among them;
+ *    the node removes the files of processes that are gone.
  *
  * `$COPLACE_PAGES/default`, if present, is a page with valid magic and version of which only two things
  * are read, at load: `target`, and the bit COPLACE_RIGID_DECLARED of `rigid`.
@@ -90,7 +91,8 @@ struct coplace_page {
     uint64_t start_time;  /* of the process: /proc/<pid>/stat field 22, clock ticks since boot; 0 = unknown */
     uint32_t state;       /* COPLACE_STATE_* */
     uint32_t rigid;       /* COPLACE_RIGID_* */
-    uint32_t told;        /* greatest number that omp_get_max_threads answered or would have answered; 0 = none yet */
+    uint32_t told;        /* greatest number that omp_get_max_threads() answered, or would have, when the runtime
+                             was found and at the start of every region; 0 = no runtime found yet */
     uint32_t requested;   /* team that the latest outermost region would have got without coplace */
     uint32_t nested;      /* threads running now in nested teams, beyond those counted in the lanes */
     uint32_t applied_seq; /* target_seq under which the latest outermost region was sized */

@@ -1,0 +1,58 @@
+# Programs that the tests run, and the run itself. `make test ONLY=word` runs what has the word in its name.
+OMP_CFLAGS := -O2 -g -std=gnu11 -Wall -Wextra -Wno-format-zero-length -Itests -I../include
+LIBGOMP := $(shell $(CC) -print-file-name=libgomp.so.1)
+TEST_PROGRAMS := $(addprefix $(OUT)/,app app_asan app_kmp app_old app_none host plain plain_static plugin_p.so \
+	plugin_q.so check)
+
+$(OUT)/app: tests/app.c tests/constructs.h | $(OUT)
+	$(CC) $(OMP_CFLAGS) -fopenmp -o $@ $< -lpthread
+
+$(OUT)/app_asan: tests/app.c tests/constructs.h | $(OUT)
+	$(CC) $(OMP_CFLAGS) -fsanitize=address -fopenmp -o $@ $< -lpthread
+
+$(OUT)/host: tests/host.c | $(OUT)
+	$(CC) $(OMP_CFLAGS) -o $@ $< -ldl
+
+$(OUT)/plain: tests/plain.c | $(OUT)
+	$(CC) $(OMP_CFLAGS) -o $@ $<
+
+$(OUT)/plain_static: tests/plain.c | $(OUT)
+	$(CC) $(OMP_CFLAGS) -static -o $@ $<
+
+# Private copies of libgomp under other names, as repaired Python wheels carry them. The name is as long as
+# the old one, so it can be overwritten in the file.
+$(OUT)/libgomp-%.so: | $(OUT)
+	LC_ALL=C sed 's/libgomp\.so\.1/libgomp-$*.so/g' $(LIBGOMP) >$@
+
+$(OUT)/plugin_%.so: tests/plugin.c tests/constructs.h $(OUT)/libgomp-%.so
+	$(CC) $(OMP_CFLAGS) -fopenmp -fPIC -c -o $(OUT)/plugin_$*.o $<
+	$(CC) -shared -o $@ $(OUT)/plugin_$*.o $(OUT)/libgomp-$*.so -Wl,-rpath,'$$ORIGIN'
+
+$(OUT)/libfake_kmp.so: tests/fake_runtime.c | $(OUT)
+	$(CC) $(OMP_CFLAGS) -DFAKE_KMP -fPIC -shared -Wl,-soname,libfake_kmp.so -o $@ $<
+
+$(OUT)/libfake_old.so: tests/fake_runtime.c | $(OUT)
+	$(CC) $(OMP_CFLAGS) -fPIC -shared -Wl,-soname,libfake_old.so -o $@ $<
+
+# Linked against the whole of it, run with an empty library of that name.
+$(OUT)/libfake_none.so: | $(OUT)
+	echo | $(CC) -x c -fPIC -shared -Wl,-soname,$(@F) -o $@ -
+
+$(OUT)/linked/libfake_none.so: tests/fake_runtime.c | $(OUT)
+	mkdir -p $(@D)
+	$(CC) $(OMP_CFLAGS) -fPIC -shared -Wl,-soname,$(@F) -o $@ $<
+
+$(OUT)/app_none: tests/fake_app.c $(OUT)/linked/libfake_none.so $(OUT)/libfake_none.so
+	$(CC) $(OMP_CFLAGS) -o $@ $< $(OUT)/linked/libfake_none.so -Wl,-rpath,'$$ORIGIN'
+
+$(OUT)/app_kmp $(OUT)/app_old: $(OUT)/app_%: tests/fake_app.c $(OUT)/libfake_%.so
+	$(CC) $(OMP_CFLAGS) -o $@ $< $(OUT)/libfake_$*.so -Wl,-rpath,'$$ORIGIN'
+
+$(OUT)/check: tests/check.c tests/steer.c tests/steer.h ../include/coplace/page.h | $(OUT)
+	$(CC) $(OMP_CFLAGS) -o $@ tests/check.c tests/steer.c
+
+test: $(LIBRARY) $(TEST_PROGRAMS)
+	$(OUT)/check $(OUT) $(ONLY)
+
+.PRECIOUS: $(OUT)/libgomp-%.so
+.PHONY: test

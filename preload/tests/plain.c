@@ -1,0 +1,7 @@
+/* Nothing to do with OpenMP. */
+#include <stdio.h>
+int main(void)
+{
+    puts("plain");
+    return 0;
+}

@@ -1,0 +1,58 @@
+/* Starting programs under the preload library, talking to them, and looking at their pages. */
+#ifndef COPLACE_TEST_STEER_H
+#define COPLACE_TEST_STEER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "coplace/page.h"
+
+struct program {
+    pid_t pid;
+    int in, out; /* its stdin and stdout */
+    struct coplace_page *page;
+};
+
+extern char build_dir[4096]; /* where the library and the test programs are */
+extern char pages_dir[4096]; /* a fresh one for each test */
+extern const char *failed;   /* set by CHECK */
+extern char failed_text[512];
+
+/* Ends the test with what went wrong. */
+#define CHECK(condition, ...)                                                                              \
+    do {                                                                                                   \
+        if (!(condition)) {                                                                                \
+            check_failed(__FILE__, __LINE__, #condition, "" __VA_ARGS__);                                  \
+            return;                                                                                        \
+        }                                                                                                  \
+    } while (0)
+
+void check_failed(const char *file, int line, const char *condition, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* `settings`: words "NAME=value", ended by NULL; "NAME" alone unsets. Every program gets LD_PRELOAD and
+ * COPLACE_PAGES unless a setting changes it, four threads and passive waiting. Waits for the page. */
+struct program start(const char *name, const char *const *settings);
+#define START(name, ...) start(name, (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+
+const char *ask(struct program *program, const char *format, ...) __attribute__((format(printf, 2, 3)));
+long ask_number(struct program *program, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *listen_to(struct program *program); /* one more line */
+void say(struct program *program, const char *line);
+int finish(struct program *program); /* closes its stdin, gives its exit status */
+
+struct coplace_page *page_of(pid_t pid, int wait_ms); /* NULL: none came */
+void set_target(struct coplace_page *page, uint32_t target);
+void write_default(uint32_t target, uint32_t rigid);
+int files_in_pages_dir(void);
+
+uint64_t regions_entered(const struct coplace_page *page);
+uint64_t regions_of_size(const struct coplace_page *page, unsigned size);
+
+/* Runs a command line by the shell under the library; gives its exit status and what it wrote. */
+int run(const char *command, char *out, size_t out_size, char *err, size_t err_size);
+
+void sleep_ms(int ms);
+
+#endif
