@@ -24,7 +24,7 @@ static const double COURANT = 0.8, RADIUS = 0.2, SPLIT_ABOVE = 0.05, MERGE_BELOW
 static const struct app_spec spec = {
     .name = "amr", .what = "adaptive mesh refinement along a moving front", .n_means = "finest cells an edge",
     .n_min = ROOTS * EDGE, .n_max = 8192, .n_power_of_two = true,
-    .classes = {{'T', 128, 3}, {'S', 512, 60}, {'M', 1024, 120}, {'L', 2048, 200}, {'X', 4096, 600}},
+    .classes = {{'T', 128, 3}, {'S', 512, 95}, {'M', 1024, 200}, {'L', 2048, 450}, {'X', 4096, 1500}},
 };
 
 struct block {
@@ -197,7 +197,7 @@ static bool adapt(void)
     const long made = plan_mesh(&changed);
     if (!changed)
         return false;
-    app.regions++; // the combined construct, another entry of the OpenMP runtime, has no room for app_region()
+    app.regions++; // the combined construct has no room for app_region()
 #pragma omp parallel for schedule(dynamic)
     for (long b = 0; b < made; b++)
         make_block(b);

@@ -20,7 +20,7 @@ static const double SHIFT = 1, TOLERANCE = 1e-9;
 static const struct app_spec spec = {
     .name = "cg", .what = "conjugate gradients on a random sparse matrix", .n_means = "rows of the matrix",
     .n_min = 64, .n_max = 100000000,
-    .classes = {{'T', 2000, 10}, {'S', 40000, 40}, {'M', 100000, 60}, {'L', 200000, 120}, {'X', 400000, 400}},
+    .classes = {{'T', 2000, 10}, {'S', 40000, 55}, {'M', 100000, 80}, {'L', 200000, 140}, {'X', 400000, 500}},
 };
 
 static long n;

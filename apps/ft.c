@@ -19,7 +19,7 @@ static const double TOLERANCE = 1e-11, DIFFUSION = 1e-5;
 static const struct app_spec spec = {
     .name = "ft", .what = "3D fast Fourier transforms", .n_means = "points an edge", .n_min = 8, .n_max = 1024,
     .n_power_of_two = true,
-    .classes = {{'T', 16, 10}, {'S', 64, 60}, {'M', 128, 25}, {'L', 128, 100}, {'X', 256, 80}},
+    .classes = {{'T', 16, 10}, {'S', 64, 450}, {'M', 128, 160}, {'L', 128, 640}, {'X', 256, 500}},
 };
 
 struct complex {

@@ -15,8 +15,8 @@ enum { CHUNKS = 256, BUCKETS = 256, KEY_BITS = 20, KEYS_A_BUCKET = (1 << KEY_BIT
 
 static const struct app_spec spec = {
     .name = "is", .what = "integer bucket sort", .n_means = "keys", .n_min = 1024, .n_max = 1000000000,
-    .classes = {{'T', 1L << 15, 10}, {'S', 1L << 20, 60}, {'M', 1L << 22, 60}, {'L', 1L << 23, 120},
-                {'X', 1L << 25, 200}},
+    .classes = {{'T', 1L << 15, 10}, {'S', 1L << 20, 200}, {'M', 1L << 22, 220}, {'L', 1L << 23, 420},
+                {'X', 1L << 25, 750}},
 };
 
 static long n;
@@ -79,7 +79,7 @@ static void scatter(void)
 
 static void sort_buckets(void)
 {
-    app.regions++; // the combined construct, another entry of the OpenMP runtime, has no room for app_region()
+    app.regions++; // the combined construct has no room for app_region()
 #pragma omp parallel for schedule(dynamic)
     for (long b = 0; b < BUCKETS; b++) {
         uint32_t counts[KEYS_A_BUCKET] = {0};

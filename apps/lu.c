@@ -23,7 +23,7 @@ static const double COUPLING = 0.25, OMEGA = 1.1, TOLERANCE = 1e-6; // coupling:
 static const struct app_spec spec = {
     .name = "lu", .what = "SSOR with a pipelined wavefront, waits by spinning", .n_means = "interior points an edge",
     .n_min = 4, .n_max = 1000,
-    .classes = {{'T', 12, 3}, {'S', 48, 50}, {'M', 64, 90}, {'L', 96, 100}, {'X', 128, 300}},
+    .classes = {{'T', 12, 3}, {'S', 48, 125}, {'M', 64, 210}, {'L', 96, 250}, {'X', 128, 800}},
 };
 
 static long n;

@@ -19,7 +19,7 @@ static const double TOLERANCE = 1e-6;
 static const struct app_spec spec = {
     .name = "mg", .what = "multigrid V-cycles for Poisson's equation in 3D", .n_means = "cells an edge", .n_min = 4,
     .n_max = 1024, .n_power_of_two = true,
-    .classes = {{'T', 16, 2}, {'S', 64, 20}, {'M', 128, 8}, {'L', 128, 32}, {'X', 256, 30}},
+    .classes = {{'T', 16, 2}, {'S', 64, 80}, {'M', 128, 32}, {'L', 128, 128}, {'X', 256, 110}},
 };
 
 struct grid {

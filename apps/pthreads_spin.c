@@ -13,8 +13,8 @@
 static const struct app_spec spec = {
     .name = "pthreads_spin", .what = "POSIX threads with a spinning barrier, no OpenMP",
     .n_means = "elements of the array", .n_min = 16, .n_max = 100000000, .takes_threads = true,
-    .classes = {{'T', 16384, 200}, {'S', 16384, 65000}, {'M', 16384, 260000}, {'L', 16384, 1040000},
-                {'X', 16384, 8000000}},
+    .classes = {{'T', 20480, 200}, {'S', 20480, 80000}, {'M', 20480, 320000}, {'L', 20480, 1280000},
+                {'X', 20480, 9600000}},
 };
 
 static struct spin_barrier barrier;

@@ -8,8 +8,8 @@
 static const struct app_spec spec = {
     .name = "regions", .what = "many very short parallel regions", .n_means = "elements of the array",
     .n_min = 16, .n_max = 100000000,
-    .classes = {{'T', 16384, 500}, {'S', 16384, 65000}, {'M', 16384, 260000}, {'L', 16384, 1040000},
-                {'X', 16384, 8000000}},
+    .classes = {{'T', 20480, 500}, {'S', 20480, 70000}, {'M', 20480, 280000}, {'L', 20480, 1120000},
+                {'X', 20480, 8400000}},
 };
 
 int main(int argc, char **argv)

@@ -17,8 +17,8 @@ enum { PHASES = 4 };
 static const struct app_spec spec = {
     .name = "rigid", .what = "regions with an explicit num_threads clause and spinning waits",
     .n_means = "elements of the array", .n_min = 16, .n_max = 100000000, .takes_threads = true,
-    .classes = {{'T', 16384, 50}, {'S', 16384, 16000}, {'M', 16384, 64000}, {'L', 16384, 256000},
-                {'X', 16384, 2000000}},
+    .classes = {{'T', 20480, 50}, {'S', 20480, 22000}, {'M', 20480, 88000}, {'L', 20480, 352000},
+                {'X', 20480, 2600000}},
 };
 
 int main(int argc, char **argv)

@@ -9,8 +9,8 @@
 static const struct app_spec spec = {
     .name = "triad", .what = "STREAM triad, bound by memory bandwidth", .n_means = "elements of each of three arrays",
     .n_min = 64, .n_max = 1000000000,
-    .classes = {{'T', 1L << 16, 200}, {'S', 1L << 22, 100}, {'M', 1L << 22, 400}, {'L', 1L << 23, 800},
-                {'X', 1L << 24, 3000}},
+    .classes = {{'T', 1L << 16, 200}, {'S', 1L << 22, 300}, {'M', 1L << 22, 1200}, {'L', 1L << 23, 2400},
+                {'X', 1L << 24, 10000}},
 };
 
 static double initial(long i, int which) { return (double)(app_mix((uint64_t)(2 * i + which)) % 1000) - 500; }
