@@ -1,0 +1,53 @@
+//! Compiles the preload library, which is embedded into the one binary so that a copied `coplace`
+//! works by itself. Without a C compiler the binary is made without it and says so at run time.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+fn main() {
+    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo")).join("libcoplace_preload.so");
+    let preload = manifest.join("../../preload");
+    let include = manifest.join("../../include");
+    println!("cargo::rerun-if-changed={}", preload.display());
+    println!("cargo::rerun-if-changed={}", include.display());
+    if let Err(why) = compile(&preload, &include, &out) {
+        println!("cargo::warning=coplace is built without its preload library: {why}");
+        fs::write(&out, "").expect("OUT_DIR can be written");
+    }
+}
+
+fn compile(preload: &Path, include: &Path, out: &Path) -> Result<(), String> {
+    let mut sources: Vec<PathBuf> = fs::read_dir(preload)
+        .map_err(|error| format!("{}: {error}", preload.display()))?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "c"))
+        .collect();
+    sources.sort();
+    if sources.is_empty() {
+        return Err(format!("there is no C file in {}", preload.display()));
+    }
+    // The compiler that cargo would take for this target; the flags are those of preload/Makefile.
+    let compiler = cc::Build::new().cargo_metadata(false).opt_level(2).try_get_compiler();
+    let compiler = compiler.map_err(|error| error.to_string())?;
+    let mut command = Command::new(compiler.path());
+    command
+        .args(["-O2", "-g1", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-fno-plt"])
+        .args(["-fno-semantic-interposition", "-shared", "-Wl,-soname,libcoplace_preload.so"])
+        .args(["-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,nodelete", "-Wl,--no-undefined", "-Wl,--no-as-needed"])
+        .arg("-I")
+        .arg(include)
+        .arg("-I")
+        .arg(preload)
+        .args(&sources)
+        .arg("-o")
+        .arg(out)
+        .arg("-l:libdl.so.2");
+    let made = command.output().map_err(|error| format!("{}: {error}", compiler.path().display()))?;
+    match made.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&made.stderr).trim().to_owned()),
+    }
+}

@@ -1,0 +1,212 @@
+//! The scheduler's sign of life: a small mapped file that it beats and guards read.
+//!
+//! Who schedules is settled by the lock; the lease tells whether the holder still acts. A lock
+//! cannot tell that: a scheduler that is stopped or starved holds it for ever.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use protocol::ProcessId;
+
+use crate::home::Home;
+use crate::identity;
+
+/// A beat older than this counts as lost. Four times the interval in which a scheduler beats.
+pub const FRESH_NS: u64 = 400_000_000;
+/// How often a scheduler beats at least.
+pub const BEAT_NS: u64 = 100_000_000;
+
+/// Seven words: magic, version, pid, start time, epoch, beat, 0. All but the beat are constant for
+/// the life of the file, which is replaced as a whole when the holder changes.
+const WORDS: usize = 7;
+const BYTES: usize = WORDS * 8;
+const MAGIC: u64 = u64::from_le_bytes(*b"cplease1");
+const BEAT_WORD: usize = 5;
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the lease {path}: {error}")]
+pub struct LeaseError {
+    path: PathBuf,
+    error: io::Error,
+}
+
+/// Held by the scheduler. Dropping it says that it stopped in order.
+#[derive(Debug)]
+pub struct Lease {
+    map: *mut libc::c_void,
+    path: PathBuf,
+    epoch: u64,
+}
+
+// SAFETY: the mapping belongs to the value alone, and its one changing word is only touched
+// through an atomic.
+unsafe impl Send for Lease {}
+// SAFETY: as above.
+unsafe impl Sync for Lease {}
+
+impl Lease {
+    /// Takes the lease after the lock, with one beat. The epoch rises with every holder.
+    pub fn take(home: &Home) -> Result<Lease, LeaseError> {
+        let path = home.lease();
+        let epoch = read_words(&path).map_or(1, |words| words[4].wrapping_add(1));
+        let lease_error = |error| LeaseError { path: path.clone(), error };
+        let own = identity::own();
+        let words: [u64; WORDS] = [
+            MAGIC,
+            u64::from(protocol::VERSION),
+            u64::from(own.pid),
+            own.start_time_ticks,
+            epoch,
+            linux::clock::now_ns(),
+            0,
+        ];
+        let new = path.with_extension(format!("new-{}", own.pid));
+        let taken = write_words(&new, &words).and_then(|file| {
+            let map = map_shared(&file)?;
+            // From here on `map` is freed by `Lease`.
+            let lease = Lease { map, path: path.clone(), epoch };
+            fs::rename(&new, &path)?;
+            Ok(lease)
+        });
+        if taken.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        taken.map_err(lease_error)
+    }
+
+    /// Says that the scheduler acts. One atomic store.
+    pub fn beat(&self, now_ns: u64) {
+        // SAFETY: the mapping has BYTES bytes, is aligned to a page, and lives as long as `self`.
+        let word = unsafe { AtomicU64::from_ptr(self.map.cast::<u64>().add(BEAT_WORD)) };
+        word.store(now_ns, Ordering::Release);
+    }
+
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Who holds the lease, if anybody.
+    pub fn read(home: &Home) -> Option<LeaseView> {
+        let words = read_words(&home.lease())?;
+        Some(LeaseView {
+            holder: ProcessId { pid: words[2].try_into().ok()?, start_time_ticks: words[3] },
+            epoch: words[4],
+            beat_ns: words[BEAT_WORD],
+        })
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // Only a file that is still this lease: a successor may have replaced it.
+        if read_words(&self.path).is_some_and(|words| words[4] == self.epoch) {
+            let _ = fs::remove_file(&self.path);
+        }
+        // SAFETY: mapped by `map_shared` with this length; nothing refers to it any more.
+        unsafe { libc::munmap(self.map, BYTES) };
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseView {
+    pub holder: ProcessId,
+    pub epoch: u64,
+    /// CLOCK_MONOTONIC.
+    pub beat_ns: u64,
+}
+
+impl LeaseView {
+    /// Whether the holder lives and acts.
+    pub fn is_fresh(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.beat_ns) < FRESH_NS && identity::lives(self.holder)
+    }
+}
+
+fn write_words(path: &Path, words: &[u64; WORDS]) -> io::Result<File> {
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)?;
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    // Written and not only stretched: a store into a mapped hole of a full disk kills by SIGBUS.
+    file.write_all(&bytes)?;
+    Ok(file)
+}
+
+fn map_shared(file: &File) -> io::Result<*mut libc::c_void> {
+    use std::os::fd::AsRawFd;
+    // SAFETY: a fresh shared mapping at an address that the kernel chooses touches no memory of ours.
+    let map = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            BYTES,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if map == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(map) }
+}
+
+fn read_words(path: &Path) -> Option<[u64; WORDS]> {
+    let mut bytes = [0; BYTES];
+    File::open(path).and_then(|mut file| file.read_exact(&mut bytes)).ok()?;
+    let mut words = [0; WORDS];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_ne_bytes(bytes.try_into().ok()?);
+    }
+    (words[0] == MAGIC && words[1] == u64::from(protocol::VERSION)).then_some(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_fresh_while_it_beats_and_its_holder_lives() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path()).unwrap();
+        assert_eq!(Lease::read(&home), None);
+        let lease = Lease::take(&home).unwrap();
+        lease.beat(5_000_000_000);
+        let view = Lease::read(&home).unwrap();
+        assert_eq!((view.holder, view.beat_ns), (identity::own(), 5_000_000_000));
+        assert!(view.is_fresh(5_000_000_000 + FRESH_NS - 1));
+        assert!(!view.is_fresh(5_000_000_000 + FRESH_NS));
+        let dead = ProcessId { start_time_ticks: 1, ..view.holder };
+        assert!(!LeaseView { holder: dead, ..view }.is_fresh(5_000_000_000));
+        drop(lease);
+        assert_eq!(Lease::read(&home), None);
+    }
+
+    #[test]
+    fn a_successor_raises_the_epoch_and_its_lease_survives_the_predecessors_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path()).unwrap();
+        let first = Lease::take(&home).unwrap();
+        let second = Lease::take(&home).unwrap();
+        assert_eq!(second.epoch(), first.epoch() + 1);
+        second.beat(77);
+        drop(first);
+        assert_eq!(Lease::read(&home).unwrap().beat_ns, 77);
+    }
+
+    #[test]
+    fn a_file_that_is_no_lease_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path()).unwrap();
+        for text in [&b""[..], b"short", &[7; 200]] {
+            fs::write(home.lease(), text).unwrap();
+            assert_eq!(Lease::read(&home), None);
+        }
+        assert_eq!(Lease::take(&home).unwrap().epoch(), 1);
+    }
+}

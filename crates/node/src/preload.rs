@@ -1,0 +1,217 @@
+//! Where the preload library is: beside the binary or in it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::StatVfsMountFlags;
+
+use crate::home::Home;
+
+/// Names the library to use; empty: none.
+pub const PRELOAD_VARIABLE: &str = "COPLACE_PRELOAD";
+const FILE: &str = "libcoplace_preload.so";
+
+/// Empty where coplace was built without a C compiler.
+static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libcoplace_preload.so"));
+
+/// Why there is none: programs run without it, and count as rigid.
+#[derive(Debug, thiserror::Error)]
+pub enum Absent {
+    #[error("{PRELOAD_VARIABLE} is empty: programs run without the preload library")]
+    SwitchedOff,
+    #[error("{path} cannot serve as the preload library: {why}; correct {PRELOAD_VARIABLE}", path = path.display())]
+    Unusable { path: PathBuf, why: String },
+    #[error(
+        "this coplace was built without its preload library (no C compiler); set {PRELOAD_VARIABLE} to one"
+    )]
+    NotBuilt,
+    #[error("no place for the preload library: {}; set {PRELOAD_VARIABLE} to a copy of it", tried.join("; "))]
+    NoPlace { tried: Vec<String> },
+}
+
+/// Finds the library: `$COPLACE_PRELOAD`; beside the executable; in `../lib/coplace` from it; else
+/// it is written out, named by its content, to `$XDG_CACHE_HOME/coplace`, `~/.cache/coplace` or
+/// `home`.
+pub fn find(home: &Home) -> Result<PathBuf, Absent> {
+    if let Some(path) = std::env::var_os(PRELOAD_VARIABLE) {
+        if path.is_empty() {
+            return Err(Absent::SwitchedOff);
+        }
+        let path = PathBuf::from(path);
+        let path = path.canonicalize().unwrap_or(path);
+        return usable(&path).map(|()| path.clone()).map_err(|why| Absent::Unusable { path, why });
+    }
+    if let Some(directory) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
+        let beside = [directory.join(FILE), directory.join("../lib/coplace").join(FILE)];
+        let usable =
+            beside.iter().filter_map(|path| path.canonicalize().ok()).find(|path| usable(path).is_ok());
+        if let Some(path) = usable {
+            return Ok(path);
+        }
+    }
+    write_out(EMBEDDED, &caches(home))
+}
+
+fn caches(home: &Home) -> Vec<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    // A guest may not write into root's home, and root's `path` is readable for all.
+    cache.map(|path| path.join("coplace")).into_iter().chain([home.path().to_owned()]).collect()
+}
+
+fn write_out(bytes: &[u8], directories: &[PathBuf]) -> Result<PathBuf, Absent> {
+    if bytes.is_empty() {
+        return Err(Absent::NotBuilt);
+    }
+    let mut tried = Vec::new();
+    for directory in directories {
+        match write_into(bytes, directory) {
+            Ok(path) => return Ok(path),
+            Err(why) => tried.push(format!("{}: {why}", directory.display())),
+        }
+    }
+    Err(Absent::NoPlace { tried })
+}
+
+fn write_into(bytes: &[u8], directory: &Path) -> Result<PathBuf, String> {
+    fs::create_dir_all(directory).map_err(|error| error.to_string())?;
+    let directory = directory.canonicalize().map_err(|error| error.to_string())?;
+    let path = directory.join(format!("libcoplace_preload-{:016x}.so", hash(bytes)));
+    let meta = fs::symlink_metadata(&path);
+    let is_ours = |meta: &fs::Metadata| meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw();
+    // The content is compared, not only its hash's name: the loader will execute it.
+    if !(meta.is_ok_and(|meta| is_ours(&meta)) && fs::read(&path).is_ok_and(|there| there == bytes)) {
+        replace(bytes, &path).map_err(|error| error.to_string())?;
+    }
+    usable(&path).map(|()| path)
+}
+
+fn replace(bytes: &[u8], path: &Path) -> io::Result<()> {
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    let written = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o755)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(&new)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// The loader complains on a program's stderr about a library that it cannot take, so nothing is
+/// given to it that it might not take.
+fn usable(path: &Path) -> Result<(), String> {
+    // LD_PRELOAD is a list; neither separator can be quoted in it.
+    if path
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|byte| matches!(byte, b' ' | b':' | b'\t' | b'\n' | b';' | b'$'))
+    {
+        return Err("its path holds a blank, ':', ';' or '$', which LD_PRELOAD cannot express".into());
+    }
+    let flags = rustix::fs::statvfs(path).map_err(|error| error.to_string())?.f_flag;
+    if flags.contains(StatVfsMountFlags::NOEXEC) {
+        return Err("it lies on a file system that is mounted noexec".into());
+    }
+    let mut header = [0; 20];
+    let own =
+        io::Read::read_exact(&mut fs::File::open("/proc/self/exe").map_err(|e| e.to_string())?, &mut header)
+            .map(|()| header);
+    io::Read::read_exact(&mut fs::File::open(path).map_err(|e| e.to_string())?, &mut header)
+        .map_err(|error| error.to_string())?;
+    match own {
+        _ if &header[..4] != b"\x7fELF" => Err("it is not an ELF file".into()),
+        // Class, byte order and machine must be those of the programs here, that is, ours.
+        Ok(own) if own[4..6] != header[4..6] || own[18..20] != header[18..20] => {
+            Err("it was built for another architecture".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The value of LD_PRELOAD with the library after what the user has there.
+pub fn appended(present: Option<&OsStr>, library: &Path) -> OsString {
+    let mut value = present.unwrap_or_default().to_owned();
+    let there = value
+        .as_bytes()
+        .split(|byte| matches!(byte, b' ' | b':'))
+        .any(|one| one == library.as_os_str().as_bytes());
+    if there {
+        return value;
+    }
+    if !value.is_empty() {
+        value.push(":");
+    }
+    value.push(library);
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_goes_behind_what_the_user_preloads_and_only_once() {
+        let ours = Path::new("/c/lib.so");
+        assert_eq!(appended(None, ours), "/c/lib.so");
+        assert_eq!(appended(Some(OsStr::new("")), ours), "/c/lib.so");
+        let both = appended(Some(OsStr::new("/a.so b.so")), ours);
+        assert_eq!(both, "/a.so b.so:/c/lib.so");
+        assert_eq!(appended(Some(&both), ours), both);
+    }
+
+    #[test]
+    fn the_embedded_library_is_written_once_and_mended_when_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = [PathBuf::from("/proc/no/such"), dir.path().join("cache")];
+        let path = write_out(EMBEDDED, &places).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), EMBEDDED);
+        let before = fs::metadata(&path).unwrap().ino();
+        assert_eq!(write_out(EMBEDDED, &places).unwrap(), path);
+        assert_eq!(fs::metadata(&path).unwrap().ino(), before);
+        fs::write(&path, "damaged").unwrap();
+        write_out(EMBEDDED, &places).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), EMBEDDED);
+        assert_eq!(fs::read_dir(dir.path().join("cache")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_the_loader_would_not_take_is_an_absence_with_its_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = write_out(EMBEDDED, &[dir.path().join("a b")]).unwrap_err().to_string();
+        assert!(error.contains("blank"), "{error}");
+        assert!(matches!(write_out(b"", &[]), Err(Absent::NotBuilt)));
+        let other = dir.path().join("other.so");
+        fs::write(&other, "not a library at all").unwrap();
+        assert!(usable(&other).unwrap_err().contains("ELF"));
+        let mut foreign = EMBEDDED.to_vec();
+        foreign[18] ^= 0x55;
+        fs::write(&other, &foreign).unwrap();
+        assert!(usable(&other).unwrap_err().contains("architecture"));
+        assert!(usable(&dir.path().join("missing")).is_err());
+    }
+
+    #[test]
+    fn the_library_loads_into_a_program_without_a_word() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = write_out(EMBEDDED, &[dir.path().to_owned()]).unwrap();
+        let made = std::process::Command::new("true").env("LD_PRELOAD", &path).output().unwrap();
+        assert!(made.status.success() && made.stderr.is_empty(), "{made:?}");
+    }
+}

@@ -1,0 +1,254 @@
+//! The programs under a scheduler, on disk: one small file each, so that a successor can adopt
+//! them and a guard can set them free. Written by who holds the scheduler's lock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use protocol::AppRecord;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use topology::CpuSet;
+use workload::AppId;
+
+use crate::home::Home;
+
+/// A file larger than this is none of ours.
+const MAX_FILE: u64 = 1 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    #[error("cannot write {path}: {error}; the program runs on, but nobody could adopt it")]
+    Write { path: PathBuf, error: io::Error },
+    #[error("cannot read {path}: {error}")]
+    Read { path: PathBuf, error: io::Error },
+}
+
+/// What was done to a program, written down before it is done, so that it can be undone by
+/// somebody who was not there. What is unknown is undone the cautious way: see `restore`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Traces {
+    /// Its user (or anybody who is not the scheduler) stopped it: it is to stay stopped.
+    pub user_stopped: bool,
+    /// Whether the scheduler stops it by SIGSTOP. `None`: unknown, so what is stopped is continued.
+    pub stops_by_signal: Option<bool>,
+    /// Every place to which its threads were confined by affinity. A thread with exactly such a
+    /// mask is given back its original CPUs; any other mask is the program's own. `None`: unknown,
+    /// so every mask narrower than the original counts as the scheduler's.
+    pub places: Option<BTreeSet<CpuSet>>,
+    /// Cgroup directories that were made for it, outermost first.
+    pub groups: Vec<PathBuf>,
+    /// For each hierarchy (by its mount point) the group directory that its processes came from.
+    pub origins: BTreeMap<PathBuf, PathBuf>,
+}
+
+/// What `list` found.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// In order of arrival.
+    pub records: Vec<AppRecord>,
+    /// Files that are no records, and why: skipped, never touched.
+    pub skipped: Vec<(PathBuf, String)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Registry {
+    directory: PathBuf,
+}
+
+impl Registry {
+    pub fn new(home: &Home) -> Registry {
+        Registry { directory: home.apps() }
+    }
+
+    fn record_path(&self, id: &AppId) -> PathBuf {
+        self.directory.join(format!("{id}.json"))
+    }
+
+    fn traces_path(&self, id: &AppId) -> PathBuf {
+        self.directory.join(format!("{id}.traces"))
+    }
+
+    pub fn write(&self, record: &AppRecord) -> Result<(), RegistryError> {
+        write_whole(&self.record_path(&record.id), record)
+    }
+
+    pub fn write_traces(&self, id: &AppId, traces: &Traces) -> Result<(), RegistryError> {
+        write_whole(&self.traces_path(id), traces)
+    }
+
+    /// What is known to have been done to it; of a damaged file nothing is known.
+    pub fn traces(&self, id: &AppId) -> Traces {
+        read_whole(&self.traces_path(id)).unwrap_or_default()
+    }
+
+    /// Forgets a program. One that is not there is forgotten already.
+    pub fn remove(&self, id: &AppId) {
+        // The record last: without it nobody would look for the traces.
+        let _ = fs::remove_file(self.traces_path(id));
+        let _ = fs::remove_file(self.record_path(id));
+    }
+
+    pub fn list(&self) -> Result<Listing, RegistryError> {
+        let read_error = |error| RegistryError::Read { path: self.directory.clone(), error };
+        let mut listing = Listing::default();
+        let entries = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(listing),
+            other => other.map_err(read_error)?,
+        };
+        let mut paths = Vec::new();
+        for entry in entries {
+            paths.push(entry.map_err(read_error)?.path());
+        }
+        paths.sort();
+        for path in paths.into_iter().filter(|path| path.extension().is_some_and(|end| end == "json")) {
+            match read_whole::<AppRecord>(&path) {
+                Ok(record) if self.record_path(&record.id) == path => listing.records.push(record),
+                Ok(record) => listing.skipped.push((path, format!("it describes {}", record.id))),
+                // It ended between the two looks.
+                Err(_) if !path.exists() && fs::symlink_metadata(&path).is_err() => {}
+                Err(why) => listing.skipped.push((path, why)),
+            }
+        }
+        listing.records.sort_by(|a, b| (a.arrived_ns, &a.id).cmp(&(b.arrived_ns, &b.id)));
+        Ok(listing)
+    }
+}
+
+/// All of it or nothing: readers see the old file or the new one, and a full disk leaves the old.
+fn write_whole(path: &Path, value: &impl Serialize) -> Result<(), RegistryError> {
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    let written = (|| {
+        let mut text = serde_json::to_vec(value)?;
+        text.push(b'\n');
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&new)?;
+        file.write_all(&text)?;
+        fs::rename(&new, path)
+    })();
+    written.map_err(|error| {
+        let _ = fs::remove_file(&new);
+        RegistryError::Write { path: path.to_owned(), error }
+    })
+}
+
+fn read_whole<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
+    let meta = fs::symlink_metadata(path).map_err(|error| error.to_string())?;
+    let uid = rustix::process::geteuid().as_raw();
+    if !meta.is_file() {
+        return Err("it is not a plain file".into());
+    }
+    if meta.uid() != uid && meta.uid() != 0 {
+        return Err(format!("it belongs to user {}", meta.uid()));
+    }
+    if meta.len() > MAX_FILE {
+        return Err(format!("it has {} bytes", meta.len()));
+    }
+    let text = fs::read(path).map_err(|error| error.to_string())?;
+    serde_json::from_slice(&text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::ProcessId;
+    use workload::Demand;
+
+    fn record(name: &str, arrived_ns: u64) -> AppRecord {
+        let process = ProcessId { pid: 7, start_time_ticks: 8 };
+        AppRecord {
+            id: AppId::new(name).unwrap(),
+            uid: 1000,
+            process,
+            guardian: process,
+            command: vec!["./cg".into(), "a b".into()],
+            directory: "/".into(),
+            pages: "/nowhere".into(),
+            original_cpus: CpuSet::first(4),
+            demand: Demand::default(),
+            arrived_ns,
+            started: false,
+        }
+    }
+
+    fn scratch() -> (tempfile::TempDir, Registry) {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path()).unwrap();
+        let registry = Registry::new(&home);
+        (dir, registry)
+    }
+
+    #[test]
+    fn records_come_back_in_order_of_arrival_and_go_when_removed() {
+        let (_dir, registry) = scratch();
+        let (late, early) = (record("a", 2), record("b.2", 1));
+        registry.write(&late).unwrap();
+        registry.write(&early).unwrap();
+        registry.write_traces(&late.id, &Traces::default()).unwrap();
+        assert_eq!(registry.list().unwrap().records, [early.clone(), late.clone()]);
+        registry.remove(&late.id);
+        registry.remove(&late.id);
+        assert_eq!(registry.list().unwrap().records, [early]);
+        assert_eq!(fs::read_dir(&registry.directory).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn traces_come_back_and_damaged_ones_count_as_unknown() {
+        let (_dir, registry) = scratch();
+        let id = AppId::new("cg").unwrap();
+        assert_eq!(registry.traces(&id), Traces::default());
+        let traces = Traces {
+            user_stopped: true,
+            stops_by_signal: Some(true),
+            places: Some([CpuSet::first(1)].into()),
+            groups: vec!["/sys/fs/cgroup/x/cg".into()],
+            origins: [("/sys/fs/cgroup".into(), "/sys/fs/cgroup/user".into())].into(),
+        };
+        registry.write_traces(&id, &traces).unwrap();
+        assert_eq!(registry.traces(&id), traces);
+        fs::write(registry.traces_path(&id), "{\"user_st").unwrap();
+        assert_eq!(registry.traces(&id), Traces::default());
+    }
+
+    #[test]
+    fn damaged_and_foreign_files_are_named_and_left_alone() {
+        let (_dir, registry) = scratch();
+        registry.write(&record("good", 1)).unwrap();
+        let damaged = registry.directory.join("damaged.json");
+        fs::write(&damaged, "{\"id\":").unwrap();
+        let renamed = registry.directory.join("renamed.json");
+        fs::copy(registry.record_path(&AppId::new("good").unwrap()), &renamed).unwrap();
+        let link = registry.directory.join("link.json");
+        std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
+        let listing = registry.list().unwrap();
+        assert_eq!(listing.records.len(), 1);
+        let skipped: Vec<_> = listing.skipped.iter().map(|(path, _)| path.clone()).collect();
+        assert_eq!(skipped, [damaged.clone(), link.clone(), renamed]);
+        assert!(damaged.exists() && fs::symlink_metadata(link).is_ok());
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_one_error_with_its_path_and_leaves_nothing() {
+        let (dir, registry) = scratch();
+        let first = record("cg", 1);
+        registry.write(&first).unwrap();
+        // Nothing can be renamed over a directory: the write fails at its last step, whoever runs it.
+        let blocked = record("blocked", 2);
+        fs::create_dir(registry.record_path(&blocked.id)).unwrap();
+        let error = registry.write(&blocked).unwrap_err().to_string();
+        assert!(error.contains("blocked.json"), "{error}");
+        let left: BTreeSet<_> =
+            fs::read_dir(&registry.directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["blocked.json".into(), "cg.json".into()].into());
+        drop(dir);
+        assert!(registry.write(&first).is_err());
+    }
+}
