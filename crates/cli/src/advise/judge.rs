@@ -1,0 +1,272 @@
+//! From what was seen to who hurts whom, by how much, and what mends it. Pure.
+
+use serde::Serialize;
+use topology::CpuSet;
+
+/// One program as seen from outside over a while.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Seen {
+    pub pid: u32,
+    pub name: String,
+    pub command: Vec<String>,
+    /// Whether it belongs to who asks.
+    pub own: bool,
+    pub processes: u32,
+    /// Threads that wanted a CPU for more than half of the time.
+    pub busy_threads: u32,
+    /// CPUs that it used on average.
+    pub used_cpus: f64,
+    /// CPUs that it could have used: running or ready to run.
+    pub wanted_cpus: f64,
+    pub allowed: CpuSet,
+    /// Name of the OpenMP runtime in it, as far as one can see.
+    pub openmp: Option<String>,
+    /// Its environment says that waiting threads sleep at once.
+    pub passive: bool,
+    /// Runs under coplace already.
+    pub managed: bool,
+    /// It may be stopped for a while without harm: no shell, no session leader, not traced.
+    pub stoppable: bool,
+}
+
+impl Seen {
+    /// How many times longer it takes at least, because its threads wait for a CPU.
+    pub fn stretch(&self) -> f64 {
+        if self.used_cpus > 0.0 { (self.wanted_cpus / self.used_cpus).max(1.0) } else { 1.0 }
+    }
+
+    /// A team that loses far more than the CPU time it does not get: while one of its threads waits
+    /// for a CPU, the others spin for it.
+    pub fn spins(&self) -> bool {
+        self.openmp.is_some() && self.busy_threads > 1 && !self.passive
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Hurt {
+    pub pid: u32,
+    pub name: String,
+    /// Lower bound of the slowdown now.
+    pub slowdown_at_least: f64,
+    /// Whether it is likely to be much more than that bound.
+    pub spins: bool,
+    /// Those that use the same CPUs, hungriest first.
+    pub by: Vec<By>,
+    pub why: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct By {
+    pub pid: u32,
+    pub name: String,
+    pub used_cpus: f64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Verdict {
+    pub hurt: Vec<Hurt>,
+    /// Commands with what they do, best first.
+    pub remedies: Vec<Remedy>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Remedy {
+    pub what: String,
+    pub command: String,
+}
+
+/// Waiting below this share is what any machine with a few daemons shows.
+const STRETCH_WORTH_TELLING: f64 = 1.10;
+
+pub fn judge(seen: &[Seen], cpus: &CpuSet) -> Verdict {
+    let mut verdict = Verdict::default();
+    for victim in seen.iter().filter(|seen| seen.stretch() >= STRETCH_WORTH_TELLING && seen.busy_threads > 0) {
+        let room = victim.allowed.intersection(cpus).len();
+        let mut by: Vec<By> = seen
+            .iter()
+            .filter(|other| other.pid != victim.pid && other.allowed.intersects(&victim.allowed))
+            .filter(|other| other.used_cpus >= 0.1)
+            .map(|other| By { pid: other.pid, name: other.name.clone(), used_cpus: other.used_cpus })
+            .collect();
+        by.sort_by(|a, b| b.used_cpus.total_cmp(&a.used_cpus).then(a.pid.cmp(&b.pid)));
+        let alone_too_wide = victim.busy_threads as usize > room && victim.processes == 1;
+        if by.is_empty() && !alone_too_wide {
+            continue;
+        }
+        let mut why = format!(
+            "{} busy {} got {:.1} of the {:.1} CPUs they wanted",
+            victim.busy_threads,
+            if victim.busy_threads == 1 { "thread" } else { "threads" },
+            victim.used_cpus,
+            victim.wanted_cpus
+        );
+        if alone_too_wide {
+            why += &format!(", and the program may use only {room}");
+        }
+        if victim.spins() {
+            why += "; its threads spin for one another while a partner is not running";
+        }
+        verdict.hurt.push(Hurt {
+            pid: victim.pid,
+            name: victim.name.clone(),
+            slowdown_at_least: victim.stretch(),
+            spins: victim.spins(),
+            by,
+            why,
+        });
+    }
+    verdict.hurt.sort_by(|a, b| b.slowdown_at_least.total_cmp(&a.slowdown_at_least).then(a.pid.cmp(&b.pid)));
+    verdict.remedies = remedies(seen, &verdict.hurt, cpus);
+    verdict
+}
+
+fn remedies(seen: &[Seen], hurt: &[Hurt], cpus: &CpuSet) -> Vec<Remedy> {
+    let mut remedies = Vec::new();
+    let find = |pid: u32| seen.iter().find(|seen| seen.pid == pid);
+    // Programs of a team of their own that get into each other's way: those coplace is for.
+    let mut involved: Vec<&Seen> = Vec::new();
+    for entry in hurt {
+        for pid in std::iter::once(entry.pid).chain(entry.by.iter().map(|by| by.pid)) {
+            if let Some(program) = find(pid) {
+                if program.own
+                    && !program.managed
+                    && program.stoppable
+                    && program.busy_threads > 0
+                    && !involved.iter().any(|known| known.pid == pid)
+                {
+                    involved.push(program);
+                }
+            }
+        }
+    }
+    // Teams are what suffers most and what coplace helps most; single threads beside them get by.
+    if involved.iter().filter(|program| program.busy_threads > 1).count() >= 2 {
+        involved.retain(|program| program.busy_threads > 1);
+    }
+    involved.sort_by_key(|program| program.pid);
+    for entry in hurt {
+        let Some(program) = find(entry.pid) else { continue };
+        let room = program.allowed.intersection(cpus).len();
+        if program.own && program.openmp.is_some() && program.processes == 1 && program.busy_threads as usize > room {
+            remedies.push(Remedy {
+                what: format!("start {} with a team that fits", program.name),
+                command: format!("OMP_NUM_THREADS={room} {}", shell(&program.command)),
+            });
+        }
+    }
+    if involved.len() >= 2 {
+        remedies.push(Remedy {
+            what: "start them under coplace".into(),
+            command: involved
+                .iter()
+                .map(|program| format!("coplace run {} &", shell(&program.command)))
+                .collect::<Vec<_>>()
+                .join(" "),
+        });
+        // The widest goes on, so that the machine is not left half empty.
+        let first = involved
+            .iter()
+            .max_by(|a, b| a.used_cpus.total_cmp(&b.used_cpus).then(b.pid.cmp(&a.pid)))
+            .expect("two at least");
+        let rest: Vec<String> =
+            involved.iter().filter(|program| program.pid != first.pid).map(|p| p.pid.to_string()).collect();
+        let rest = rest.join(" ");
+        remedies.push(Remedy {
+            what: format!("or, as they run now: let {} finish first", first.name),
+            command: format!("kill -STOP {rest}; tail --pid={} -f /dev/null; kill -CONT {rest}", first.pid),
+        });
+    }
+    remedies
+}
+
+/// Arguments as a shell takes them.
+pub fn shell(command: &[String]) -> String {
+    let quote = |word: &String| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+        match !word.is_empty() && word.chars().all(plain) {
+            true => word.clone(),
+            false => format!("'{}'", word.replace('\'', r"'\''")),
+        }
+    };
+    command.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(pid: u32, threads: u32, used: f64, wanted: f64) -> Seen {
+        Seen {
+            pid,
+            name: format!("p{pid}"),
+            command: vec![format!("./p{pid}"), "a b".into()],
+            own: true,
+            processes: 1,
+            busy_threads: threads,
+            used_cpus: used,
+            wanted_cpus: wanted,
+            allowed: "0-1".parse().unwrap(),
+            openmp: Some("libgomp".into()),
+            passive: false,
+            managed: false,
+            stoppable: true,
+        }
+    }
+
+    fn cpus() -> CpuSet {
+        "0-3".parse().unwrap()
+    }
+
+    #[test]
+    fn two_spinning_teams_on_the_same_cpus_hurt_each_other_and_the_commands_name_both() {
+        let verdict = judge(&[seen(10, 2, 1.0, 2.0), seen(11, 2, 1.0, 2.0)], &cpus());
+        assert_eq!(verdict.hurt.len(), 2);
+        assert_eq!(verdict.hurt[0].slowdown_at_least, 2.0);
+        assert!(verdict.hurt[0].spins);
+        assert_eq!(verdict.hurt[0].by[0].pid, 11);
+        let commands: Vec<_> = verdict.remedies.iter().map(|remedy| remedy.command.as_str()).collect();
+        assert_eq!(
+            commands,
+            [
+                "coplace run ./p10 'a b' & coplace run ./p11 'a b' &",
+                "kill -STOP 11; tail --pid=10 -f /dev/null; kill -CONT 11"
+            ]
+        );
+    }
+
+    #[test]
+    fn programs_on_cpus_of_their_own_do_not_hurt_each_other() {
+        let mut apart = seen(11, 2, 2.0, 2.0);
+        apart.allowed = "2-3".parse().unwrap();
+        assert_eq!(judge(&[seen(10, 2, 2.0, 2.0), apart], &cpus()), Verdict::default());
+    }
+
+    #[test]
+    fn a_team_wider_than_its_cpus_is_told_to_be_narrower() {
+        let verdict = judge(&[seen(10, 8, 2.0, 8.0)], &cpus());
+        assert_eq!(verdict.remedies.len(), 1);
+        assert_eq!(verdict.remedies[0].command, "OMP_NUM_THREADS=2 ./p10 'a b'");
+    }
+
+    #[test]
+    fn nobody_is_told_to_stop_a_shell_or_somebody_elses_program() {
+        let mut shell = seen(10, 1, 1.0, 2.0);
+        shell.stoppable = false;
+        let mut other = seen(11, 1, 1.0, 2.0);
+        other.own = false;
+        let verdict = judge(&[shell, other], &cpus());
+        assert_eq!(verdict.hurt.len(), 2);
+        assert_eq!(verdict.remedies, []);
+    }
+
+    #[test]
+    fn a_little_waiting_is_not_worth_a_word() {
+        assert!(judge(&[seen(10, 2, 1.9, 2.0), seen(11, 1, 0.1, 0.1)], &cpus()).hurt.is_empty());
+    }
+
+    #[test]
+    fn words_are_quoted_as_a_shell_takes_them() {
+        let words = ["a-b", "", "it's", "x y", "$HOME"].map(str::to_owned);
+        assert_eq!(shell(&words), r"a-b '' 'it'\''s' 'x y' '$HOME'");
+    }
+}

@@ -1,0 +1,128 @@
+//! `coplace advise`: who hurts whom now, by how much, and what mends it. Reads, never writes.
+
+mod judge;
+mod look;
+
+pub use judge::shell;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use linux::Root;
+use topology::CpuSet;
+
+use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
+use crate::table::Table;
+use judge::{Verdict, judge};
+use look::Look;
+
+/// Tells which running programs hurt each other now, by how much, and what mends it
+#[derive(clap::Args)]
+#[command(long_about = "Tells which running programs hurt each other now, by how much, and the command that mends it.
+
+Looks at the running programs from outside for a moment: how many CPUs their threads used, and how
+many they wanted (running or ready to run; the kernel's schedstat). Changes nothing, needs no rights
+and no scheduler; programs of other users are counted as far as this user may see them.
+
+The slowdown told is a lower bound: it counts the time for which threads waited for a CPU. Threads of
+one team that spin for a partner that is not running lose more, often ten times as much.
+
+Exit status: 0 nobody hurts anybody, 1 somebody does.
+
+Example:
+  coplace advise --seconds 5")]
+pub struct Args {
+    /// How long to look
+    #[arg(long, default_value_t = 2.0, value_name = "S", value_parser = parse_seconds)]
+    seconds: f64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds from 0.1 to 3600 is expected".into()),
+    }
+}
+
+pub fn main(args: &Args) -> Outcome {
+    let root = Root::live();
+    let look = look::look(Duration::from_secs_f64(args.seconds), &root).map_err(Failure::ours)?;
+    if look.blind {
+        let why = "this kernel keeps no times of waiting (/proc/PID/schedstat is empty); nothing can be told";
+        return Err(Failure::new(DOES_NOT_HOLD, why));
+    }
+    let cpus: CpuSet = procfs_cpus(&root)?;
+    let verdict = judge(&look.seen, &cpus);
+    if args.json {
+        let value = serde_json::json!({
+            "seconds": args.seconds, "cpus": cpus, "programs": look.seen, "hidden_processes": look.hidden,
+            "hurt": verdict.hurt, "remedies": verdict.remedies,
+        });
+        println!("{value:#}");
+    } else {
+        print!("{}", show(&look, &verdict, &cpus, args.seconds));
+    }
+    Ok(if verdict.hurt.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DOES_NOT_HOLD) })
+}
+
+fn procfs_cpus(root: &Root) -> Result<CpuSet, Failure> {
+    let times = linux::procfs::cpu_times(root).map_err(Failure::ours)?;
+    Ok(times.cpus.keys().copied().collect())
+}
+
+fn show(look: &Look, verdict: &Verdict, cpus: &CpuSet, seconds: f64) -> String {
+    let mut out = String::new();
+    let wanted: f64 = look.seen.iter().map(|seen| seen.wanted_cpus).sum();
+    out += &format!("{:.1} CPUs wanted, {} there, seen over {seconds} s\n\n", wanted, cpus.len());
+    let mut table = Table::new(&["program", ">pid", ">threads", ">CPUs used", ">wanted", "on", "what"]);
+    for seen in look.seen.iter().take(12) {
+        let mut what = Vec::new();
+        if let Some(runtime) = &seen.openmp {
+            what.push(runtime.clone());
+        }
+        if seen.processes > 1 {
+            what.push(format!("{} processes", seen.processes));
+        }
+        if seen.managed {
+            what.push("under coplace".into());
+        }
+        table.row([
+            seen.name.clone(),
+            seen.pid.to_string(),
+            seen.busy_threads.to_string(),
+            format!("{:.2}", seen.used_cpus),
+            format!("{:.2}", seen.wanted_cpus),
+            seen.allowed.to_string(),
+            what.join(", "),
+        ]);
+    }
+    if !look.seen.is_empty() {
+        out += &table.to_string();
+        out.push('\n');
+    }
+    if look.hidden > 0 {
+        out += &format!("{} processes of other users could not be looked at\n\n", look.hidden);
+    }
+    if verdict.hurt.is_empty() {
+        out += "nobody hurts anybody\n";
+    }
+    for hurt in &verdict.hurt {
+        let by: Vec<String> = hurt.by.iter().take(4).map(|by| format!("{} ({})", by.name, by.pid)).collect();
+        let by = if by.is_empty() { "itself".to_owned() } else { by.join(", ") };
+        let more = if hurt.spins { ", probably far more" } else { "" };
+        out += &format!(
+            "{} ({}) takes at least {:.1} times as long{more}, because of {by}:\n  {}\n",
+            hurt.name, hurt.pid, hurt.slowdown_at_least, hurt.why
+        );
+    }
+    if !verdict.remedies.is_empty() {
+        out += "\nWhat mends it\n";
+        for remedy in &verdict.remedies {
+            out += &format!("  {}:\n    {}\n", remedy.what, remedy.command);
+        }
+    }
+    out
+}

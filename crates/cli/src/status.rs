@@ -1,0 +1,99 @@
+//! `coplace status`: what runs where, with how many threads, in turn with whom.
+
+use std::process::ExitCode;
+
+use protocol::{AppStatus, FromScheduler, Role, Status, ToScheduler};
+
+use crate::advise::shell;
+use crate::exit::{Failure, Outcome};
+use crate::table::Table;
+use crate::{scheduler, units, words};
+
+/// Shows what runs where, with how many threads, in turn with whom
+#[derive(clap::Args)]
+#[command(long_about = "Shows what runs where, with how many threads, in turn with whom, as the scheduler sees it.
+
+Exit status: 0, or 1 where no scheduler runs.
+
+Example:
+  coplace status --json | jq '.apps[] | {id, place, threads}'")]
+pub struct Args {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn main(args: &Args) -> Outcome {
+    let answer = scheduler::ask(&ToScheduler::Status, |m| matches!(m, FromScheduler::Status { .. }))?;
+    let FromScheduler::Status { status } = answer else {
+        return Err(Failure::ours("the scheduler answered something else than its status"));
+    };
+    if args.json {
+        println!("{:#}", serde_json::to_value(&status).map_err(Failure::ours)?);
+    } else {
+        print!("{}", show(&status));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(status: &Status) -> String {
+    let role = match status.role {
+        Role::Daemon => "daemon",
+        Role::Observer => "daemon that only observes",
+        Role::Leader => "the first `coplace run`",
+    };
+    let mut out = format!("policy     {}\n", words::policy(&status.policy));
+    out += &format!("plan       {}\n", status.plan);
+    let usable = match status.usable == status.allowed {
+        true => String::new(),
+        false => format!(" ({} usable beside what else runs)", status.usable),
+    };
+    out += &format!("CPUs       {}{usable}\n", status.allowed);
+    out += &format!("mechanisms {}, turns by {}\n", status.placement, status.turns);
+    out += &format!(
+        "scheduler  {role} (process {}), up {}, used {} of CPU time\n",
+        status.pid,
+        units::show_ns(status.uptime_ns),
+        units::show_ns(status.cpu_time_ns)
+    );
+    if status.switches > 0 {
+        out += &format!(
+            "switches   {}, late by {} (median), {} (95th percentile)\n",
+            status.switches,
+            units::show_ns(status.jitter_median_ns),
+            units::show_ns(status.jitter_p95_ns)
+        );
+    }
+    if status.apps.is_empty() {
+        return out + "\nno program is under coplace\n";
+    }
+    let mut table =
+        Table::new(&["program", ">pid", "state", "CPUs", ">threads", ">turns", ">since", ">slowdown", "command"]);
+    for app in &status.apps {
+        let slowdown = app.account.slowdown.map_or("–".into(), |(value, error)| format!("{value:.2} ±{error:.2}"));
+        table.row([
+            app.id.to_string(),
+            app.pid.to_string(),
+            state(app),
+            app.place.to_string(),
+            app.team.map_or(app.threads.to_string(), |team| format!("{team}/{}", app.threads)),
+            app.account.turns.to_string(),
+            units::show_ns(app.account.response_ns),
+            slowdown,
+            clip(&shell(&app.command), 48),
+        ]);
+    }
+    out + "\n" + &table.to_string()
+}
+
+fn state(app: &AppStatus) -> String {
+    if app.rigid.is_some() { format!("{}, rigid", app.state) } else { app.state.clone() }
+}
+
+/// At most `most` characters.
+pub fn clip(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
+}
