@@ -33,6 +33,17 @@ impl CpuSet {
         (0..count).collect()
     }
 
+    /// The set of these CPUs, in any order; one allocation, unlike collecting.
+    pub fn from_cpus(cpus: &[u32]) -> Self {
+        let Some(&highest) = cpus.iter().max() else { return CpuSet::new() };
+        assert!(highest < MAX_CPUS, "CPU {highest} is beyond {MAX_CPUS}");
+        let mut words = vec![0; highest as usize / 64 + 1];
+        for &cpu in cpus {
+            words[cpu as usize / 64] |= 1 << (cpu % 64);
+        }
+        CpuSet { words }
+    }
+
     pub fn insert(&mut self, cpu: u32) {
         assert!(cpu < MAX_CPUS, "CPU {cpu} is beyond {MAX_CPUS}");
         let word = cpu as usize / 64;

@@ -3,6 +3,10 @@
 
 mod cpuset;
 mod machine;
+mod shapes;
+mod synthetic;
 
 pub use cpuset::{CpuSet, MAX_CPUS, ParseCpuSetError};
-pub use machine::{Level, Machine, Object, Shape};
+pub use machine::{Cache, CpuKind, Distances, FULL_CAPACITY, Group, Level, Machine, Object};
+pub use shapes::Shape;
+pub use synthetic::SyntheticError;
