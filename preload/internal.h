@@ -92,6 +92,7 @@ const struct runtime *runtime_find(const void *code, const char *wanted);
 unsigned runtime_count(void);
 const struct runtime *runtime_nth(unsigned i);
 void resolve_load(void);
+bool resolve_is_bypassed(void); /* a runtime stands before us in the global scope: calls never reach us */
 void resolve_after_fork(void);
 
 /* The runtime that the code at this address would have been bound to without us, NULL if there is none.

@@ -254,6 +254,8 @@ void page_load(void)
     struct coplace_page *page = make(NULL);
     if (!page || pthread_atfork(NULL, NULL, after_fork_in_child) != 0)
         return;
+    if (resolve_is_bypassed())
+        page_rigid(page, COPLACE_RIGID_RUNTIME_UNKNOWN);
     STORE(&page_live, page);
     for (unsigned i = 0; i < runtime_count(); i++)
         tell_runtime(page, runtime_nth(i));

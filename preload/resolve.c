@@ -209,6 +209,12 @@ const struct runtime *runtime_find(const void *code, const char *wanted)
     return rt;
 }
 
+bool resolve_is_bypassed(void)
+{
+    const void *p = dlsym(RTLD_DEFAULT, "GOMP_parallel");
+    return p != NULL && !is_ours(p);
+}
+
 void resolve_load(void)
 {
     void *symbol = symbol_in(RTLD_NEXT, "GOMP_parallel");

@@ -491,6 +491,16 @@ static void an_unknown_runtime_is_left_alone(void)
     CHECK(finish(&p) == 0);
 }
 
+static void a_runtime_preloaded_before_the_library_is_called_unknown(void)
+{
+    char preload[8400];
+    snprintf(preload, sizeof preload, "LD_PRELOAD=libgomp.so.1 %s/libcoplace_preload.so", build_dir);
+    struct program p = START("app", preload);
+    CHECK(p.page && p.page->rigid == COPLACE_RIGID_RUNTIME_UNKNOWN, "it answers the program's calls, not we");
+    CHECK(ask_number(&p, "team") == 4 && ask_number(&p, "dynamic?") == 0);
+    CHECK(finish(&p) == 0);
+}
+
 static void active_waiting_on_an_old_libgomp_makes_a_program_rigid(void)
 {
     struct program p = START("app_old", "OMP_WAIT_POLICY=active");
@@ -579,6 +589,7 @@ static const struct {
     T(a_private_runtime_in_a_local_scope_is_found_and_resized),
     T(several_runtimes_in_one_process_are_not_mixed_up),
     T(an_unknown_runtime_is_left_alone),
+    T(a_runtime_preloaded_before_the_library_is_called_unknown),
     T(active_waiting_on_an_old_libgomp_makes_a_program_rigid),
     T(without_any_runtime_a_region_runs_on_one_thread),
     T(a_program_under_address_sanitizer_runs_and_is_resized),
