@@ -1,0 +1,219 @@
+//! The guard: a small process of its own that sets every program free when the scheduler is lost.
+//!
+//! It watches the scheduler's lease. When the holder has died or does not beat, a successor (or
+//! the holder itself) has a moment to take over; then everything in the registry is set free. It
+//! decides nothing else, and undoes nothing that a living scheduler does.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use linux::Root;
+use linux::pidfd::PidFd;
+use protocol::ProcessId;
+use rustix::fs::FlockOperation;
+
+use crate::home::Home;
+use crate::identity;
+use crate::lease::Lease;
+use crate::registry::Registry;
+use crate::restore;
+
+/// How often the lease is looked at.
+const LOOK_NS: u64 = 100_000_000;
+/// How long a successor may take. With the age at which a lease counts as stale and the work
+/// itself it stays below the second that is promised.
+const SUCCESSOR_NS: u64 = 300_000_000;
+/// What could not be undone is tried again this often, ...
+const AGAIN_NS: u64 = 500_000_000;
+/// ... for this long; a scheduler that comes later starts a guard of its own.
+const PATIENCE_NS: u64 = 30_000_000_000;
+/// Names the `coplace` binary whose `guard` command is to be started, for programs that host a
+/// scheduler and are not `coplace` themselves.
+pub const GUARD_VARIABLE: &str = "COPLACE_GUARD";
+
+/// Exclusive for the guard, or `None` if there is one.
+fn lock(home: &Home) -> io::Result<Option<File>> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(home.guard_lock())?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// All that `coplace guard` does. Returns when there is nothing left to guard.
+pub fn run(home: &Home) -> io::Result<()> {
+    let Some(_lock) = lock_patiently(home)? else { return Ok(()) };
+    detach();
+    linux::clock::raise_priority();
+    let root = Root::live();
+    let mut holder: Option<PidFd> = None;
+    loop {
+        if lease_is_fresh(home) {
+            wait_for_end(&mut holder, home, &root);
+        } else if !taken_over(home) && !set_everything_free(home, &root) {
+            return Ok(());
+        }
+    }
+}
+
+/// A scheduler that only looks whether there is a guard holds the lock for an instant.
+fn lock_patiently(home: &Home) -> io::Result<Option<File>> {
+    for _ in 0..5 {
+        if let Some(lock) = lock(home)? {
+            return Ok(Some(lock));
+        }
+        linux::clock::sleep_until(linux::clock::now_ns() + 10_000_000);
+    }
+    Ok(None)
+}
+
+/// Keeps nothing of whoever started the scheduler: neither his directory nor his pipes, on whose
+/// end somebody may be waiting. `ensure` has seen to session and standard descriptors.
+fn detach() {
+    let _ = std::env::set_current_dir("/");
+    // The last to go when memory runs out; granted to root only.
+    let _ = fs::write("/proc/self/oom_score_adj", "-900");
+}
+
+fn lease_is_fresh(home: &Home) -> bool {
+    Lease::read(home).is_some_and(|lease| lease.is_fresh(linux::clock::now_ns()))
+}
+
+/// Until the holder ends, at most until the next look.
+fn wait_for_end(holder: &mut Option<PidFd>, home: &Home, root: &Root) {
+    let process = Lease::read(home).map(|lease| identity::to_linux(lease.holder));
+    if holder.as_ref().map(PidFd::process) != process {
+        *holder = process.and_then(|process| PidFd::open(process, root).ok());
+    }
+    match holder {
+        Some(pidfd) if pidfd.wait_exit(LOOK_NS).is_ok() => {}
+        _ => drop(linux::clock::sleep_until(linux::clock::now_ns() + LOOK_NS)),
+    }
+}
+
+/// Waits a moment for a fresh lease.
+fn taken_over(home: &Home) -> bool {
+    let since_ns = linux::clock::now_ns();
+    while linux::clock::now_ns() - since_ns < SUCCESSOR_NS {
+        if lease_is_fresh(home) {
+            return true;
+        }
+        linux::clock::sleep_until(linux::clock::now_ns() + 10_000_000);
+    }
+    lease_is_fresh(home)
+}
+
+/// Sets free what is there, and stays to see to the rest. `false`: nothing more to do; `true`:
+/// somebody schedules again.
+fn set_everything_free(home: &Home, root: &Root) -> bool {
+    let since_ns = linux::clock::now_ns();
+    loop {
+        let reports = restore::set_all_free(root, home, || !lease_is_fresh(home));
+        let left = reports.values().any(|report| !report.problems.is_empty());
+        // A record that comes now was written by a scheduler that took no lease yet.
+        let living = Registry::new(home).list().is_ok_and(|listing| !listing.records.is_empty());
+        let until_ns = linux::clock::now_ns() + AGAIN_NS;
+        while linux::clock::now_ns() < until_ns {
+            if lease_is_fresh(home) {
+                return true;
+            }
+            if !living && !left {
+                return false;
+            }
+            linux::clock::sleep_until(linux::clock::now_ns() + 20_000_000);
+        }
+        if linux::clock::now_ns() - since_ns > PATIENCE_NS {
+            return false;
+        }
+    }
+}
+
+/// The scheduler's hold on its guard.
+#[derive(Debug)]
+pub struct GuardHandle {
+    home: Home,
+    program: Option<PathBuf>,
+    child: Option<Child>,
+    tried: Option<Instant>,
+}
+
+/// Sees to it that a guard runs. Never fails: what keeps one from running is told by `check`.
+pub fn ensure(home: &Home) -> GuardHandle {
+    let mut handle = GuardHandle { home: home.clone(), program: program(), child: None, tried: None };
+    let _ = handle.check();
+    handle
+}
+
+/// The binary that knows the `guard` command.
+fn program() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os(GUARD_VARIABLE).filter(|path| !path.is_empty()) {
+        return Some(path.into());
+    }
+    // By its link, which also works when the file was replaced meanwhile.
+    let own = std::env::current_exe().ok()?;
+    let name = own.file_name()?.to_str()?.trim_end_matches(" (deleted)");
+    (name == "coplace").then(|| PathBuf::from("/proc/self/exe"))
+}
+
+impl GuardHandle {
+    /// To be called every 100 ms: starts a guard if there is none. `Err`: why there cannot be one.
+    pub fn check(&mut self) -> io::Result<()> {
+        if let Some(child) = &mut self.child
+            && child.try_wait()?.is_some()
+        {
+            self.child = None;
+        }
+        let starting =
+            self.child.is_some() && self.tried.is_some_and(|tried| tried.elapsed() < Duration::from_secs(1));
+        if starting || lock(&self.home)?.is_none() {
+            return Ok(());
+        }
+        if self.tried.is_some_and(|tried| tried.elapsed() < Duration::from_millis(100)) {
+            return Ok(());
+        }
+        let Some(program) = &self.program else {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("only coplace itself can be its guard; set {GUARD_VARIABLE} to it"),
+            ));
+        };
+        self.tried = Some(Instant::now());
+        self.child = Some(start(program, self.home.path())?);
+        Ok(())
+    }
+
+    /// Its process, if this scheduler started it.
+    pub fn process(&self) -> Option<ProcessId> {
+        self.child.as_ref().and_then(|child| identity::of_pid(child.id()))
+    }
+}
+
+fn start(program: &Path, home: &Path) -> io::Result<Child> {
+    let mut command = Command::new(program);
+    command.arg0("coplace").arg("guard").arg("--home").arg(home);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Descriptors that a shell or make gave to the scheduler would be held open by the guard.
+    // SAFETY: setsid and close_range are system calls that allocate nothing. The runtime's own pipe
+    // for errors is above 2 and only marked to be closed at exec, so it still tells of a failure.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            Ok(())
+        });
+    }
+    command.spawn()
+}

@@ -1,0 +1,322 @@
+//! Setting a program free: undoing everything that was ever done to it.
+//!
+//! Works from what is written down and from what is seen, needs no scheduler, and may be done
+//! twice or half a time before: guards, a scheduler that stops, `release` and adoption all use it.
+//! First it makes the program run, then widens it, then tidies up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use linux::page::PageDir;
+use linux::{Process, Root, affinity, cgroup, procfs, signals};
+use protocol::AppRecord;
+use topology::CpuSet;
+use workload::Malleability;
+
+use crate::home::Home;
+use crate::identity;
+use crate::registry::{Registry, Traces};
+
+/// Scans after which a program that forks faster than it can be looked at is given up on.
+const MOST_ROUNDS: u32 = 16;
+/// How long a group may stay busy with processes that are on their way out.
+const REMOVAL_NS: u64 = 200_000_000;
+
+/// What setting free came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Living processes of the program.
+    pub processes: usize,
+    /// Of these: continued.
+    pub continued: usize,
+    /// Threads whose mask was widened.
+    pub widened: usize,
+    /// What could not be undone, and why.
+    pub problems: Vec<String>,
+}
+
+/// Sets the program free, by what the registry knows to have been done to it.
+pub fn set_free(record: &AppRecord, root: &Root, home: &Home) -> Report {
+    let traces = Registry::new(home).traces(&record.id);
+    set_free_by(record, &traces, &home.group_name(), root)
+}
+
+/// The same for who keeps the traces itself.
+pub fn set_free_by(record: &AppRecord, traces: &Traces, group_name: &str, root: &Root) -> Report {
+    let mut freeing = Freeing { record, traces, root, report: Report::default() };
+    let groups = freeing.groups(group_name);
+    freeing.thaw(&groups);
+    let members = freeing.members(&groups);
+    freeing.report.processes = members.len();
+    freeing.continue_stopped(&members);
+    freeing.move_back(&groups);
+    let members = freeing.members(&[]).into_iter().chain(members).collect();
+    freeing.widen(members, !groups.is_empty());
+    // Teams grow only when there are CPUs for them again.
+    freeing.clear_targets();
+    freeing.report
+}
+
+struct Freeing<'a> {
+    record: &'a AppRecord,
+    traces: &'a Traces,
+    root: &'a Root,
+    report: Report,
+}
+
+impl Freeing<'_> {
+    fn problem(&mut self, what: impl std::fmt::Display) {
+        self.report.problems.push(what.to_string());
+    }
+
+    /// The group directories made for it that exist: those written down, and those it is seen in.
+    fn groups(&self, group_name: &str) -> Vec<PathBuf> {
+        let mut groups: BTreeSet<PathBuf> = self.traces.groups.iter().cloned().collect();
+        let seen = cgroup::mounts(self.root).and_then(|mounts| {
+            cgroup::membership(self.record.process.pid, self.root).map(|seen| (mounts, seen))
+        });
+        if let (Ok((mounts, membership)), true) = (seen, identity::lives(self.record.process)) {
+            let v2 = mounts.v2.as_ref().zip(membership.v2.as_ref());
+            let v1 = mounts.v1.iter().filter_map(|(name, mount)| Some((mount, membership.v1.get(name)?)));
+            let is_ours = |dir: &PathBuf| {
+                let mut parts = dir.iter().rev().skip(1);
+                parts.next().is_some_and(|part| part == group_name)
+                    && parts.next().is_some_and(|part| part == cgroup::TOP)
+            };
+            groups.extend(v2.into_iter().chain(v1).map(|(mount, path)| mount.dir(path)).filter(is_ours));
+        }
+        groups.into_iter().filter(|group| group.is_dir()).collect()
+    }
+
+    /// Makes everything in the groups run, at its usual importance, on all CPUs of the parent.
+    fn thaw(&mut self, groups: &[PathBuf]) {
+        for group in groups {
+            for (file, value) in [("freezer.state", "THAWED"), ("cgroup.freeze", "0"), ("cpu.idle", "0")] {
+                self.write_if_there(&group.join(file), value);
+            }
+            // Even if its members cannot be moved out they are not confined any more. An empty list
+            // means the parent's in v2 only.
+            let above = group.parent().map(|parent| parent.join("cpuset.cpus"));
+            let all = match group.join("cgroup.controllers").exists() {
+                true => Some(String::new()),
+                false => above.and_then(|path| fs::read_to_string(path).ok()),
+            };
+            if let Some(cpus) = all {
+                self.write_if_there(&group.join("cpuset.cpus"), cpus.trim());
+            }
+        }
+    }
+
+    fn write_if_there(&mut self, path: &Path, value: &str) {
+        match fs::OpenOptions::new().write(true).open(path).and_then(|mut file| {
+            // The kernel takes a line break for an empty value, and nothing at all for no value.
+            io::Write::write_all(&mut file, format!("{value}\n").as_bytes())
+        }) {
+            Err(error)
+                if !matches!(error.kind(), ErrorKind::NotFound)
+                    && error.raw_os_error() != Some(libc::ENODEV) =>
+            {
+                self.problem(format_args!("cannot write {value} into {}: {error}", path.display()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything of the program that lives: its tree, whoever is in its groups, and, where there
+    /// are no groups to tell, those that lost their parents and still carry its environment.
+    fn members(&mut self, groups: &[PathBuf]) -> Vec<Process> {
+        let mut known = vec![identity::to_linux(self.record.process)];
+        for group in groups {
+            known.extend(pids(group).into_iter().filter_map(|pid| Process::of(pid, self.root).ok()));
+        }
+        if self.traces.groups.is_empty()
+            && let Some(pages) = self.record.pages.to_str()
+            && let Ok(carriers) = procfs::carrying("COPLACE_PAGES", pages, self.root)
+        {
+            known.extend(carriers);
+        }
+        match procfs::tree_with(&known, self.root) {
+            Ok(members) => members,
+            Err(error) => {
+                self.problem(error);
+                known
+            }
+        }
+    }
+
+    fn continue_stopped(&mut self, members: &[Process]) {
+        if self.traces.user_stopped || self.traces.stops_by_signal == Some(false) {
+            return;
+        }
+        let is_stopped = |process: &&Process| process.stat(self.root).is_ok_and(|stat| stat.is_stopped());
+        let stopped: Vec<Process> = members.iter().filter(is_stopped).copied().collect();
+        self.report.continued = stopped.len();
+        // A stop on its way to a process that sleeps in the kernel is not seen yet, and SIGCONT
+        // takes it back; who was never stopped by us gets none.
+        let sent = match self.traces.stops_by_signal {
+            Some(true) => signals::cont(members, self.root),
+            _ => signals::cont(&stopped, self.root),
+        };
+        for (process, why) in sent.failed {
+            self.problem(format_args!("cannot continue process {}: {why}", process.pid));
+        }
+    }
+
+    /// Gives threads their original CPUs back. `moved`: leaving a cpuset may have widened them
+    /// beyond what they had (before Linux 6.2).
+    fn widen(&mut self, mut members: BTreeSet<Process>, moved: bool) {
+        let original = &self.record.original_cpus;
+        let nothing_placed = self.traces.places.as_ref().is_some_and(BTreeSet::is_empty);
+        if original.is_empty() || nothing_placed && !moved {
+            return;
+        }
+        let is_ours = |mask: &CpuSet| match &self.traces.places {
+            Some(places) => places.contains(mask) && mask != original,
+            None => mask.is_subset(original) && mask != original,
+        };
+        let mut looked_at = BTreeSet::new();
+        for _ in 0..MOST_ROUNDS {
+            let before = looked_at.len();
+            for process in &members {
+                for tid in procfs::threads(process.pid, self.root).unwrap_or_default() {
+                    let Ok(mask) = affinity::get(tid) else { continue };
+                    let lost = moved && original.is_subset(&mask) && mask != *original;
+                    if !looked_at.insert(tid) || !(is_ours(&mask) || lost) {
+                        continue;
+                    }
+                    match affinity::set(tid, original) {
+                        Ok(()) => self.report.widened += 1,
+                        Err(error) if error.is_gone() => {}
+                        Err(error) => self.report.problems.push(error.to_string()),
+                    }
+                }
+            }
+            if looked_at.len() == before {
+                return;
+            }
+            // Threads that were made meanwhile have inherited the mask of one not yet widened.
+            let known: Vec<Process> = members.iter().copied().collect();
+            members.extend(procfs::tree_with(&known, self.root).unwrap_or_default());
+        }
+    }
+
+    fn move_back(&mut self, groups: &[PathBuf]) {
+        for group in groups {
+            let home = self.home_of(group);
+            for _ in 0..MOST_ROUNDS {
+                let members = pids(group);
+                if members.is_empty() {
+                    break;
+                }
+                for pid in members {
+                    if let Err(error) = move_to(pid, &home) {
+                        self.problem(format_args!(
+                            "cannot move process {pid} to {}: {error}",
+                            home[0].display()
+                        ));
+                    }
+                }
+            }
+            self.remove(group);
+        }
+    }
+
+    /// Where members of this group go, best first: where the program came from, the directory
+    /// below which groups are made, the top of the hierarchy.
+    fn home_of(&self, group: &Path) -> Vec<PathBuf> {
+        let mount = self
+            .traces
+            .origins
+            .keys()
+            .filter(|point| group.starts_with(point))
+            .max_by_key(|p| p.as_os_str().len());
+        let origin = mount.and_then(|point| self.traces.origins.get(point)).cloned();
+        // coplace/<scheduler>/<application>
+        let base = group.ancestors().nth(3).map(PathBuf::from);
+        origin.into_iter().chain(base).chain(mount.cloned()).filter(|dir| !dir.starts_with(group)).collect()
+    }
+
+    fn remove(&mut self, group: &Path) {
+        let began_ns = linux::clock::now_ns();
+        loop {
+            match fs::remove_dir(group) {
+                Ok(()) => break,
+                Err(error) if error.kind() == ErrorKind::NotFound => break,
+                Err(error) => {
+                    let now_ns = linux::clock::now_ns();
+                    if error.raw_os_error() != Some(libc::EBUSY) || now_ns - began_ns > REMOVAL_NS {
+                        self.problem(format_args!("cannot remove {}: {error}", group.display()));
+                        return;
+                    }
+                    linux::clock::sleep_until(now_ns + 2_000_000);
+                }
+            }
+        }
+        // The levels above go with their last group; others may be in there.
+        for level in group.ancestors().skip(1).take(2) {
+            if fs::remove_dir(level).is_err() {
+                break;
+            }
+        }
+    }
+
+    fn clear_targets(&mut self) {
+        if !self.record.pages.is_dir() {
+            return;
+        }
+        let pages = PageDir::open(&self.record.pages);
+        let rigid = self.record.demand.malleability == Malleability::Rigid;
+        let cleared = pages.set_default(0, rigid).and_then(|()| pages.pages());
+        match cleared {
+            Ok(pages) => {
+                for (_, page) in pages.into_iter().filter(|(_, page)| page.target() != 0) {
+                    page.set_target(0);
+                }
+            }
+            Err(error) => self.problem(error),
+        }
+    }
+}
+
+fn pids(group: &Path) -> Vec<u32> {
+    let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    // 0 is a process that this pid namespace cannot see.
+    text.lines().filter_map(|line| line.trim().parse().ok()).filter(|pid| *pid != 0).collect()
+}
+
+/// Into the first directory that takes it. A process that has ended is where it should be.
+fn move_to(pid: u32, dirs: &[PathBuf]) -> io::Result<()> {
+    let mut last = Ok(());
+    for dir in dirs {
+        match fs::write(dir.join("cgroup.procs"), pid.to_string()) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+            Err(error) => last = Err(error),
+        }
+    }
+    last
+}
+
+/// What a scheduler that died left in the registry: set free whoever `may` still be freed, and
+/// forget who has ended.
+pub fn set_all_free(root: &Root, home: &Home, mut may: impl FnMut() -> bool) -> BTreeMap<String, Report> {
+    let registry = Registry::new(home);
+    let mut reports = BTreeMap::new();
+    for record in registry.list().unwrap_or_default().records {
+        if !may() {
+            break;
+        }
+        let report = set_free(&record, root, home);
+        if report.processes == 0 && may() {
+            registry.remove(&record.id);
+            let _ = fs::remove_dir_all(&record.pages);
+        }
+        reports.insert(record.id.to_string(), report);
+    }
+    reports
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+use super::*;
+use protocol::ProcessId;
+use std::process::{Child, Command};
+use workload::{AppId, Demand};
+
+struct Program(Child);
+
+impl Program {
+    fn start() -> Program {
+        Program(Command::new("sleep").arg("600").spawn().unwrap())
+    }
+
+    fn process(&self) -> ProcessId {
+        identity::of_pid(self.0.id()).unwrap()
+    }
+
+    fn is_stopped(&self) -> bool {
+        identity::to_linux(self.process()).stat(&Root::live()).unwrap().is_stopped()
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        signals::send(&[identity::to_linux(self.process())], signal, &Root::live());
+    }
+
+    fn record(&self, pages: &Path) -> AppRecord {
+        AppRecord {
+            id: AppId::new("sleep").unwrap(),
+            uid: 0,
+            process: self.process(),
+            guardian: identity::own(),
+            command: vec!["sleep".into()],
+            directory: "/".into(),
+            pages: pages.to_owned(),
+            original_cpus: affinity::get(std::process::id()).unwrap(),
+            demand: Demand::default(),
+            arrived_ns: 0,
+            started: true,
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn until(what: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !what() {
+        assert!(began.elapsed().as_secs() < 5, "waited in vain");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+fn free(program: &Program, traces: &Traces) -> Report {
+    set_free_by(&program.record(Path::new("/nowhere")), traces, "coplace-test", &Root::live())
+}
+
+#[test]
+fn a_program_that_we_stopped_runs_again_and_freeing_twice_changes_nothing() {
+    let program = Program::start();
+    program.signal(rustix::process::Signal::STOP);
+    until(|| program.is_stopped());
+    let traces = Traces { stops_by_signal: Some(true), places: Some(BTreeSet::new()), ..Traces::default() };
+    let report = free(&program, &traces);
+    assert_eq!((report.processes, report.continued, report.problems.len()), (1, 1, 0), "{report:?}");
+    until(|| !program.is_stopped());
+    assert_eq!(free(&program, &traces).continued, 0);
+}
+
+#[test]
+fn a_program_stopped_by_an_unknown_hand_is_continued_and_one_stopped_by_its_user_is_not() {
+    let program = Program::start();
+    program.signal(rustix::process::Signal::STOP);
+    until(|| program.is_stopped());
+    for traces in [
+        Traces { user_stopped: true, ..Traces::default() },
+        Traces { stops_by_signal: Some(false), ..Traces::default() },
+    ] {
+        free(&program, &traces);
+        assert!(program.is_stopped());
+    }
+    free(&program, &Traces::default());
+    until(|| !program.is_stopped());
+}
+
+#[test]
+fn masks_that_are_a_place_of_ours_are_widened_and_the_programs_own_are_kept() {
+    let all = affinity::get(std::process::id()).unwrap();
+    if all.len() < 2 {
+        eprintln!("one CPU only: there is nothing narrower");
+        return;
+    }
+    let program = Program::start();
+    let tid = program.0.id();
+    let first = all.take(1);
+    let other = all.difference(&first).take(1);
+    affinity::set(tid, &first).unwrap();
+    free(&program, &Traces { places: Some([other].into()), ..Traces::default() });
+    assert_eq!(affinity::get(tid).unwrap(), first);
+    let report = free(&program, &Traces { places: Some([first.clone()].into()), ..Traces::default() });
+    assert_eq!((affinity::get(tid).unwrap(), report.widened), (all.clone(), 1));
+    affinity::set(tid, &first).unwrap();
+    free(&program, &Traces::default());
+    assert_eq!(affinity::get(tid).unwrap(), all);
+}
+
+#[test]
+fn wishes_for_smaller_teams_are_taken_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pages");
+    PageDir::create(&path, 3, false).unwrap();
+    let program = Program::start();
+    let report = set_free_by(&program.record(&path), &Traces::default(), "coplace-test", &Root::live());
+    assert_eq!(report.problems, Vec::<String>::new());
+    let page = linux::page::Page::open(&path.join("default")).unwrap().unwrap();
+    assert_eq!(page.target(), 0);
+}
+
+/// A frozen, idle, confined program in real groups, where this machine lets us make them.
+#[test]
+fn a_frozen_program_in_groups_of_ours_runs_again_where_it_came_from() {
+    let root = Root::live();
+    let name = format!("coplace-test{}", std::process::id());
+    let Ok(hierarchy) = linux::cgroup1::Hierarchy::discover(&root) else {
+        eprintln!("no writable cgroup v1 here");
+        return;
+    };
+    let program = Program::start();
+    let process = identity::to_linux(program.process());
+    let came_from = cgroup::membership(process.pid, &root).unwrap();
+    let mut group = hierarchy.group(&name, "sleep").unwrap();
+    group.add(&[process], &root).unwrap();
+    if hierarchy.has("freezer") {
+        group.freeze(1_000_000_000).unwrap();
+    }
+    assert_ne!(cgroup::membership(process.pid, &root).unwrap(), came_from);
+    // Nothing is written down: it is found where it is.
+    let report = set_free_by(&program.record(Path::new("/nowhere")), &Traces::default(), &name, &root);
+    assert_eq!(report.problems, Vec::<String>::new());
+    let now = cgroup::membership(process.pid, &root).unwrap();
+    assert_eq!(now, came_from);
+    assert!(hierarchy.groups(&name).unwrap().is_empty());
+    assert!(!hierarchy.schedulers().unwrap().contains(&name));
+    // It reacts, so it is not frozen.
+    program.signal(rustix::process::Signal::STOP);
+    until(|| program.is_stopped());
+}
+
+#[test]
+fn what_ended_is_forgotten_and_nothing_is_freed_once_it_may_not_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::at(dir.path()).unwrap();
+    let registry = Registry::new(&home);
+    let program = Program::start();
+    let pages = home.make_pages(program.process()).unwrap();
+    let record = program.record(&pages);
+    registry.write(&record).unwrap();
+    drop(program);
+    assert!(set_all_free(&Root::live(), &home, || false).is_empty());
+    assert_eq!(registry.list().unwrap().records.len(), 1);
+    assert_eq!(set_all_free(&Root::live(), &home, || true)["sleep"].processes, 0);
+    assert!(registry.list().unwrap().records.is_empty() && !pages.exists());
+}
