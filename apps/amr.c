@@ -239,7 +239,7 @@ static struct totals integrate(double time, bool set)
     }
     struct totals t = {app_sum(partial, count), app_sum(partial2, count), 0};
     for (long b = 0; b < count; b++)
-        t.out_of_range = fmax(t.out_of_range, partial3[b]);
+        t.out_of_range = app_worst(t.out_of_range, partial3[b]);
     return t;
 }
 
@@ -296,7 +296,7 @@ int main(int argc, char **argv)
     double checksum = 0, worst = 0;
     long most_blocks = 0;
     for (long it = 0; it < app.iterations; it++)
-        worst = fmax(worst, episode(it, app_corrupt_now(it), &checksum, &most_blocks));
+        worst = app_worst(worst, episode(it, app_corrupt_now(it), &checksum, &most_blocks));
     app_stop();
     app.working_set_bytes += (size_t)most_blocks * (2 * CELLS * sizeof *u + 2 * sizeof *blocks + 3 * sizeof *partial);
     if (!app.json)

@@ -157,8 +157,7 @@ static double check_solve(long solve, double *checksum)
             for (long i = b * APP_BLOCK; i < app_block_end(b, n); i++) {
                 const double error = fabs(x[i] - known(i, solve));
                 sum += x[i];
-                if (!(error <= worst)) // catches NaN, too
-                    worst = error;
+                worst = app_worst(worst, error);
             }
             partial[b] = sum, partial2[b] = worst;
         }
@@ -166,8 +165,7 @@ static double check_solve(long solve, double *checksum)
     *checksum += app_sum(partial, blocks);
     double worst = 0;
     for (long b = 0; b < blocks; b++)
-        if (!(partial2[b] <= worst))
-            worst = partial2[b];
+        worst = app_worst(worst, partial2[b]);
     return worst;
 }
 
@@ -192,7 +190,7 @@ int main(int argc, char **argv)
             rr = step(rr);
         const double error = check_solve(solve, &checksum);
         app_check(error <= TOLERANCE, "solve %ld has an error of %g, above %g", solve, error, TOLERANCE);
-        worst = error > worst ? error : worst;
+        worst = app_worst(worst, error);
     }
     app_stop();
     if (!app.json)

@@ -17,7 +17,7 @@ enum { BLOCK = 4096, RINGS = 8, SAMPLE = 128 };
 static const struct app_spec spec = {
     .name = "ep", .what = "Gaussian random numbers, embarrassingly parallel",
     .n_means = "tries a batch, in whole blocks of 4096", .n_min = BLOCK, .n_max = 1000000000,
-    .classes = {{'T', 1L << 16, 4}, {'S', 1L << 20, 88}, {'M', 1L << 20, 350}, {'L', 1L << 20, 1400},
+    .classes = {{'T', 1L << 16, 16}, {'S', 1L << 20, 88}, {'M', 1L << 20, 350}, {'L', 1L << 20, 1400},
                 {'X', 1L << 20, 10000}},
 };
 

@@ -187,7 +187,7 @@ int main(int argc, char **argv)
             const struct complex want = plane_waves(i, i, i, time), got = field[at(i, i, i)];
             const double error = hypot(got.re - want.re, got.im - want.im);
             app_check(error <= TOLERANCE, "iteration %ld: point %ld is off by %g", it, i, error);
-            largest = error > largest ? error : largest;
+            largest = app_worst(largest, error);
         }
         energies += in_space;
     }

@@ -106,16 +106,14 @@ static double check_step(double now, double *checksum)
                 for (long k = 1; k <= n; k++) {
                     const double value = u[at(i, j, k)], error = fabs(value - now * known(i, j, k));
                     sum += value;
-                    if (!(error <= worst))
-                        worst = error;
+                    worst = app_worst(worst, error);
                 }
             partial[i - 1] = worst, partial2[i - 1] = sum;
         }
     }
     double worst = 0;
     for (long i = 0; i < n; i++)
-        if (!(partial[i] <= worst))
-            worst = partial[i];
+        worst = app_worst(worst, partial[i]);
     *checksum = app_sum(partial2, n);
     return worst;
 }
@@ -165,7 +163,7 @@ int main(int argc, char **argv)
         }
         const double error = check_step(amplitude(step), &checksum);
         app_check(error <= TOLERANCE, "step %ld has an error of %g, above %g", step, error, TOLERANCE);
-        largest = error > largest ? error : largest;
+        largest = app_worst(largest, error);
     }
     app_stop();
 

@@ -161,16 +161,14 @@ static double check_solve(double *checksum)
                 for (long k = 1; k < n; k++) {
                     const double u = g->u[at(n, i, j, k)], error = fabs(u - known(i, j, k));
                     sum += u * u;
-                    if (!(error <= worst))
-                        worst = error;
+                    worst = app_worst(worst, error);
                 }
             partial[i] = worst, partial2[i] = sum;
         }
     }
     double worst = 0;
     for (long i = 1; i < n; i++) {
-        if (!(partial[i] <= worst))
-            worst = partial[i];
+        worst = app_worst(worst, partial[i]);
         *checksum += partial2[i] / (double)(n * n * n);
     }
     return worst;
@@ -212,7 +210,7 @@ int main(int argc, char **argv)
         }
         const double error = check_solve(&checksum);
         app_check(error <= TOLERANCE, "solve %ld has an error of %g, above %g", solve, error, TOLERANCE);
-        worst = error > worst ? error : worst;
+        worst = app_worst(worst, error);
     }
     app_stop();
     if (!app.json)

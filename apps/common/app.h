@@ -261,6 +261,9 @@ static inline double app_uniform(uint64_t x) { return (double)(app_mix(x) >> 11)
 static inline long app_blocks(long n) { return (n + APP_BLOCK - 1) / APP_BLOCK; }
 static inline long app_block_end(long block, long n) { return (block + 1) * APP_BLOCK < n ? (block + 1) * APP_BLOCK : n; }
 
+// The larger of two errors, where a NaN is the largest and stays.
+static inline double app_worst(double a, double b) { return a != a || b <= a ? a : b; }
+
 static inline double app_sum(const double *partial, long count)
 {
     double sum = 0;
