@@ -82,8 +82,10 @@ extern uint32_t page_epoch;            /* rises in a fork's child */
 static inline struct coplace_page *page_get(void) { return LOAD(&page_live); }
 void page_load(void);
 void page_runtime_found(const struct runtime *rt); /* also makes the page that a fork's child has put off */
+void page_runtime_runs(struct coplace_page *page, const struct runtime *rt); /* a region of it starts */
 void page_rigid(struct coplace_page *page, uint32_t reason);
 void page_told(struct coplace_page *page, uint32_t threads);
+int cpus_allowed(void); /* by the affinity of this thread; 0 = cannot tell */
 bool text_is(const char *text, const char *lower_case_word);
 
 /* resolve.c */

@@ -147,10 +147,10 @@ SEEN void GOMP_parallel_end(void)
     region_leave(&region);
 }
 
-/* Of the control and query functions only those of dyn-var are taken. omp_get_max_threads() and
- * omp_set_num_threads() stay the runtime's own: what they say is read from the runtime at every region, and
+/* Of the control and query functions only two are taken. omp_get_max_threads() and omp_set_num_threads() stay the runtime's own: what they say is read from the runtime at every region, and
  * unlike a region they carry no function by whose address the right one of several runtimes is known (a
- * return address misleads after a tail call). For dyn-var not knowing does no harm: it is off by default.
+ * return address misleads after a tail call). For dyn-var not knowing does no harm, as it is off by default,
+ * nor for the number of processors, which is the same for all.
  *
  * Fortran's names take their arguments by address; the runtime's own versions of them call its C functions
  * without coming through here. */
@@ -185,6 +185,23 @@ static int get_dynamic(const struct runtime *rt)
         return 1;
     return rt && rt->omp_get_dynamic ? rt->omp_get_dynamic() : 0;
 }
+
+/* A program that sizes its teams by the number of processors in mid-run must not take the partition that it
+ * has just now for the machine: it would never grow again. While the node has a wish, the answer is at
+ * least what it was when the runtime started. */
+static int num_procs(const struct runtime *rt)
+{
+    struct coplace_page *page = page_get();
+    int real = rt && rt->omp_get_num_procs ? rt->omp_get_num_procs() : cpus_allowed();
+    if (page && (!rt || rt->gnu) && team_can_resize(page) && LOAD(&page->target) != 0) {
+        int first = (int)LOAD(&page->procs);
+        real = first > real ? first : real;
+    }
+    return real > 0 ? real : 1;
+}
+
+SEEN int omp_get_num_procs(void) { return num_procs(runtime_of(CALLER, "omp_get_num_procs")); }
+SEEN int32_t omp_get_num_procs_(void) { return num_procs(runtime_of(CALLER, "omp_get_num_procs")); }
 
 SEEN int omp_get_dynamic(void) { return get_dynamic(runtime_of(CALLER, "omp_get_dynamic")); }
 SEEN int32_t omp_get_dynamic_(void) { return get_dynamic(runtime_of(CALLER, "omp_get_dynamic")); }

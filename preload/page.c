@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -146,6 +147,7 @@ static struct coplace_page *make(void *over)
     struct coplace_page *page = over ? NULL : map_own_earlier(pid, start_time);
     if (page) {
         __atomic_store_n(&page->magic, 0, __ATOMIC_SEQ_CST);
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
         /* The node's fields stay, and are not written: it may be storing into them now. */
         generation = page->generation + 1;
         memset((char *)page + sizeof page->magic, 0, offsetof(struct coplace_page, target) - sizeof page->magic);
@@ -184,13 +186,14 @@ void page_told(struct coplace_page *page, uint32_t threads)
             return;
 }
 
-static void tell_runtime(struct coplace_page *page, const struct runtime *rt)
+int cpus_allowed(void)
 {
-    STORE(&page->runtimes, runtime_count());
-    if (!rt->gnu) {
-        page_rigid(page, COPLACE_RIGID_RUNTIME_UNKNOWN);
-        return;
-    }
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+void page_runtime_runs(struct coplace_page *page, const struct runtime *rt)
+{
     uint32_t state = COPLACE_STATE_RUNTIME_INITIALISED;
     page_told(page, (uint32_t)rt->omp_get_max_threads());
     if (LOAD(&page->procs) == 0)
@@ -199,9 +202,23 @@ static void tell_runtime(struct coplace_page *page, const struct runtime *rt)
         state |= COPLACE_STATE_BINDS_THREADS;
     if (rt->omp_get_dynamic())
         state |= COPLACE_STATE_RUNTIME_DYNAMIC;
+    __atomic_fetch_or(&page->state, state, __ATOMIC_RELEASE);
+}
+
+static void tell_runtime(struct coplace_page *page, const struct runtime *rt)
+{
+    STORE(&page->runtimes, runtime_count());
+    if (!rt->gnu) {
+        page_rigid(page, COPLACE_RIGID_RUNTIME_UNKNOWN);
+        return;
+    }
     if (team_spins_long() && !rt->omp_pause_resource_all)
         page_rigid(page, COPLACE_RIGID_SPINS_IN_DOCK);
-    __atomic_fetch_or(&page->state, state, __ATOMIC_RELEASE);
+    /* The runtime stands behind us in the loader's list, so its constructors have run before ours. Should
+     * a loader do otherwise, it says "one processor" where there are several, and the node, which waits
+     * for this with narrowing the mask, is told at the first region only. */
+    if (rt->omp_get_num_procs() > 1 || cpus_allowed() <= 1)
+        page_runtime_runs(page, rt);
 }
 
 void page_runtime_found(const struct runtime *rt)

@@ -80,9 +80,10 @@ void team_load(void)
 bool team_can_resize(const struct coplace_page *page) { return LOAD(&page->rigid) == 0; }
 
 /* Slow part of the first region of a thread (and of the first after a fork). */
-static __attribute__((noinline, cold)) void join(struct coplace_page *page)
+static __attribute__((noinline, cold)) void join(struct coplace_page *page, const struct runtime *rt)
 {
     clock_start();
+    page_runtime_runs(page, rt);
     master.lane = __atomic_exchange_n(&lane0_taken, 1, __ATOMIC_ACQ_REL) ? 1 : 0;
     master.epoch = page_epoch + 1;
     master.shrunk_to_one = 0;
@@ -164,7 +165,8 @@ static inline void publish(struct coplace_lane *lane, unsigned index, unsigned n
 
 static uint64_t wish(const struct coplace_page *page)
 {
-    return __atomic_load_n((const uint64_t *)(const void *)&page->target, __ATOMIC_ACQUIRE);
+    /* Ordered behind publish(), on every machine. */
+    return __atomic_load_n((const uint64_t *)(const void *)&page->target, __ATOMIC_SEQ_CST);
 }
 
 static unsigned would_get(const struct runtime *rt, unsigned asked)
@@ -224,7 +226,7 @@ unsigned region_enter(struct region *region, const struct runtime *rt, unsigned 
     if (level > 0)
         return nested_enter(region, page, rt, asked, level);
     if (UNLIKELY(master.epoch != page_epoch + 1))
-        join(page);
+        join(page, rt);
 
     uint64_t now = clock_ticks();
     struct pool *pool = &master.pool[rt->index];

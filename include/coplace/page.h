@@ -11,7 +11,8 @@
  *  - It belongs to the process with `pid` AND `start_time` (field 22 of /proc/<pid>/stat); a page
  *    whose start time is not that of the living process is a leftover of an earlier one.
  *  - exec keeps the file and the mapping: `magic` goes to 0 for a moment, the program's fields start
- *    anew, `generation` rises by one, and the node's own fields (target, target_seq) stay.
+ *    anew, `generation` rises by one, and the node's own fields (target, target_seq) stay. What was read
+ *    belongs together if `magic` and `generation` are the same before and after.
  *  - fork: the child makes its own page, with the target of `default` if there is one, never with its
  *    parent's. A child of a program in which no OpenMP runtime was found yet makes none until one is
  *    found or it calls exec.
@@ -28,9 +29,11 @@
  * What the node may rely on (the order is that of a store followed by a load on both sides, with a
  * full barrier between them): after the node has stored `target` and executed a full barrier, a lane
  * whose `now` it then reads as "no region running" starts its next region under the new target.
- * So a node that reads coplace_page_threads() <= target after its barrier may take the CPUs beyond
- * target away, as long as `rigid` is 0. (With several masters, `masters` > 1, each team is at most
- * `target`, and together they come down to it as each of them enters its next region.)
+ * So a node that reads coplace_page_running() <= target after its barrier may take the CPUs beyond target
+ * away, as long as `rigid` is 0. (With several masters, `masters` > 1, each team is at most `target`, and
+ * together they come down to it as each of them enters its next region.) Where COPLACE_STATE_SPINS_LONG is
+ * set it should wait for coplace_page_team() <= target instead: the idle threads of a larger last team spin
+ * beside the program until its next region ends them.
  */
 #ifndef COPLACE_PAGE_H
 #define COPLACE_PAGE_H
@@ -104,7 +107,7 @@ struct coplace_page {
 
     /* The node's line. target: team size wished for the whole process, 0 = no wish. Preferably both are stored
      * at once, as one 64-bit word (target in the low half on little-endian machines). */
-    _Alignas(64) uint32_t target;
+    uint32_t target __attribute__((aligned(64)));
     uint32_t target_seq; /* raised by the node with every change */
     uint32_t reserved_node[14];
 
@@ -113,10 +116,16 @@ struct coplace_page {
     struct coplace_lane lane[2];
 };
 
-_Static_assert(sizeof(struct coplace_lane) == 1856, "lane layout");
-_Static_assert(__builtin_offsetof(struct coplace_page, target) == 128, "node's line");
-_Static_assert(__builtin_offsetof(struct coplace_page, lane) == 384, "lanes");
-_Static_assert(sizeof(struct coplace_page) == COPLACE_PAGE_BYTES, "page layout");
+#ifdef __cplusplus
+#define COPLACE_ASSERT static_assert
+#else
+#define COPLACE_ASSERT _Static_assert
+#endif
+COPLACE_ASSERT(sizeof(struct coplace_lane) == 1856, "lane layout");
+COPLACE_ASSERT(__builtin_offsetof(struct coplace_page, target) == 128, "node's line");
+COPLACE_ASSERT(__builtin_offsetof(struct coplace_page, lane) == 384, "lanes");
+COPLACE_ASSERT(sizeof(struct coplace_page) == COPLACE_PAGE_BYTES, "page layout");
+#undef COPLACE_ASSERT
 
 /* Is an outermost region running now? */
 static inline int coplace_page_in_region(const struct coplace_page *page)
@@ -125,12 +134,19 @@ static inline int coplace_page_in_region(const struct coplace_page *page)
             __atomic_load_n(&page->lane[1].now, __ATOMIC_ACQUIRE)) >> 32 != 0;
 }
 
-/* Threads that run in parallel regions now, nested ones included; between regions, the last team of lane 0. */
-static inline uint32_t coplace_page_threads(const struct coplace_page *page)
+/* Threads that run in parallel regions now, nested ones included; 0 between regions. */
+static inline uint32_t coplace_page_running(const struct coplace_page *page)
 {
-    return (uint32_t)__atomic_load_n(&page->lane[0].now, __ATOMIC_ACQUIRE) +
-           (uint32_t)__atomic_load_n(&page->lane[1].now, __ATOMIC_ACQUIRE) +
-           __atomic_load_n(&page->nested, __ATOMIC_ACQUIRE);
+    uint64_t first = __atomic_load_n(&page->lane[0].now, __ATOMIC_SEQ_CST);
+    return (first >> 32 ? (uint32_t)first : 0) + (uint32_t)__atomic_load_n(&page->lane[1].now, __ATOMIC_SEQ_CST) +
+           __atomic_load_n(&page->nested, __ATOMIC_SEQ_CST);
+}
+
+/* The same, but between regions the size of the last team of lane 0: its threads may still wait, spinning. */
+static inline uint32_t coplace_page_team(const struct coplace_page *page)
+{
+    uint32_t running = coplace_page_running(page);
+    return running ? running : (uint32_t)__atomic_load_n(&page->lane[0].now, __ATOMIC_SEQ_CST);
 }
 
 #endif

@@ -196,6 +196,8 @@ int main(int argc, char **argv)
             printf("%d\n", n);
         } else if (!strcmp(word, "max")) {
             printf("%d\n", omp_get_max_threads());
+        } else if (!strcmp(word, "procs")) {
+            printf("%d\n", omp_get_num_procs());
         } else if (!strcmp(word, "dynamic?")) {
             printf("%d\n", omp_get_dynamic());
         } else if (!strcmp(word, "dynamic")) {

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "steer.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,13 +42,35 @@ static void the_page_describes_its_program(void)
     CHECK(p.page->lane[0].regions == 1 && regions_of_size(p.page, 4) == 1);
     CHECK(p.page->lane[0].size[3].ns > 0 && p.page->lane[0].size[3].ns < UINT64_C(10000000000));
     CHECK(p.page->lane[0].left_ns > p.page->lane[0].entered_ns && p.page->lane[0].entered_ns > p.page->loaded_ns);
-    CHECK(!coplace_page_in_region(p.page) && coplace_page_threads(p.page) == 4);
+    CHECK(!coplace_page_in_region(p.page) && coplace_page_running(p.page) == 0 && coplace_page_team(p.page) == 4);
     CHECK(finish(&p) == 0);
     CHECK(p.page->state & COPLACE_STATE_EXITED);
     char path[8300];
     struct stat status;
     snprintf(path, sizeof path, "%s/%d", pages_dir, (int)p.pid);
     CHECK(stat(path, &status) == 0 && (status.st_mode & 0777) == 0600, "the page stays for the last figures");
+}
+
+static void a_running_region_is_seen_from_outside_and_keeps_its_size(void)
+{
+    struct program p = START("app");
+    say(&p, "births 300\n");
+    int seen = 0;
+    for (int i = 0; i < 200; i++, sleep_ms(1))
+        seen += coplace_page_in_region(p.page) && coplace_page_running(p.page) == 4;
+    CHECK(seen > 0, "%d of 200 looks", seen);
+    /* What page.h promises: behind a barrier, a region that runs is seen, and one that is not takes the
+     * new target. So from the first look that shows no more, there never is more. */
+    set_target(p.page, 1);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    for (int looks = 0; coplace_page_running(p.page) > 1; looks++)
+        CHECK(looks < 10000000);
+    int more = 0;
+    for (int i = 0; i < 100000; i++)
+        more += coplace_page_running(p.page) > 1;
+    CHECK(more == 0, "%d of 100000 looks", more);
+    listen_to(&p);
+    CHECK(finish(&p) == 0);
 }
 
 static void a_team_follows_the_target_at_the_next_region(void)
@@ -85,6 +108,24 @@ static void a_team_is_never_larger_than_the_program_was_told(void)
     CHECK(ask_number(&p, "team") == 3);
     CHECK(ask_number(&p, "max") == 6, "what the program is told does not change with the partition");
     CHECK(p.page->rigid == 0);
+    CHECK(finish(&p) == 0);
+}
+
+static void a_confined_program_still_sees_the_processors_it_started_with(void)
+{
+    struct program p = START("app");
+    long procs = ask_number(&p, "procs");
+    CHECK(procs >= 1 && p.page->procs == (uint32_t)procs);
+    cpu_set_t all, one;
+    CHECK(sched_getaffinity(p.pid, sizeof all, &all) == 0);
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; cpu++)
+        if (CPU_ISSET(cpu, &all))
+            CPU_SET(cpu, &one);
+    CHECK(sched_setaffinity(p.pid, sizeof one, &one) == 0);
+    CHECK(ask_number(&p, "procs") == 1, "without a wish it is the program's own doing");
+    set_target(p.page, 1);
+    CHECK(ask_number(&p, "procs") == procs);
     CHECK(finish(&p) == 0);
 }
 
@@ -382,8 +423,23 @@ static void exec_starts_the_page_anew_and_keeps_the_target(void)
     CHECK(ask_number(&p, "team") == 2 && ask_number(&p, "explicit 3") == 3);
     CHECK(p.page->rigid != 0);
     for (uint32_t times = 1; times <= 20; times++) {
-        say(&p, "exec\n");
-        CHECK(ask_number(&p, "max") == 4);
+        say(&p, "exec\nmax\n");
+        /* Looked at all the while: it is never seen half made. */
+        for (fd_set ready;;) {
+            uint32_t before = __atomic_load_n(&p.page->generation, __ATOMIC_ACQUIRE);
+            if (__atomic_load_n(&p.page->magic, __ATOMIC_ACQUIRE) == COPLACE_PAGE_MAGIC) {
+                struct coplace_page seen = *p.page;
+                __atomic_thread_fence(__ATOMIC_SEQ_CST);
+                if (p.page->magic == COPLACE_PAGE_MAGIC && p.page->generation == before)
+                    CHECK(seen.version == COPLACE_PAGE_VERSION && seen.pid == p.pid && seen.start_time != 0 &&
+                          seen.state & COPLACE_STATE_LOADED && seen.target == 2);
+            }
+            FD_ZERO(&ready);
+            FD_SET(p.out, &ready);
+            if (select(p.out + 1, &ready, NULL, NULL, &(struct timeval){0, 0}) > 0)
+                break;
+        }
+        CHECK(!strcmp(listen_to(&p), "4"));
         CHECK(p.page->magic == COPLACE_PAGE_MAGIC && p.page->pid == p.pid && p.page->generation == times);
         CHECK(p.page->rigid == 0 && regions_entered(p.page) == 0 && p.page->target == 2);
         CHECK(ask_number(&p, "team") == 2);
@@ -561,8 +617,10 @@ static const struct {
     void (*test)(void);
 } tests[] = {
     T(the_page_describes_its_program),
+    T(a_running_region_is_seen_from_outside_and_keeps_its_size),
     T(a_team_follows_the_target_at_the_next_region),
     T(a_team_is_never_larger_than_the_program_was_told),
+    T(a_confined_program_still_sees_the_processors_it_started_with),
     T(a_thread_limit_of_the_user_holds),
     T(an_explicit_number_of_threads_makes_a_program_rigid),
     T(a_region_whose_if_clause_is_false_makes_no_program_rigid),
