@@ -1,0 +1,78 @@
+# The two commands: `make demo` and `make test`. Everything else serves them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+
+PREFIX ?= /usr/local
+BUILD := $(CURDIR)/build
+COPLACE := target/release/coplace
+# The toolchain that scripts/prepare may have put into the checkout comes first.
+export PATH := $(CURDIR)/.tools/cargo/bin:$(PATH)
+export RUSTUP_HOME ?= $(if $(wildcard .tools/rustup),$(CURDIR)/.tools/rustup,$(HOME)/.rustup)
+export CARGO_HOME ?= $(if $(wildcard .tools/cargo),$(CURDIR)/.tools/cargo,$(HOME)/.cargo)
+
+.PHONY: build apps preload demo test lint unit bench experiments soak install uninstall clean prepare
+
+prepare:
+	@scripts/prepare build
+
+build: prepare
+	@cargo build --release --quiet -p coplace-cli
+	@$(MAKE) --quiet preload apps
+	@echo "built $(COPLACE), $(BUILD)/preload and $(BUILD)/apps"
+
+preload:
+	@$(MAKE) --quiet -C preload OUT=$(BUILD)/preload
+
+apps:
+	@$(MAKE) --quiet -C apps OUT=$(BUILD)/apps
+
+demo: build
+	@scripts/demo
+
+# Everything that must hold, on a fresh machine: as root it installs what the real parts need,
+# otherwise it skips those parts and says so.
+test:
+	@scripts/prepare test
+	@$(MAKE) --quiet lint
+	@$(MAKE) --quiet build
+	@$(MAKE) --quiet -C preload test OUT=$(BUILD)/preload
+	@$(MAKE) --quiet -C apps test OUT=$(BUILD)/apps
+	@$(MAKE) --quiet unit
+	@echo "all tests passed"
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+
+unit:
+	cargo test --workspace --quiet
+
+bench: build
+	cargo bench --workspace
+	@$(MAKE) --quiet -C preload bench OUT=$(BUILD)/preload
+
+# Every quick experiment; prints what does not hold. FULL=1 runs the long ones and rewrites the
+# committed results.
+experiments: build
+	@scripts/experiments $(if $(FULL),--full,--quick)
+
+# The long counts of the same tests; the outcome is committed in experiments/soak.
+soak: build
+	@scripts/soak
+
+install: build
+	install -D -m 755 $(COPLACE) $(DESTDIR)$(PREFIX)/bin/coplace
+	install -D -m 755 $(BUILD)/preload/libcoplace_preload.so $(DESTDIR)$(PREFIX)/lib/coplace/libcoplace_preload.so
+	install -D -m 644 include/coplace/page.h $(DESTDIR)$(PREFIX)/include/coplace/page.h
+	mkdir -p $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	$(COPLACE) man $(DESTDIR)$(PREFIX)/share/man/man1
+	$(COPLACE) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/coplace
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/coplace $(DESTDIR)$(PREFIX)/include/coplace/page.h
+	rm -rf $(DESTDIR)$(PREFIX)/lib/coplace
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/coplace*.1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions/coplace
+
+clean:
+	rm -rf target build .demo
