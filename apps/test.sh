@@ -94,6 +94,11 @@ for p in $all; do
         report $? "$p refuses '$wrong' with one line and status 2"
     done
 done
+for iterations in 1 2 3 4 5 6 7; do # the recurrence of triad has a period, the verification must have no blind phase
+    run "$bin/triad" --size T --iterations $iterations --break
+    [ $rc -eq 1 ] && [[ $(last_line) == FAILED:\ * ]]
+    report $? "triad fails when a value is corrupted in $iterations passes"
+done
 for wrong in "--iterations 0" "--iterations x" "--scale 0" "--scale nan" "--threads 2"; do
     run "$bin/cg" $wrong
     [ $rc -eq 2 ] && [ "$(wc -l <"$out/stderr")" -eq 1 ]
