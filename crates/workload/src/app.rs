@@ -18,11 +18,14 @@ pub struct AppId(Arc<str>);
 pub struct ParseAppIdError(pub String);
 
 impl AppId {
+    /// Longest name, in bytes.
+    pub const MAX_LENGTH: usize = 64;
+
     pub fn new(name: &str) -> Result<Self, ParseAppIdError> {
         let mut chars = name.chars();
         let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
         let rest = chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'));
-        if first && rest && name.len() <= 64 {
+        if first && rest && name.len() <= Self::MAX_LENGTH {
             Ok(AppId(name.into()))
         } else {
             Err(ParseAppIdError(name.to_owned()))
@@ -31,6 +34,15 @@ impl AppId {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// `cg` and 2 give `cg.2`: how instances of one name are told apart. Shortens a name that
+    /// would become too long.
+    pub fn numbered(&self, number: u32) -> AppId {
+        let suffix = format!(".{number}");
+        // Names are ASCII, so that every byte is a character.
+        let stem = &self.0[..self.0.len().min(Self::MAX_LENGTH - suffix.len())];
+        AppId(format!("{stem}{suffix}").into())
     }
 }
 
