@@ -25,7 +25,7 @@ pub struct Config {
     /// Where it was read; `None`: no file, all defaults.
     pub source: Option<PathBuf>,
     pub policy: Option<String>,
-    pub settings: Option<serde_json::Value>,
+    pub settings: Option<toml::Table>,
     pub slice_ns: Option<u64>,
     pub cpus: Option<CpuSet>,
     pub placement: Placement,
@@ -60,6 +60,27 @@ pub enum Turns {
     Stop,
 }
 
+impl From<Placement> for node::mechanism::PlacementChoice {
+    fn from(placement: Placement) -> Self {
+        match placement {
+            Placement::Auto => Self::Auto,
+            Placement::Cpuset => Self::Cpuset,
+            Placement::Affinity => Self::Affinity,
+        }
+    }
+}
+
+impl From<Turns> for node::mechanism::TurnsChoice {
+    fn from(turns: Turns) -> Self {
+        match turns {
+            Turns::Auto => Self::Auto,
+            Turns::Freeze => Self::Freeze,
+            Turns::Idle => Self::Idle,
+            Turns::Stop => Self::Stop,
+        }
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("cannot read {path}: {error}")]
@@ -72,7 +93,7 @@ pub enum ConfigError {
 #[serde(deny_unknown_fields)]
 struct File {
     policy: Option<Spanned<String>>,
-    settings: Option<toml::Table>,
+    settings: Option<Spanned<toml::Table>>,
     slice: Option<Spanned<String>>,
     cpus: Option<Spanned<String>>,
     #[serde(default)]
@@ -140,9 +161,13 @@ impl Config {
             }
             config.cpus = Some(set);
         }
-        config.settings = file.settings.map(|table| {
-            serde_json::to_value(table).expect("a TOML table without dates has a JSON form of its own")
-        });
+        if let Some(settings) = file.settings {
+            // Whether the values fit is known here, where the line is known, and not at the start.
+            settings.get_ref().clone().try_into::<policy::Settings>().map_err(|error| {
+                at(settings.span().start, format!("settings: {}", error.message()))
+            })?;
+            config.settings = Some(settings.into_inner());
+        }
         Ok(config)
     }
 }
@@ -177,14 +202,14 @@ mod tests {
     fn every_key_is_read() {
         let config = parse(
             "policy = 'CO'\nslice = '50ms'\ncpus = '0-3,8'\nplacement = 'affinity'\nturns = 'stop'\n\
-             [settings]\nsizes = [2]\n",
+             [settings]\nallowed_widths = [2]\n",
         )
         .unwrap();
         assert_eq!(config.policy.as_deref(), Some("CO"));
         assert_eq!(config.slice_ns, Some(50_000_000));
         assert_eq!(config.cpus, Some("0-3,8".parse().unwrap()));
         assert_eq!((config.placement, config.turns), (Placement::Affinity, Turns::Stop));
-        assert_eq!(config.settings, Some(serde_json::json!({"sizes": [2]})));
+        assert_eq!(config.settings, Some(toml::from_str("allowed_widths = [2]").unwrap()));
     }
 
     #[test]
@@ -211,6 +236,7 @@ mod tests {
             ("cpus = '3-1'", "c.toml:1:8: '3-1' is not a CPU list: the range 3-1 runs backwards"),
             ("cpus = ''", "c.toml:1:8: cpus is empty"),
             ("turns = 'please'", "c.toml:1:9: unknown variant `please`"),
+            ("slice = '20ms'\n[settings]\nsizes = [2]", "c.toml:2:1: settings: unknown field `sizes`"),
             ("slice = 20", "c.toml:1:9: invalid type"),
         ] {
             let error = parse(text).unwrap_err();

@@ -1,0 +1,131 @@
+//! How to schedule: what the command line says, else the configuration file, else the defaults.
+
+use node::scheduler::{Options, StartError};
+use topology::CpuSet;
+
+use crate::config::{Config, Placement, Turns, parse_slice_ns};
+use crate::exit::{BAD_INPUT, DOES_NOT_HOLD, Failure};
+
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Choices {
+    /// How to share the machine: letters or words from `coplace policy list`
+    #[arg(long, value_name = "POLICY", help_heading = "Scheduling", value_parser = crate::words::policy_letters)]
+    pub policy: Option<String>,
+    /// A setting of the policy, as its page names it, in TOML: `allowed_widths=[2]` (repeatable)
+    #[arg(long = "set", value_name = "KEY=VALUE", help_heading = "Scheduling")]
+    pub set: Vec<String>,
+    /// How long a turn lasts: 20ms
+    #[arg(long, value_name = "TIME", help_heading = "Scheduling", value_parser = parse_slice_ns)]
+    pub slice: Option<u64>,
+    /// How programs take turns
+    #[arg(long, value_enum, help_heading = "Scheduling")]
+    pub turns: Option<Turns>,
+    /// How programs are kept on their CPUs
+    #[arg(long, value_enum, help_heading = "Scheduling")]
+    pub placement: Option<Placement>,
+    /// Only these CPUs: 0-3,8
+    #[arg(long, value_name = "LIST", help_heading = "Scheduling", value_parser = parse_cpus)]
+    pub cpus: Option<CpuSet>,
+}
+
+fn parse_cpus(text: &str) -> Result<CpuSet, String> {
+    let cpus: CpuSet = text.parse().map_err(|error| format!("{error}"))?;
+    if cpus.is_empty() { Err("the list is empty".into()) } else { Ok(cpus) }
+}
+
+impl Choices {
+    /// What a running scheduler decides and a newcomer cannot.
+    pub fn is_empty(&self) -> bool {
+        self.policy.is_none()
+            && self.set.is_empty()
+            && self.slice.is_none()
+            && self.turns.is_none()
+            && self.placement.is_none()
+            && self.cpus.is_none()
+    }
+
+    pub fn options(&self) -> Result<Options, Failure> {
+        self.over(&Config::load().map_err(Failure::bad_input)?)
+    }
+
+    fn over(&self, config: &Config) -> Result<Options, Failure> {
+        let mut options = Options::default();
+        let mut settings = config.settings.clone().unwrap_or_default();
+        for pair in &self.set {
+            let (key, value) = pair.split_once('=').ok_or_else(|| {
+                Failure::bad_input(format!("--set {pair}: KEY=VALUE is expected, for example allowed_widths=[2]"))
+            })?;
+            settings.insert(key.trim().to_owned(), toml_value(value.trim()));
+        }
+        options.settings = settings
+            .try_into()
+            .map_err(|error: toml::de::Error| Failure::bad_input(format!("settings: {}", error.message())))?;
+        if let Some(slice_ns) = self.slice.or(config.slice_ns) {
+            options.settings.slice_ns = slice_ns;
+        }
+        if let Some(policy) = self.policy.as_ref().or(config.policy.as_ref()) {
+            options.policy = policy.clone();
+        }
+        options.placement = self.placement.unwrap_or(config.placement).into();
+        options.turns = self.turns.unwrap_or(config.turns).into();
+        options.cpus = self.cpus.clone().or(config.cpus.clone());
+        // Settings that the policy refuses are bad input now, before anything starts.
+        policy::by_name(&options.policy, &options.settings).map_err(Failure::bad_input)?;
+        Ok(options)
+    }
+}
+
+/// A TOML value; what is none is a string, so that a plan needs no second pair of quotes.
+pub fn toml_value(text: &str) -> toml::Value {
+    let table: Option<toml::Table> = toml::from_str(&format!("value = {text}")).ok();
+    table.and_then(|mut table| table.remove("value")).unwrap_or_else(|| toml::Value::String(text.to_owned()))
+}
+
+/// What went wrong at a scheduler's start, with its exit status.
+pub fn start_failure(error: StartError) -> Failure {
+    let status = match &error {
+        StartError::Policy(_) => BAD_INPUT,
+        StartError::Mechanism(_) => DOES_NOT_HOLD,
+        _ => return Failure::ours(error),
+    };
+    Failure::new(status, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_goes_before_the_file_and_the_file_before_the_defaults() {
+        let config = Config {
+            policy: Some("BP".into()),
+            slice_ns: Some(50_000_000),
+            settings: Some(toml::from_str("max_still_ns = 100_000_000").unwrap()),
+            cpus: Some("0".parse().unwrap()),
+            ..Config::default()
+        };
+        let choices = Choices { policy: Some("CO".into()), set: vec!["allowed_widths=[2]".into()], ..Choices::default() };
+        let options = choices.over(&config).unwrap();
+        assert_eq!(options.policy, "CO");
+        assert_eq!(options.settings.allowed_widths, Some(vec![2]));
+        assert_eq!((options.settings.slice_ns, options.settings.max_still_ns), (50_000_000, 100_000_000));
+        assert_eq!(options.cpus, Some("0".parse().unwrap()));
+        assert_eq!(Choices::default().over(&Config::default()).unwrap().policy, Options::default().policy);
+    }
+
+    #[test]
+    fn a_setting_that_no_policy_knows_is_refused_by_name() {
+        for (set, wanted) in [("colour=1", "unknown field `colour`"), ("slice_ns", "KEY=VALUE"), ("slice_ns=soon", "invalid type")] {
+            let choices = Choices { set: vec![set.into()], ..Choices::default() };
+            let message = choices.over(&Config::default()).unwrap_err().message;
+            assert!(message.contains(wanted), "{set}: {message}");
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_toml_is_a_string() {
+        assert_eq!(toml_value("[1, 2]"), toml::Value::Array(vec![1.into(), 2.into()]));
+        assert_eq!(toml_value("in_turn [a on 0-1]"), toml::Value::String("in_turn [a on 0-1]".into()));
+        assert_eq!(toml_value("'quoted'"), toml::Value::String("quoted".into()));
+    }
+}

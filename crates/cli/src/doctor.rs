@@ -1,0 +1,203 @@
+//! `coplace doctor`: what this machine lets coplace do, what is chosen and why, how to get more.
+
+use std::process::ExitCode;
+
+use linux::Root;
+use linux::capabilities::{Mechanism, State, Survey, survey};
+use node::home::Home;
+use node::mechanism::Mechanisms;
+use serde::Serialize;
+use topology::{CpuSet, Machine};
+
+use crate::config::Config;
+use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
+use crate::machine;
+
+/// Shows what this machine lets coplace do, and how to get more
+#[derive(clap::Args)]
+#[command(long_about = "Shows what this machine and this user's rights let coplace do: the machine, every mechanism,
+which ones are taken for placement and for turns and why, and what to do to get the others.
+Everything is tried where trying is harmless; nothing is changed.
+
+Exit status: 0 programs can be placed and take turns, 1 they cannot, or not as configured.
+
+Example:
+  coplace doctor --json | jq '.mechanisms[] | select(.available | not) | {name, remedy}'")]
+pub struct Args {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    purpose: &'static str,
+    available: bool,
+    /// Placement or turns, where this is what is used for it.
+    chosen_for: Option<&'static str>,
+    detail: String,
+    remedy: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Diagnosis {
+    machine: machine::Summary,
+    allowed: Option<CpuSet>,
+    mechanisms: Vec<Row>,
+    placement: Option<String>,
+    turns: Option<String>,
+    /// Why each was taken and better ones were not.
+    reasons: Vec<String>,
+    preload: Result<String, String>,
+    home: Result<String, String>,
+    config: Option<String>,
+    /// What keeps coplace from working, or from working as configured.
+    faults: Vec<String>,
+}
+
+pub fn main(args: &Args) -> Outcome {
+    let diagnosis = diagnose(&Root::live())?;
+    if args.json {
+        println!("{:#}", serde_json::to_value(&diagnosis).map_err(Failure::ours)?);
+    } else {
+        print!("{}", show(&diagnosis));
+    }
+    Ok(if diagnosis.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DOES_NOT_HOLD) })
+}
+
+fn diagnose(root: &Root) -> Result<Diagnosis, Failure> {
+    let mut faults = Vec::new();
+    let config = Config::load().unwrap_or_else(|error| {
+        faults.push(error.to_string());
+        Config::default()
+    });
+    let machine: Machine = machine::here()?;
+    let survey = survey(root);
+    let home = Home::find();
+    let name = home.as_ref().map_or_else(|_| "coplace-doctor".to_owned(), |home| format!("{}-doctor", home.group_name()));
+    let chosen = Mechanisms::choose(config.placement.into(), config.turns.into(), &name, root);
+    let preload = match &home {
+        Ok(home) => node::preload::find(home).map(|path| path.display().to_string()).map_err(|e| e.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    let home = home.map(|home| home.path().display().to_string()).map_err(|error| error.to_string());
+    faults.extend(home.as_ref().err().cloned());
+    let (placement, turns, mut reasons) = match &chosen {
+        Ok(chosen) => (Some(chosen.placement_words()), Some(chosen.turns_words()), chosen.reasons.clone()),
+        Err(error) => {
+            faults.push(error.to_string());
+            (None, None, Vec::new())
+        }
+    };
+    for (mechanism, without) in [
+        (Mechanism::Affinity, "programs cannot be placed"),
+        (Mechanism::Stop, "programs cannot take turns"),
+    ] {
+        if let Some(State::Absent(absent)) = survey.state(mechanism) {
+            faults.push(format!("{without}: {absent}"));
+        }
+    }
+    reasons.dedup();
+    let mechanisms = rows(&survey, placement.as_deref(), turns.as_deref());
+    let allowed = linux::procfs::own_pid(root)
+        .and_then(|pid| linux::procfs::status(pid, root))
+        .ok()
+        .map(|status| status.cpus_allowed);
+    Ok(Diagnosis {
+        machine: machine::summary(&machine),
+        allowed,
+        mechanisms,
+        placement,
+        turns,
+        reasons,
+        preload,
+        home,
+        config: config.source.map(|path| path.display().to_string()),
+        faults,
+    })
+}
+
+fn rows(survey: &Survey, placement: Option<&str>, turns: Option<&str>) -> Vec<Row> {
+    let placement = placement.unwrap_or_default();
+    let turns = turns.unwrap_or_default();
+    let chosen = |mechanism: Mechanism| {
+        let version = |v1, words: &str, what: &str| {
+            words.contains(&format!("{what} ({})", if v1 { "cgroup v1" } else { "cgroup v2" }))
+        };
+        match mechanism {
+            Mechanism::CpusetV1 | Mechanism::CpusetV2 => {
+                version(mechanism == Mechanism::CpusetV1, placement, "cpuset").then_some("placement")
+            }
+            Mechanism::Affinity => placement.contains("affinity").then_some("placement"),
+            Mechanism::FreezerV1 | Mechanism::FreezerV2 => {
+                version(mechanism == Mechanism::FreezerV1, turns, "freezing").then_some("strict turns")
+            }
+            Mechanism::IdleV1 | Mechanism::IdleV2 => {
+                version(mechanism == Mechanism::IdleV1, turns, "cpu.idle").then_some("filling turns")
+            }
+            Mechanism::Stop => turns.contains("SIGSTOP").then_some("strict turns"),
+            _ => None,
+        }
+    };
+    survey
+        .entries
+        .iter()
+        .map(|entry| {
+            let (available, detail, remedy) = match &entry.state {
+                State::Available { detail } => (true, detail.clone(), None),
+                State::Absent(absent) => (false, absent.why.clone(), Some(absent.remedy.clone())),
+            };
+            Row {
+                name: entry.mechanism.to_string(),
+                purpose: entry.mechanism.purpose(),
+                available,
+                chosen_for: chosen(entry.mechanism).filter(|_| available),
+                detail,
+                remedy,
+            }
+        })
+        .collect()
+}
+
+fn show(diagnosis: &Diagnosis) -> String {
+    let mut out = format!("Machine\n{}", diagnosis.machine);
+    if let Some(allowed) = &diagnosis.allowed {
+        out += &format!("  allowed     CPUs {allowed}\n");
+    }
+    out += "\nMechanisms\n";
+    for row in &diagnosis.mechanisms {
+        let mark = match (row.available, row.chosen_for) {
+            (true, Some(_)) => "●",
+            (true, None) => "○",
+            (false, _) => "·",
+        };
+        let used = row.chosen_for.map_or(String::new(), |what| format!(", used for {what}"));
+        out += &format!("  {mark} {:<36} {}{used}\n", row.name, row.purpose);
+        out += &format!("      {}{}\n", if row.available { "" } else { "no: " }, row.detail);
+        // Two mechanisms of one hierarchy lack the same thing; told once it is found.
+        if let Some(remedy) = &row.remedy {
+            out += &format!("      to get it: {remedy}\n");
+        }
+    }
+    out += "  ● used  ○ there  · not there\n\nChosen\n";
+    out += &format!("  placement   {}\n", diagnosis.placement.as_deref().unwrap_or("none"));
+    out += &format!("  turns       {}\n", diagnosis.turns.as_deref().unwrap_or("none"));
+    for reason in &diagnosis.reasons {
+        out += &format!("  because     {reason}\n");
+    }
+    let told = |result: &Result<String, String>| match result {
+        Ok(text) => text.clone(),
+        Err(why) => format!("none: {why}"),
+    };
+    out += &format!("  preload     {}\n", told(&diagnosis.preload));
+    out += &format!("  files in    {}\n", told(&diagnosis.home));
+    out += &format!("  configured  {}\n", diagnosis.config.as_deref().unwrap_or("by no file: all defaults"));
+    if diagnosis.faults.is_empty() {
+        out += "\nPrograms can be placed and take turns here.\n";
+    }
+    for fault in &diagnosis.faults {
+        out += &format!("\nFault: {fault}\n");
+    }
+    out
+}

@@ -1,0 +1,21 @@
+//! `coplace guard`: the small process that sets programs free when their scheduler is lost.
+
+use std::path::PathBuf;
+
+use node::home::Home;
+
+use crate::exit::{Failure, Outcome};
+
+/// Watches a scheduler and sets its programs free when it is lost; started by schedulers
+#[derive(clap::Args)]
+pub struct Args {
+    /// The scheduler's directory
+    #[arg(long, value_name = "DIR")]
+    home: PathBuf,
+}
+
+pub fn main(args: &Args) -> Outcome {
+    let home = Home::at(&args.home).map_err(Failure::ours)?;
+    node::guard::run(&home).map_err(Failure::ours)?;
+    Ok(std::process::ExitCode::SUCCESS)
+}
