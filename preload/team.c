@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* libgomp ends the pool threads that a smaller team (of two or more) does not use and makes new ones for a
- * larger team, some 20 to 100 us each. Shrinking is never put off: the CPUs are about to go. Growing beyond
+ * larger team, some tens of microseconds each. Shrinking is never put off: the CPUs are about to go. Growing beyond
  * the threads that still exist waits until this long after the last shrinking, so that a flickering target
  * costs at most a hundred rounds of it a second. */
 #define GROW_HOLD_NS UINT64_C(10000000)

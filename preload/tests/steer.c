@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/select.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -52,6 +54,28 @@ static void set_environment(const char *const *settings)
     }
 }
 
+/* Programs that are running; a test that fails leaves some behind. */
+static pid_t running[64];
+
+static void note(pid_t gone, pid_t come)
+{
+    for (unsigned i = 0; i < sizeof running / sizeof *running; i++)
+        if (running[i] == gone) {
+            running[i] = come;
+            return;
+        }
+}
+
+void end_all_programs(void)
+{
+    for (unsigned i = 0; i < sizeof running / sizeof *running; i++)
+        if (running[i]) {
+            kill(running[i], SIGKILL);
+            waitpid(running[i], NULL, 0);
+            running[i] = 0;
+        }
+}
+
 struct program start(const char *name, const char *const *settings)
 {
     struct program program = {0};
@@ -68,6 +92,7 @@ struct program start(const char *name, const char *const *settings)
         execl(path, path, (char *)NULL);
         _exit(127);
     }
+    note(0, program.pid);
     close(to[0]);
     close(from[1]);
     program.in = to[1];
@@ -139,6 +164,7 @@ int finish(struct program *program)
             kill(program->pid, SIGKILL);
         sleep_ms(5);
     }
+    note(program->pid, 0);
     close(program->out);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -226,4 +252,28 @@ int run(const char *command, char *out, size_t out_size, char *err, size_t err_s
         unlink(files[i]);
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static uint32_t seed = 12345;
+static uint32_t next_random(void)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return seed >> 16;
+}
+
+long ask_under_flicker(struct program *p, const char *question, uint32_t most)
+{
+    say(p, question);
+    int fd = p->out;
+    prctl(PR_SET_TIMERSLACK, 1); /* or the kernel makes 70 of the 20 */
+    for (;;) {
+        fd_set ready;
+        FD_ZERO(&ready);
+        FD_SET(fd, &ready);
+        struct timeval wait = {0, 20};
+        if (select(fd + 1, &ready, NULL, NULL, &wait) > 0)
+            return strtol(listen_to(p), NULL, 10);
+        uint32_t dice = next_random() % 64;
+        set_target(p->page, dice < 31 ? 1 : dice < 62 ? most : 1 + next_random() % most);
+    }
 }

@@ -8,6 +8,14 @@
 
 #include "coplace/page.h"
 
+/* A test is named as the sentence that it proves. */
+struct test {
+    const char *name;
+    void (*run)(void);
+};
+#define TEST(name) {#name, name}
+extern const struct test sizing_tests[], resizing_tests[], process_tests[], runtimes_tests[]; /* end: no name */
+
 struct program {
     pid_t pid;
     int in, out; /* its stdin and stdout */
@@ -41,8 +49,13 @@ long ask_number(struct program *program, const char *format, ...) __attribute__(
 const char *listen_to(struct program *program); /* one more line */
 void say(struct program *program, const char *line);
 int finish(struct program *program); /* closes its stdin, gives its exit status */
+void end_all_programs(void);         /* that were not finished */
 
 struct coplace_page *page_of(pid_t pid, int wait_ms); /* NULL: none came */
+/* Changes the target every 20 us or so until the program answers: mostly between one and the greatest, which
+ * libgomp's pool outlives, now and then to something between, which ends threads. */
+long ask_under_flicker(struct program *program, const char *question, uint32_t most);
+
 void set_target(struct coplace_page *page, uint32_t target);
 void write_default(uint32_t target, uint32_t rigid);
 int files_in_pages_dir(void);

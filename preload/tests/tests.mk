@@ -48,8 +48,9 @@ $(OUT)/app_none: tests/fake_app.c $(OUT)/linked/libfake_none.so $(OUT)/libfake_n
 $(OUT)/app_kmp $(OUT)/app_old: $(OUT)/app_%: tests/fake_app.c $(OUT)/libfake_%.so
 	$(CC) $(OMP_CFLAGS) -o $@ $< $(OUT)/libfake_$*.so -Wl,-rpath,'$$ORIGIN'
 
-$(OUT)/check: tests/check.c tests/steer.c tests/steer.h ../include/coplace/page.h | $(OUT)
-	$(CC) $(OMP_CFLAGS) -o $@ tests/check.c tests/steer.c
+CHECK_SOURCES := $(addprefix tests/,check.c steer.c process.c sizing.c resizing.c runtimes.c)
+$(OUT)/check: $(CHECK_SOURCES) tests/steer.h ../include/coplace/page.h | $(OUT)
+	$(CC) $(OMP_CFLAGS) -o $@ $(CHECK_SOURCES)
 
 test: $(LIBRARY) $(TEST_PROGRAMS)
 	$(OUT)/check $(OUT) $(ONLY)

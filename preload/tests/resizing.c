@@ -1,0 +1,131 @@
+/* Sizes that change while the program runs, and what becomes of the threads. */
+#define _GNU_SOURCE
+#include "steer.h"
+
+#include <string.h>
+
+static void every_construct_computes_the_same_under_a_flickering_target(void)
+{
+    struct program p = START("app");
+    CHECK(ask_under_flicker(&p, "constructs 10000\n", 5) == 0, "results were wrong");
+    const struct coplace_lane *lane = &p.page->lane[0];
+    uint64_t left = 0;
+    for (unsigned i = 0; i <= COPLACE_SIZES; i++)
+        left += lane->size[i].regions;
+    CHECK(lane->resizes > 3000, "resizes %lu", (unsigned long)lane->resizes);
+    CHECK(lane->regions == left, "entered %lu left %lu", (unsigned long)lane->regions, (unsigned long)left);
+    CHECK(regions_of_size(p.page, 5) == 0);
+    for (unsigned size = 1; size <= 4; size++)
+        CHECK(regions_of_size(p.page, size) > 0, "size %u", size);
+    CHECK(p.page->rigid == 0);
+    CHECK(finish(&p) == 0);
+}
+
+static void active_waiting_survives_a_flickering_target(void)
+{
+    struct program p = START("app", "OMP_WAIT_POLICY=active", "OMP_NUM_THREADS=2");
+    CHECK(p.page->state & COPLACE_STATE_SPINS_LONG);
+    CHECK(ask_under_flicker(&p, "constructs 1500\n", 2) == 0, "results were wrong");
+    CHECK(p.page->lane[0].resizes > 5, "resizes %lu", (unsigned long)p.page->lane[0].resizes);
+    CHECK(finish(&p) == 0);
+}
+
+static void a_flickering_target_does_not_remake_the_pool_each_time(void)
+{
+    struct program p = START("app");
+    CHECK(ask_number(&p, "team") == 4);
+    long births = ask_under_flicker(&p, "births 500\n", 4);
+    /* Three new threads at most for each hold of 10 ms, and the first team. */
+    CHECK(births <= 3 * (500 / 10 + 2) + 4, "%ld threads were made", births);
+    CHECK(p.page->lane[0].resizes > 200, "resizes %lu", (unsigned long)p.page->lane[0].resizes);
+    CHECK(finish(&p) == 0);
+}
+
+static void surplus_threads_are_gone_after_shrinking(void)
+{
+    struct program p = START("app");
+    CHECK(ask_number(&p, "team") == 4 && ask_number(&p, "kernel-threads") == 4);
+    set_target(p.page, 2);
+    CHECK(ask_number(&p, "team") == 2);
+    sleep_ms(20);
+    CHECK(ask_number(&p, "kernel-threads") == 2, "libgomp ends what a team of two or more does not use");
+    set_target(p.page, 1);
+    CHECK(ask_number(&p, "team") == 1);
+    CHECK(ask_number(&p, "kernel-threads") == 2, "a team of one leaves the pool asleep");
+    CHECK(ask_number(&p, "cpu-while-asleep 100") < 20);
+    set_target(p.page, 2);
+    CHECK(ask_number(&p, "team") == 2, "growing within the pool is not held back");
+    CHECK(finish(&p) == 0);
+}
+
+static void threads_that_spin_for_ever_are_ended_when_a_team_shrinks_to_one(void)
+{
+    const char *const ways[][3] = {{"OMP_WAIT_POLICY=ACTIVE", NULL}, {"GOMP_SPINCOUNT=infinite", NULL},
+                                   {"GOMP_SPINCOUNT=20G", "OMP_WAIT_POLICY=passive", NULL}};
+    for (unsigned i = 0; i < 3; i++) {
+        struct program p = start("app", ways[i]);
+        CHECK(p.page->state & COPLACE_STATE_SPINS_LONG);
+        CHECK(ask_number(&p, "team") == 4);
+        set_target(p.page, 1);
+        CHECK(ask_number(&p, "team") == 1);
+        CHECK(ask_number(&p, "kernel-threads") == 1);
+        CHECK(ask_number(&p, "cpu-while-asleep 100") < 20);
+        sleep_ms(15);
+        set_target(p.page, 4);
+        CHECK(ask_number(&p, "team") == 4);
+        CHECK(finish(&p) == 0);
+    }
+    struct program p = START("app", "GOMP_SPINCOUNT=1000");
+    CHECK(!(p.page->state & COPLACE_STATE_SPINS_LONG));
+    CHECK(finish(&p) == 0);
+}
+
+static void several_masters_share_the_target(void)
+{
+    struct program p = START("app");
+    CHECK(ask_number(&p, "masters 4 300") == 0);
+    CHECK(p.page->masters == 4 && regions_entered(p.page) == 1200);
+    CHECK(p.page->lane[1].regions > 0 && regions_of_size(p.page, 4) == 1200);
+    CHECK(!coplace_page_in_region(p.page) && (uint32_t)p.page->lane[1].now == 0);
+    set_target(p.page, 2);
+    CHECK(ask_number(&p, "masters 4 300") == 0);
+    CHECK(p.page->masters == 8 && regions_entered(p.page) == 2400);
+    CHECK(regions_of_size(p.page, 1) + regions_of_size(p.page, 2) == 1200, "no team is larger than the target");
+    CHECK(regions_of_size(p.page, 1) > 0, "and they do not each take all of it");
+    CHECK(ask_under_flicker(&p, "masters 3 2000\n", 4) == 0);
+    CHECK(!coplace_page_in_region(p.page) && (uint32_t)p.page->lane[1].now == 0);
+    CHECK(finish(&p) == 0);
+}
+
+static void a_running_region_is_seen_from_outside_and_keeps_its_size(void)
+{
+    struct program p = START("app");
+    say(&p, "births 300\n");
+    int seen = 0;
+    for (int i = 0; i < 200; i++, sleep_ms(1))
+        seen += coplace_page_in_region(p.page) && coplace_page_running(p.page) == 4;
+    CHECK(seen > 0, "%d of 200 looks", seen);
+    /* What page.h promises: behind a barrier, a region that runs is seen, and one that is not takes the
+     * new target. So from the first look that shows no more, there never is more. */
+    set_target(p.page, 1);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    for (int looks = 0; coplace_page_running(p.page) > 1; looks++)
+        CHECK(looks < 10000000);
+    int more = 0;
+    for (int i = 0; i < 100000; i++)
+        more += coplace_page_running(p.page) > 1;
+    CHECK(more == 0, "%d of 100000 looks", more);
+    listen_to(&p);
+    CHECK(finish(&p) == 0);
+}
+
+const struct test resizing_tests[] = {
+    TEST(every_construct_computes_the_same_under_a_flickering_target),
+    TEST(active_waiting_survives_a_flickering_target),
+    TEST(a_flickering_target_does_not_remake_the_pool_each_time),
+    TEST(surplus_threads_are_gone_after_shrinking),
+    TEST(threads_that_spin_for_ever_are_ended_when_a_team_shrinks_to_one),
+    TEST(several_masters_share_the_target),
+    TEST(a_running_region_is_seen_from_outside_and_keeps_its_size),
+    {NULL, NULL},
+};
