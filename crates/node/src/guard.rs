@@ -148,13 +148,16 @@ pub struct GuardHandle {
     program: Option<PathBuf>,
     child: Option<Child>,
     tried: Option<Instant>,
+    problem: Option<String>,
 }
 
-/// Sees to it that a guard runs. Never fails: what keeps one from running is told by `check`.
-pub fn ensure(home: &Home) -> GuardHandle {
-    let mut handle = GuardHandle { home: home.clone(), program: program(), child: None, tried: None };
-    let _ = handle.check();
-    handle
+/// Sees to it that a guard runs; fails only where the home cannot be used at all.
+pub fn ensure(home: &Home) -> io::Result<GuardHandle> {
+    let mut handle =
+        GuardHandle { home: home.clone(), program: program(), child: None, tried: None, problem: None };
+    drop(lock(home)?);
+    handle.check();
+    Ok(handle)
 }
 
 /// The binary that knows the `guard` command.
@@ -169,26 +172,30 @@ fn program() -> Option<PathBuf> {
 }
 
 impl GuardHandle {
-    /// To be called every 100 ms: starts a guard if there is none. `Err`: why there cannot be one.
-    pub fn check(&mut self) -> io::Result<()> {
+    /// To be called every 100 ms: starts a guard if there is none.
+    pub fn check(&mut self) {
+        self.problem = self.try_check().err().map(|error| error.to_string());
+    }
+
+    /// Why there is no guard, if there is none.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    fn try_check(&mut self) -> io::Result<()> {
         if let Some(child) = &mut self.child
             && child.try_wait()?.is_some()
         {
             self.child = None;
         }
-        let starting =
-            self.child.is_some() && self.tried.is_some_and(|tried| tried.elapsed() < Duration::from_secs(1));
-        if starting || lock(&self.home)?.is_none() {
-            return Ok(());
-        }
-        if self.tried.is_some_and(|tried| tried.elapsed() < Duration::from_millis(100)) {
+        let tried_within = |ms| self.tried.is_some_and(|tried| tried.elapsed() < Duration::from_millis(ms));
+        let is_starting = self.child.is_some() && tried_within(1000);
+        if is_starting || tried_within(90) || lock(&self.home)?.is_none() {
             return Ok(());
         }
         let Some(program) = &self.program else {
-            return Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                format!("only coplace itself can be its guard; set {GUARD_VARIABLE} to it"),
-            ));
+            let why = format!("only coplace itself can be a guard; set {GUARD_VARIABLE} to it");
+            return Err(io::Error::new(io::ErrorKind::NotFound, why));
         };
         self.tried = Some(Instant::now());
         self.child = Some(start(program, self.home.path())?);

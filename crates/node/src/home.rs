@@ -120,14 +120,14 @@ impl Home {
         (root_owns && UnixStream::connect(home.socket()).is_ok()).then_some(home)
     }
 
-    /// Where this process should go instead: to root's daemon that has appeared since, or, when
-    /// that has gone, to its user's own home.
-    pub fn elsewhere(&self) -> Option<Home> {
-        match self.kind {
-            Kind::Given | Kind::System => None,
-            Kind::Own => Home::system_daemon(),
-            Kind::Guest => Home::own().ok(),
-        }
+    /// Root's daemon that has appeared since an ordinary user's home was chosen.
+    pub fn superior(&self) -> Option<Home> {
+        if self.kind == Kind::Own { Home::system_daemon() } else { None }
+    }
+
+    /// Where a guest goes when root's daemon has gone.
+    pub fn fallback(&self) -> Option<Home> {
+        if self.kind == Kind::Guest { Home::own().ok() } else { None }
     }
 
     fn make(path: PathBuf, kind: Kind) -> Result<Home, HomeError> {
@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(Home::at(&path).unwrap(), home);
         assert_eq!(home.group_name(), Home::at(&path).unwrap().group_name());
         assert_ne!(home.group_name(), Home::at(dir.path()).unwrap().group_name());
-        assert!(home.may_schedule() && home.elsewhere().is_none());
+        assert!(home.may_schedule() && home.superior().is_none() && home.fallback().is_none());
     }
 
     #[test]

@@ -1,0 +1,81 @@
+//! A scheduler in a thread of this process.
+
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use linux::clock::now_ns;
+use protocol::Role;
+
+use crate::home::{Home, SchedulerLock};
+use crate::scheduler::{Ended, Options, Scheduler, StartError, Stopper};
+
+/// How long a scheduler may take to set everything free.
+const STOP_NS: u64 = 3_000_000_000;
+
+pub struct Host {
+    stopper: Stopper,
+    thread: JoinHandle<Ended>,
+}
+
+impl Host {
+    /// Starts it and waits until it listens.
+    pub fn start(home: Home, lock: SchedulerLock, options: Options) -> Result<Host, StartError> {
+        let (sender, started) = mpsc::channel();
+        // Made in its own thread: what it sets for itself (priority, timer slack) stays there.
+        let body = move || {
+            let scheduler = match Scheduler::start(home, lock, Role::Leader, options) {
+                Ok(scheduler) => scheduler,
+                Err(error) => {
+                    let _ = sender.send(Err(error));
+                    return Ended::Stopped;
+                }
+            };
+            let _ = sender.send(Ok(scheduler.stopper()));
+            scheduler.run()
+        };
+        // Signals are this process's business, and its main thread's.
+        let thread = without_signals(|| std::thread::Builder::new().name("scheduler".into()).spawn(body))?;
+        match started.recv() {
+            Ok(Ok(stopper)) => Ok(Host { stopper, thread }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(StartError::Other("the scheduler's thread has died".into())),
+        }
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// What is left of one that has ended. One that panicked has said so already, and its lock
+    /// went with it: the next scheduler sets its programs free.
+    pub fn collect(self) {
+        let _ = self.thread.join();
+    }
+
+    /// Ends it in order. One that hangs is left behind: the lease tells the guard.
+    pub fn stop(self) {
+        self.stopper.stop();
+        let began_ns = now_ns();
+        while !self.thread.is_finished() && now_ns() - began_ns < STOP_NS {
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        if self.thread.is_finished() {
+            self.collect();
+        }
+    }
+}
+
+/// Runs `start` with all signals blocked; threads inherit that.
+fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    // SAFETY: the sets are initialised by the calls before they are read.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let result = start();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        result
+    }
+}
