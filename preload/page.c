@@ -262,7 +262,8 @@ void page_load(void)
     const char *dir = secure_getenv("COPLACE_PAGES");
     const char *rigid = secure_getenv("COPLACE_RIGID");
     size_t len = dir ? strlen(dir) : 0;
-    if (len == 0 || len + sizeof "/default" + 24 > sizeof path)
+    /* A relative path would mean another directory after the program's next chdir(). */
+    if (len == 0 || dir[0] != '/' || len + sizeof "/default" + 24 > sizeof path)
         return;
     memcpy(path, dir, len);
     path[len] = '/';

@@ -159,8 +159,8 @@ static void a_directory_that_cannot_be_written_leaves_it_inert(void)
 {
     char file[8300];
     snprintf(file, sizeof file, "COPLACE_PAGES=%s/libcoplace_preload.so", build_dir);
-    const char *const ways[] = {"COPLACE_PAGES=/nonexistent/pages", "COPLACE_PAGES=/proc", "COPLACE_PAGES=", file};
-    for (unsigned i = 0; i < 4; i++) {
+    const char *const ways[] = {"COPLACE_PAGES=/nonexistent/pages", "COPLACE_PAGES=/proc", "COPLACE_PAGES=", "COPLACE_PAGES=.", file};
+    for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
         struct program p = START("app", ways[i]);
         CHECK(ask_number(&p, "dynamic?") == 0, "%s", ways[i]);
         CHECK(ask_number(&p, "team") == 4 && ask_number(&p, "constructs 2") == 0, "%s", ways[i]);
