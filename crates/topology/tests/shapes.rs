@@ -132,7 +132,7 @@ fn look(machine: &Machine, place: &CpuSet) -> String {
 
 fn check(machine: &Machine, usable: &CpuSet) {
     let shapes = machine.shapes(usable);
-    assert_eq!(shapes[0].places, [usable.clone()], "the widest is all");
+    assert_eq!(shapes[0].places, std::slice::from_ref(usable), "the widest is all");
     for (wider, narrower) in shapes.iter().zip(&shapes[1..]) {
         assert!(wider.width > narrower.width);
         assert!(wider.places.len() < narrower.places.len());
