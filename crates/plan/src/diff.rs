@@ -187,7 +187,10 @@ impl Change {
                         (standing.bind, standing.memory, standing.lends) = (*bind, *memory, *lends);
                     }
                     // The change does not belong to these states: what does not run has no place.
-                    (AppChange::Moved { .. } | AppChange::Resized { .. } | AppChange::Manner { .. }, None) => {}
+                    (
+                        AppChange::Moved { .. } | AppChange::Resized { .. } | AppChange::Manner { .. },
+                        None,
+                    ) => {}
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! The plan: one small immutable value that says who runs where, with how many threads, and in
 //! turn with whom.
 
+pub mod check;
 mod diff;
 mod fold;
 mod normal;
@@ -9,6 +10,7 @@ mod snapshot;
 mod text;
 mod tree;
 
+pub use check::{Violation, check_plan};
 pub use diff::{AppChange, Change, Standing, State, diff};
 pub use fold::Unfairness;
 pub use normal::{Limits, Refusal, normalise, standstill_ns};

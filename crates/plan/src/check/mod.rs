@@ -1,0 +1,40 @@
+//! The checker: judges plans and sequences of plans against the invariants, knowing nothing of the
+//! policies that made them.
+//!
+//! | invariant | judged by | what it says |
+//! |---|---|---|
+//! | 1 | [`check_plan`] | every live program occurs in the tree, in waiting or in suspended, in exactly one, at one place at a time; nothing else occurs |
+//! | 2 | [`check_plan`] | places side by side are disjoint and lie in what is usable; only what cannot be narrower may reach into what is allowed, and no further than it must |
+//! | 3 | [`check_plan`] | more threads than CPUs only under `mixed`; nobody is squeezed below the team that runs; what must not be stopped never is |
+//! | 4 | [`check_plan`], [`Sequence::check_step`] | partitions are units or equal fractions, of one shape a level, if promised; left-over CPUs are explained |
+//! | 5 | [`check_plan`] | CPU shares of equal programs differ by no more than promised |
+//! | 6 | [`Sequence::check_step`] | waiting ends as promised, given that programs end |
+//! | 7 | [`Sequence::check_step`] | partitions of one shape are dealt out so that most CPUs are kept, if promised |
+//!
+//! Every violation names the invariant, the program and the numbers.
+
+mod occurrence;
+mod places;
+mod sequence;
+mod shapes;
+mod shares;
+mod violation;
+
+pub use sequence::{Explanation, Sequence};
+pub use violation::Violation;
+
+use crate::{Plan, Promise, Snapshot};
+
+/// Everything that is wrong with `plan` for `snapshot`, given what its policy promises; empty: valid.
+pub fn check_plan(plan: &Plan, snapshot: &Snapshot, promise: &Promise) -> Vec<Violation> {
+    let mut found = Vec::new();
+    occurrence::check(plan, snapshot, &mut found);
+    places::check(plan, snapshot, &mut found);
+    if promise.equal_shapes {
+        shapes::check(plan, snapshot, &mut found);
+    }
+    if let Some(bound) = promise.share_bound {
+        shares::check(plan, snapshot, bound, &mut found);
+    }
+    found
+}

@@ -1,0 +1,119 @@
+//! Invariants 2 and 3: on which CPUs programs may stand, with how many threads, and who may be made
+//! to stand still.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use topology::CpuSet;
+use workload::AppId;
+
+use super::Violation;
+use crate::{App, Plan, Run, Snapshot, Tree};
+
+pub fn check(plan: &Plan, snapshot: &Snapshot, found: &mut Vec<Violation>) {
+    let live: BTreeMap<&AppId, &App> = snapshot.apps.iter().map(|app| (&app.id, app)).collect();
+    for app in plan.waiting.iter().filter_map(|id| live.get(id)) {
+        if !app.stoppable && app.team.is_some() {
+            found.push(Violation::StoppedWaiting { app: app.id.clone() });
+        }
+    }
+    if let Some(tree) = &plan.tree {
+        Checker { snapshot, live, found }.tree(tree, false);
+    }
+}
+
+struct Checker<'a> {
+    snapshot: &'a Snapshot,
+    live: BTreeMap<&'a AppId, &'a App>,
+    found: &'a mut Vec<Violation>,
+}
+
+impl Checker<'_> {
+    fn tree(&mut self, tree: &Tree, mixed: bool) {
+        match tree {
+            Tree::Run(run) => {
+                // Strangers are invariant 1's business.
+                if let Some(app) = self.live.get(&run.app).copied() {
+                    self.place(run, app);
+                    self.threads(run, app, mixed);
+                }
+            }
+            Tree::SideBySide(parts) => self.disjoint(parts),
+            Tree::Mixed { owner, parts } => self.owners(owner, parts),
+            Tree::InTurn { slots, .. } if slots.len() > 1 => {
+                let per_slot: Vec<BTreeSet<&AppId>> = slots.iter().map(|slot| slot.tree.apps()).collect();
+                let all: BTreeSet<&AppId> = per_slot.iter().flatten().copied().collect();
+                for app in all {
+                    let fixed = self.live.get(app).is_some_and(|app| !app.stoppable);
+                    if fixed && !per_slot.iter().all(|slot| slot.contains(app)) {
+                        self.found.push(Violation::StoppedInTurn { app: app.clone() });
+                    }
+                }
+            }
+            Tree::InTurn { .. } => {}
+        }
+        let mixed = mixed || matches!(tree, Tree::Mixed { .. });
+        tree.children().for_each(|child| self.tree(child, mixed));
+    }
+
+    fn disjoint(&mut self, parts: &[Tree]) {
+        let mut taken = CpuSet::new();
+        for part in parts {
+            let place = part.place();
+            let twice = taken.intersection(&place);
+            if !twice.is_empty() {
+                self.found.push(Violation::Overlap { cpus: twice });
+            }
+            taken = taken.union(&place);
+        }
+    }
+
+    fn owners(&mut self, owner: &BTreeMap<u32, AppId>, parts: &[Tree]) {
+        let runs: Vec<&Run> = parts.iter().flat_map(Tree::runs).collect();
+        for (&cpu, app) in owner {
+            if !runs.iter().any(|run| run.app == *app && run.place.contains(cpu)) {
+                self.found.push(Violation::StrangeOwner { cpu, app: app.clone() });
+            }
+        }
+    }
+
+    fn place(&mut self, run: &Run, app: &App) {
+        let room = self.snapshot.room(app);
+        if run.place.is_subset(&room) {
+            return;
+        }
+        let (wide, needed) = (self.snapshot.wide_room(app), self.snapshot.fewest_cpus(app));
+        // Only what cannot be made narrower than its room may leave it.
+        let limit = if needed > room.len() { wide } else { room };
+        let outside = run.place.difference(&limit);
+        if !outside.is_empty() {
+            self.found.push(Violation::Outside { app: app.id.clone(), cpus: outside, room: limit });
+        } else if run.place.len() > needed {
+            let cpus = run.place.len();
+            self.found.push(Violation::OverflowTooWide { app: app.id.clone(), cpus, needed });
+        }
+    }
+
+    fn threads(&mut self, run: &Run, app: &App, mixed: bool) {
+        let (cpus, threads) = (run.place.len(), run.threads);
+        let needed = self.snapshot.fewest_cpus(app);
+        let app_id = || app.id.clone();
+        if threads as usize > cpus && !mixed {
+            self.found.push(Violation::Oversubscribed { app: app_id(), threads, cpus });
+        }
+        if cpus < needed {
+            self.found.push(Violation::Squeezed { app: app_id(), cpus, needed });
+            return;
+        }
+        if !app.takes_orders() {
+            return;
+        }
+        let team = app.team.unwrap_or(0);
+        if !app.waits_passively && cpus < team as usize && threads as usize > cpus {
+            self.found.push(Violation::NotShrunk { app: app_id(), team, cpus, threads });
+        }
+        let least = app.demand.min_threads.min(self.snapshot.wide_room(app).len() as u32);
+        if threads < least {
+            self.found.push(Violation::BelowMinimum { app: app_id(), threads, least });
+        }
+    }
+}

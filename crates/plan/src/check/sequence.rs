@@ -1,0 +1,268 @@
+//! Invariants 6 and 7: what must hold from one plan to the next.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use topology::CpuSet;
+use workload::AppId;
+
+use super::Violation;
+use super::shapes::{Looks, partitioned, shapes_of};
+use crate::{Plan, Promise, Run, Snapshot, State, Tree, WaitingBound};
+
+/// What the policy says about its plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Explanation<'a> {
+    /// One sentence a line.
+    pub lines: &'a [String],
+    /// Why programs lose CPUs that they could have kept.
+    pub moves: &'a BTreeMap<AppId, String>,
+}
+
+/// A sequence of plans so far, as far as judging the next one needs it.
+#[derive(Clone, Debug, Default)]
+pub struct Sequence {
+    last: Option<Plan>,
+    live: BTreeSet<AppId>,
+    waiting: BTreeMap<AppId, Wait>,
+}
+
+/// One program's wait.
+#[derive(Clone, Debug, Default)]
+struct Wait {
+    /// Programs that had arrived before it, when it began to wait.
+    ahead: BTreeSet<AppId>,
+    /// Programs that ran and have ended since.
+    terminations: u32,
+}
+
+impl Sequence {
+    /// Judges `plan` as the successor of the one before, and takes it into the sequence.
+    pub fn check_step(
+        &mut self,
+        plan: &Plan,
+        snapshot: &Snapshot,
+        promise: &Promise,
+        explanation: Explanation<'_>,
+    ) -> Vec<Violation> {
+        let mut found = Vec::new();
+        self.waits(plan, snapshot, promise, &mut found);
+        if promise.equal_shapes {
+            left_over(plan, snapshot, explanation.lines, &mut found);
+        }
+        if let Some(last) = self.last.as_ref().filter(|_| promise.keeps_cpus) {
+            keeps(last, plan, snapshot, promise, explanation.moves, &mut found);
+        }
+        self.last = Some(plan.clone());
+        found
+    }
+
+    /// Another policy decides from here on: nobody has waited for it yet.
+    pub fn forget_waits(&mut self) {
+        self.waiting.clear();
+    }
+
+    fn waits(&mut self, plan: &Plan, snapshot: &Snapshot, promise: &Promise, found: &mut Vec<Violation>) {
+        let live: BTreeSet<AppId> = snapshot.apps.iter().map(|app| app.id.clone()).collect();
+        let ran = self.last.as_ref().and_then(|plan| plan.tree.as_ref()).map(Tree::apps).unwrap_or_default();
+        let ended = self.live.difference(&live).filter(|app| ran.contains(app)).count() as u32;
+        self.waiting.retain(|app, _| plan.waiting.contains(app));
+        for wait in self.waiting.values_mut() {
+            wait.terminations = wait.terminations.saturating_add(ended);
+        }
+        for app in &plan.waiting {
+            if !self.waiting.contains_key(app) {
+                let ahead = snapshot.apps.iter().map(|other| &other.id).take_while(|other| *other != app);
+                self.waiting.insert(app.clone(), Wait { ahead: ahead.cloned().collect(), terminations: 0 });
+            }
+        }
+        self.live = live;
+        let Some(bound) = promise.waiting_bound else { return };
+        for (app, wait) in &self.waiting {
+            let (over, promised) = match bound {
+                WaitingBound::Terminations(bound) => (wait.terminations >= bound, format!("after {bound}")),
+                WaitingBound::EarlierArrivals => {
+                    // Who is suspended does not end, so that nobody can be promised to follow it.
+                    let blocks = |other: &&crate::App| !other.suspended && wait.ahead.contains(&other.id);
+                    let promised = "once all who arrived before have ended".to_owned();
+                    (!snapshot.apps.iter().any(|other| blocks(&other)), promised)
+                }
+            };
+            if over {
+                let (app, terminations) = (app.clone(), wait.terminations);
+                found.push(Violation::WaitsTooLong { app, terminations, promised });
+            }
+        }
+    }
+}
+
+/// CPUs that the shape in force leaves over, and nobody uses, must be spoken of.
+fn left_over(plan: &Plan, snapshot: &Snapshot, lines: &[String], found: &mut Vec<Violation>) {
+    let Some(shapes) = shapes_of(plan, snapshot) else { return };
+    let used = plan.place();
+    let mut told: Vec<CpuSet> = Vec::new();
+    for run in partitioned(plan, snapshot) {
+        let shape = shapes.iter().find(|shape| shape.places.contains(&run.place));
+        let Some(cpus) = shape.map(|shape| shape.left_over.difference(&used)) else { continue };
+        if cpus.is_empty() || told.contains(&cpus) {
+            continue;
+        }
+        let list = cpus.to_string();
+        if !lines.iter().any(|line| line.contains("left over") || line.contains(&list)) {
+            found.push(Violation::LeftOverUnexplained { cpus: cpus.clone() });
+        }
+        told.push(cpus);
+    }
+}
+
+/// Largest number of partitions for which the best exchange is computed; with more, only whether
+/// exchanging two of them, or taking a free one, would keep more.
+const EXACT: usize = 8;
+
+/// Whether `plan` keeps as many CPUs as any exchange of partitions of one shape would.
+fn keeps(
+    last: &Plan,
+    plan: &Plan,
+    snapshot: &Snapshot,
+    promise: &Promise,
+    reasons: &BTreeMap<AppId, String>,
+    found: &mut Vec<Violation>,
+) {
+    let before: BTreeMap<AppId, CpuSet> = last
+        .states()
+        .into_iter()
+        .filter_map(|(app, state)| match state {
+            State::Running(standing) => Some((app, standing.place)),
+            _ => None,
+        })
+        .collect();
+    // Programs in different slots do not compete for partitions.
+    let slots: Vec<&Tree> = match &plan.tree {
+        Some(Tree::InTurn { slots, .. }) => slots.iter().map(|slot| &slot.tree).collect(),
+        other => other.iter().collect(),
+    };
+    let free = partitioned(plan, snapshot);
+    let free_apps: BTreeSet<&AppId> = free.iter().map(|run| &run.app).collect();
+    let shapes =
+        if promise.equal_shapes { shapes_of(plan, snapshot).unwrap_or_default() } else { Vec::new() };
+    let looks = Looks::of(&snapshot.machine);
+    for slot in slots {
+        let runs = slot.runs();
+        let used = slot.place();
+        // Partitions that are exchangeable as wholes: everybody on them stands on exactly them, and
+        // nobody there must stand where it does.
+        let mut groups: BTreeMap<&CpuSet, Vec<&Run>> = BTreeMap::new();
+        for run in &runs {
+            groups.entry(&run.place).or_default().push(run);
+        }
+        let exchangeable = |place: &CpuSet| {
+            groups[place].iter().all(|run| free_apps.contains(&run.app))
+                && groups.keys().all(|other| *other == place || !other.intersects(place))
+        };
+        let mut alike: BTreeMap<(usize, String), Vec<&CpuSet>> = BTreeMap::new();
+        for &place in groups.keys().filter(|place| exchangeable(place)) {
+            let look = looks.signature(&snapshot.machine.root, place).unwrap_or_default();
+            alike.entry((place.len(), look)).or_default().push(place);
+        }
+        for ((width, look), places) in alike {
+            let mut candidates: Vec<&CpuSet> = places.clone();
+            for place in shapes.iter().flat_map(|shape| &shape.places) {
+                let alike = place.len() == width && !place.intersects(&used);
+                let look_of = || looks.signature(&snapshot.machine.root, place).unwrap_or_default();
+                if alike && !candidates.contains(&place) && look_of() == look {
+                    candidates.push(place);
+                }
+            }
+            let value = |group: &CpuSet, on: &CpuSet| -> usize {
+                let kept = |run: &&Run| before.get(&run.app).map_or(0, |old| old.intersection(on).len());
+                groups[group].iter().map(kept).sum()
+            };
+            let matrix: Vec<Vec<usize>> = places
+                .iter()
+                .map(|group| candidates.iter().map(|candidate| value(group, candidate)).collect())
+                .collect();
+            let kept: usize = (0..places.len()).map(|at| matrix[at][at]).sum();
+            let possible = most_kept(&matrix);
+            if possible > kept {
+                let apps = places.iter().flat_map(|place| &groups[*place]).map(|run| &run.app);
+                let lost = |app: &&AppId| {
+                    let now = runs.iter().find(|run| run.app == **app).map(|run| &run.place);
+                    before.get(*app).zip(now).is_some_and(|(old, now)| !old.is_subset(now))
+                };
+                let moved: Vec<&AppId> = apps.filter(lost).collect();
+                if moved.iter().any(|app| !reasons.contains_key(*app)) {
+                    let names: Vec<&str> = moved.into_iter().map(AppId::as_str).collect();
+                    found.push(Violation::NeedlessMove { kept, possible, moved: names.join(", ") });
+                }
+            }
+        }
+    }
+}
+
+/// Most CPUs that can be kept by giving each row (who stands together) one column (a partition) of
+/// its own. Row i stands on column i now. Exact for few rows; else a lower bound that is above what
+/// is kept now whenever exchanging two rows, or one row's moving to a free column, keeps more.
+fn most_kept(matrix: &[Vec<usize>]) -> usize {
+    let now: usize = (0..matrix.len()).map(|row| matrix[row][row]).sum();
+    let upper: usize = matrix.iter().map(|row| row.iter().max().copied().unwrap_or(0)).sum();
+    if upper <= now {
+        return now;
+    }
+    if matrix.len() <= EXACT {
+        return best_assignment(matrix);
+    }
+    let mut best = now;
+    for (row, values) in matrix.iter().enumerate() {
+        let most = values.iter().max().copied().unwrap_or(0);
+        if values[row] == most {
+            continue;
+        }
+        for column in (0..values.len()).filter(|&column| column != row) {
+            let (without, with) = match matrix.get(column) {
+                Some(other) => (values[row] + other[column], values[column] + other[row]),
+                None => (values[row], values[column]),
+            };
+            best = best.max(now + with - without.min(with));
+        }
+    }
+    best
+}
+
+/// Exact assignment: over subsets of rows, column by column.
+fn best_assignment(matrix: &[Vec<usize>]) -> usize {
+    let rows = matrix.len();
+    let columns = matrix.first().map_or(0, Vec::len);
+    let mut best: Vec<Option<usize>> = vec![None; 1 << rows];
+    best[0] = Some(0);
+    for column in 0..columns {
+        for assigned in (0..1usize << rows).rev() {
+            let Some(so_far) = best[assigned] else { continue };
+            for (row, values) in matrix.iter().enumerate().filter(|(row, _)| assigned >> row & 1 == 0) {
+                let next = assigned | 1 << row;
+                best[next] = best[next].max(Some(so_far + values[column]));
+            }
+        }
+    }
+    best[(1 << rows) - 1].unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_assignment_of_a_known_matrix_is_found() {
+        assert_eq!(best_assignment(&[vec![7, 5, 1], vec![8, 2, 2], vec![9, 6, 3]]), 8 + 5 + 3);
+        assert_eq!(best_assignment(&[vec![0, 0, 4], vec![0, 1, 3]]), 4 + 1);
+    }
+
+    #[test]
+    fn beyond_the_exact_size_one_profitable_exchange_is_enough_to_be_seen() {
+        let mut matrix = vec![vec![0; 10]; 9];
+        assert_eq!(most_kept(&matrix), 0);
+        matrix[2][5] = 1;
+        matrix[5][2] = 1;
+        assert_eq!(most_kept(&matrix), 2);
+        matrix[8][9] = 3;
+        assert_eq!(most_kept(&matrix), 3);
+    }
+}
