@@ -1,18 +1,450 @@
 //! `coplace run PROGRAM…`: one program under coplace.
+//!
+//! Terminal, job control, signals, output and exit status are as without coplace: the program is
+//! this process's child in this process's group. Signals of the terminal reach it by themselves;
+//! what is sent to us is passed on, after whatever holds the program still was undone.
 
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+mod signals;
+mod summary;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use linux::clock::now_ns;
+use linux::{Root, procfs};
+use node::home::Home;
+use node::identity;
+use node::join::{JoinError, Membership};
+use node::launch::{Ended, Held, Launch, Running};
+use node::preload;
+use node::scheduler::{Options, StartError};
+use protocol::{AppRecord, FromScheduler, ProcessId, Role};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use workload::{AppId, Demand, Malleability};
+
+use crate::choices::{Choices, join_failure};
+use crate::exit::Failure;
+use signals::{Arrival, STOPS, Signals, die_by};
+
+/// How often is looked whether the program has stopped itself, if nothing else happens.
+const LOOK_NS: u64 = 250_000_000;
+/// The same where the kernel cannot tell of its end.
+const LOOK_WITHOUT_PIDFD_NS: u64 = 20_000_000;
+/// A program that outlives a terminating signal for this long has handled it, and is scheduled again.
+const SURVIVED_NS: u64 = 1_000_000_000;
+/// How long a program is given to stop after Ctrl-Z, before it counts as unwilling.
+const STOPPING_NS: u64 = 500_000_000;
 
 /// Runs one program together with whatever else runs under coplace
 #[derive(clap::Args)]
+#[command(
+    long_about = "Runs one program together with whatever else runs under coplace: decides on which CPUs, with
+how many threads, and in turn with whom. The first `coplace run` schedules for all that come
+while it lasts, unless a `coplace daemon` runs.
+
+Terminal, job control, signals, output and exit status are the program's own. At the end one line on
+stderr tells how it went.
+
+Exit status: the program's own; 125 coplace failed, 126 the program cannot be executed, 127 it was not
+found. A program that is ended by a signal ends coplace by the same signal.
+
+Examples:
+  coplace run ./cg
+  coplace run --name big --max-threads 8 -- ./solver -n 1000"
+)]
 pub struct Args {
+    /// Name to show it by [default: the program's file name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<AppId>,
+    /// No line at the end, and no notices
+    #[arg(short, long)]
+    quiet: bool,
+    /// Its teams must keep their size: it gets a place of its width, in turn with others
+    #[arg(long)]
+    rigid: bool,
+    /// Fewest threads that it can run with
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    min_threads: Option<u32>,
+    /// Most threads that it can use
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_threads: Option<u32>,
+    /// Share of the machine relative to other programs
+    #[arg(long, value_name = "W", default_value = "1", value_parser = weight_milli)]
+    weight: u32,
+    /// Its threads need not run at the same time
+    #[arg(long)]
+    no_coschedule: bool,
+    /// Write what it got into this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    #[command(flatten)]
+    choices: Choices,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    command: Vec<String>,
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+fn weight_milli(text: &str) -> Result<u32, String> {
+    let weight: f64 = text.parse().map_err(|_| "a number is expected, for example 2 or 0.5".to_owned())?;
+    if (0.01..=100.0).contains(&weight) {
+        Ok((weight * 1000.0).round() as u32)
+    } else {
+        Err("it must lie between 0.01 and 100".into())
+    }
 }
 
 pub fn main(args: Args) -> ExitCode {
-    let error = Command::new(&args.command[0]).args(&args.command[1..]).exec();
-    eprintln!("coplace: cannot execute {}: {error}", args.command[0]);
-    ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
+    let failure = match run(&args) {
+        Ok(Ended::Status(status)) => return ExitCode::from(status as u8),
+        Ok(Ended::Signal(signal)) => {
+            die_by(signal);
+            return ExitCode::from(128_u8.wrapping_add(signal as u8));
+        }
+        Err(failure) => failure,
+    };
+    say(&format!("coplace: {}", failure.message));
+    ExitCode::from(failure.status)
+}
+
+fn run(args: &Args) -> Result<Ended, Failure> {
+    if args.min_threads.zip(args.max_threads).is_some_and(|(least, most)| least > most) {
+        return Err(Failure::bad_input("--min-threads is greater than --max-threads"));
+    }
+    let options = args.choices.options()?;
+    let signals = Signals::catch().map_err(Failure::ours)?;
+    let launch = Launch { command: args.command.clone(), ..Launch::default() };
+    // Held before anything else, so that a program that cannot be run starts no scheduler.
+    let mut held = Held::spawn(launch).map_err(|error| Failure::new(error.exit_status(), error))?;
+    let name = args.name.clone().unwrap_or_else(|| name_of(&args.command[0]));
+    let mut guardian =
+        Guardian { signals, member: None, name, began_ns: now_ns(), may_start: true, resume_at_ns: None };
+    let mut additions = BTreeMap::new();
+    match guardian.join(args, options, &held, &mut additions) {
+        Ok(()) => {}
+        // A policy or mechanism that was asked for is not silently left out.
+        Err(JoinError::Start(error @ (StartError::Policy(_) | StartError::Mechanism(_)))) => {
+            return Err(join_failure(error.into()));
+        }
+        Err(error) => {
+            guardian.member = None;
+            args.notice(&format!("{error}; {} runs as without coplace", guardian.name));
+        }
+    }
+    let ended = loop {
+        if guardian.may_start {
+            break guardian.execute(held, &additions)?;
+        }
+        if let Some(ended) = guardian.watch(held.running()).map_err(Failure::ours)? {
+            break ended;
+        }
+    };
+    guardian.finish(args, ended);
+    Ok(ended)
+}
+
+impl Args {
+    fn notice(&self, text: &str) {
+        if !self.quiet {
+            say(&format!("coplace: {text}"));
+        }
+    }
+
+    fn demand(&self) -> Demand {
+        Demand {
+            malleability: if self.rigid { Malleability::Rigid } else { Malleability::Malleable },
+            min_threads: self.min_threads.unwrap_or(1),
+            max_threads: self.max_threads,
+            weight_milli: self.weight,
+            coschedule: !self.no_coschedule,
+        }
+    }
+}
+
+/// Looks after the program from its first moment to its last.
+struct Guardian {
+    signals: Signals,
+    /// `None`: it runs as without coplace.
+    member: Option<Membership>,
+    name: AppId,
+    began_ns: u64,
+    may_start: bool,
+    /// When a program that got a terminating signal is taken to have survived it.
+    resume_at_ns: Option<u64>,
+}
+
+impl Guardian {
+    /// Brings the program under a scheduler.
+    fn join(
+        &mut self,
+        args: &Args,
+        options: Options,
+        held: &Held,
+        additions: &mut BTreeMap<OsString, OsString>,
+    ) -> Result<(), JoinError> {
+        let home = Home::find()?;
+        let library = preload::find(&home);
+        let mut member = Membership::new(home, Some(options))?;
+        let process = held.process();
+        let pages = member.home().make_pages(process)?;
+        let registered = member.register(record(args, self.name.clone(), process, pages.clone()));
+        let (name, environment) = registered.inspect_err(|_| drop(std::fs::remove_dir_all(&pages)))?;
+        self.name = name;
+        additions.extend(environment.into_iter().map(|(name, value)| (name.into(), value.into())));
+        match library {
+            Ok(library) => {
+                let value = preload::appended(held.variable("LD_PRELOAD"), &library);
+                additions.insert("LD_PRELOAD".into(), value);
+                additions.insert("COPLACE_PAGES".into(), pages.into());
+            }
+            Err(preload::Absent::SwitchedOff) => {}
+            Err(absent) => args.notice(&absent.to_string()),
+        }
+        if !args.choices.is_empty()
+            && !member.leads()
+            && let Some((role, pid)) = member.scheduler()
+        {
+            let who = if role == Role::Leader { "another coplace run" } else { "a coplace daemon" };
+            args.notice(&format!(
+                "{who} (process {pid}) schedules; what was asked for counts only if this run comes to lead"
+            ));
+        }
+        self.may_start = false;
+        self.member = Some(member);
+        Ok(())
+    }
+
+    /// Lets the program go and looks after it until it ends.
+    fn execute(&mut self, held: Held, additions: &BTreeMap<OsString, OsString>) -> Result<Ended, Failure> {
+        let mut running = match held.let_go(additions) {
+            Ok(running) => running,
+            Err(error) => {
+                if let Some(mut member) = self.member.take() {
+                    member.ended(&self.name);
+                }
+                return Err(Failure::new(error.exit_status(), error));
+            }
+        };
+        if let Some(member) = &mut self.member {
+            member.started(&self.name);
+        }
+        loop {
+            if let Some(ended) = self.watch(&mut running).map_err(Failure::ours)? {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Waits for one thing to happen and deals with it; `Some` when the program has ended.
+    fn watch(&mut self, child: &mut Running) -> io::Result<Option<Ended>> {
+        let waited = !self.may_start;
+        self.hear();
+        if waited && self.may_start {
+            return Ok(None);
+        }
+        if let Some(ended) = child.try_wait()? {
+            return Ok(Some(ended));
+        }
+        self.wait(child);
+        for arrival in self.signals.arrivals() {
+            self.deal_with(arrival, child)?;
+        }
+        if let Some(signal) = child.stop_signal().filter(|signal| STOPS.contains(signal)) {
+            // It stopped itself, as editors do at Ctrl-Z.
+            self.stop_together(signal, child)?;
+        }
+        if self.resume_at_ns.is_some_and(|at| now_ns() >= at) {
+            self.resume_at_ns = None;
+            if let Some(member) = &mut self.member {
+                member.resume(&self.name);
+            }
+        }
+        child.try_wait()
+    }
+
+    fn hear(&mut self) {
+        let Some(member) = &mut self.member else { return };
+        for message in member.pump() {
+            if matches!(&message, FromScheduler::Start { id } if *id == self.name) {
+                self.may_start = true;
+            }
+        }
+        // Where nobody schedules, nobody is waited for.
+        self.may_start |= member.is_orphaned();
+    }
+
+    fn wait(&self, child: &Running) {
+        let end = child.end_fd();
+        let now = now_ns();
+        let look = if end.is_some() { LOOK_NS } else { LOOK_WITHOUT_PIDFD_NS };
+        let times =
+            [Some(now + look), self.resume_at_ns, self.member.as_ref().and_then(Membership::wake_at_ns)];
+        let until = times.into_iter().flatten().min().unwrap_or(now);
+        let left = until.saturating_sub(now);
+        let timeout =
+            Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as _ };
+        let member = self.member.as_ref().and_then(Membership::poll_fd);
+        let fds = [Some(self.signals.as_fd()), end, member];
+        let mut fds: Vec<PollFd> =
+            fds.into_iter().flatten().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        // An interrupted poll only means looking a little earlier.
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+
+    fn deal_with(&mut self, arrival: Arrival, child: &mut Running) -> io::Result<()> {
+        if STOPS.contains(&arrival.signal) {
+            return self.stop_together(arrival.signal, child);
+        }
+        let terminates =
+            matches!(arrival.signal, libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTERM);
+        if let Some(member) = self.member.as_mut().filter(|_| terminates) {
+            member.release(&self.name);
+            self.resume_at_ns = Some(now_ns() + SURVIVED_NS);
+        }
+        if !arrival.from_terminal {
+            child.signal(arrival.signal);
+        }
+        Ok(())
+    }
+
+    /// The program was stopped by its user: it leaves the rotation, and we stop with it, so that
+    /// the shell sees a stopped job. Returns when both go on.
+    fn stop_together(&mut self, signal: i32, child: &mut Running) -> io::Result<()> {
+        if let Some(member) = &mut self.member {
+            member.suspend(&self.name);
+        }
+        if has_stopped(signal, child)? {
+            if let Some(member) = &mut self.member {
+                // A stopped leader would leave the others without a scheduler.
+                member.step_down();
+            }
+            self.signals.stop_by(signal);
+            // A shell continues the whole group; somebody else perhaps only us.
+            if child.stop_signal().is_some() {
+                child.signal(libc::SIGCONT);
+            }
+            self.hear();
+        }
+        if let Some(member) = &mut self.member {
+            member.resume(&self.name);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, args: &Args, ended: Ended) {
+        let took_ns = now_ns() - self.began_ns;
+        self.signals.leave_job_control();
+        let managed = self.member.is_some();
+        let account = self.member.as_mut().and_then(|member| member.ended(&self.name));
+        // Others take the lead over before anybody reads what we write.
+        drop(self.member);
+        if let Some(path) = &args.json
+            && let Err(failure) =
+                summary::write_json(path, &self.name, &args.command, ended, took_ns, account.as_ref())
+        {
+            say(&format!("coplace: {}", failure.message));
+        }
+        if managed && !args.quiet {
+            say(&summary::line(&self.name, took_ns, account.as_ref()));
+        }
+    }
+}
+
+/// Waits until the program stands stopped by the signal; `false` if it does not obey, or has ended.
+fn has_stopped(signal: i32, child: &mut Running) -> io::Result<bool> {
+    let began_ns = now_ns();
+    let mut repeated = false;
+    while now_ns() - began_ns < STOPPING_NS {
+        if child.try_wait()?.is_some() {
+            return Ok(false);
+        }
+        match child.stop_signal() {
+            // It stood still by turns when the signal came, and has not noticed it: SIGCONT would
+            // take the signal back.
+            Some(libc::SIGSTOP) if !repeated => {
+                repeated = true;
+                repeat(signal, child.process());
+            }
+            Some(_) => return Ok(true),
+            None => {}
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    Ok(child.stop_signal().is_some())
+}
+
+/// Sends a signal of job control again to those of the program whom the terminal sent it to.
+fn repeat(signal: i32, process: ProcessId) {
+    let root = Root::live();
+    let group = rustix::process::getpgrp().as_raw_nonzero().get();
+    let tree = procfs::tree(process.pid, &root).unwrap_or_default();
+    let in_group = |process: &linux::Process| process.stat(&root).is_ok_and(|stat| stat.pgrp == group);
+    let members: Vec<linux::Process> = tree.into_iter().filter(in_group).collect();
+    linux::signals::cont(&members, &root);
+    let signal = match signal {
+        libc::SIGTTIN => rustix::process::Signal::TTIN,
+        libc::SIGTTOU => rustix::process::Signal::TTOU,
+        _ => rustix::process::Signal::TSTP,
+    };
+    linux::signals::send(&members, signal, &root);
+}
+
+fn record(args: &Args, id: AppId, process: ProcessId, pages: PathBuf) -> AppRecord {
+    AppRecord {
+        id,
+        uid: rustix::process::geteuid().as_raw(),
+        process,
+        guardian: identity::own(),
+        command: args.command.iter().map(|text| text.to_string_lossy().into_owned()).collect(),
+        directory: std::env::current_dir().unwrap_or_default(),
+        pages,
+        original_cpus: linux::affinity::get(process.pid).unwrap_or_default(),
+        demand: args.demand(),
+        arrived_ns: now_ns(),
+        started: false,
+    }
+}
+
+/// A program's name as an application's: its file name, with what may not be in one replaced.
+pub fn name_of(program: &OsString) -> AppId {
+    let file = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '_' };
+    let mut name: String = file.chars().take(48).map(allowed).collect();
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        name.insert(0, '_');
+    }
+    AppId::new(&name).expect("made of allowed characters")
+}
+
+/// One line on stderr, once: where the terminal refuses it (a background job under `stty tostop`)
+/// trying again would never end.
+fn say(text: &str) {
+    let _ = rustix::io::write(rustix::stdio::stderr(), format!("{text}\n").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_programs_file_name_becomes_a_name() {
+        for (program, name) in
+            [("/a/cg", "cg"), ("./lu.B.x", "lu.B.x"), ("7zip", "_7zip"), ("größe x", "gr__e_x"), ("/", "_")]
+        {
+            assert_eq!(name_of(&program.into()).as_str(), name, "{program}");
+        }
+        assert_eq!(name_of(&"x".repeat(300).into()).as_str().len(), 48);
+    }
+
+    #[test]
+    fn a_weight_is_a_positive_number_of_reasonable_size() {
+        assert_eq!(weight_milli("2"), Ok(2000));
+        assert_eq!(weight_milli("0.25"), Ok(250));
+        for wrong in ["0", "-1", "1e9", "NaN", "much"] {
+            assert!(weight_milli(wrong).is_err(), "{wrong}");
+        }
+    }
 }

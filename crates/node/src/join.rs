@@ -135,6 +135,11 @@ impl Membership {
         }
     }
 
+    /// Whether nobody has scheduled for so long that the programs are on their own.
+    pub fn is_orphaned(&self) -> bool {
+        matches!(&self.link, Link::Lost(lost) if now_ns() - lost.since_ns >= ORPHANED_NS)
+    }
+
     pub fn home(&self) -> &Home {
         &self.home
     }

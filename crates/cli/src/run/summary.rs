@@ -1,0 +1,125 @@
+//! How a run ended, for people in one line and for programs as JSON.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use node::launch::Ended;
+use protocol::Account;
+use serde::Serialize;
+use workload::AppId;
+
+use crate::exit::Failure;
+
+/// Below this a program did not wait, it started.
+const WAITED_NS: u64 = 100_000_000;
+/// Neighbours beyond these are counted.
+const NAMED: usize = 4;
+
+/// `coplace: cg 12.4 s on 1-2 CPUs beside mg, ft; slowdown 1.9 ± 0.1`
+pub fn line(name: &AppId, took_ns: u64, account: Option<&Account>) -> String {
+    let mut line = format!("coplace: {name} {}", seconds(took_ns));
+    let Some(account) = account else { return line + ", without a scheduler" };
+    if account.waited_ns >= WAITED_NS {
+        line += &format!(" ({} of it waiting)", seconds(account.waited_ns));
+    }
+    let widths = account.width_ns.iter().filter(|(_, ns)| **ns > 0).map(|(width, _)| *width);
+    if let (Some(least), Some(most)) = (widths.clone().min(), widths.max()) {
+        let range = if least == most { most.to_string() } else { format!("{least}-{most}") };
+        line += &format!(" on {range} CPU{}", if most == 1 { "" } else { "s" });
+    }
+    line += &beside(account);
+    if let Some((slowdown, error)) = account.slowdown {
+        line += &format!("; slowdown {slowdown:.1} ± {error:.1}");
+    }
+    line
+}
+
+/// Longest together first.
+fn beside(account: &Account) -> String {
+    let mut neighbours: Vec<_> = account.neighbours_ns.iter().filter(|(_, ns)| **ns > 0).collect();
+    neighbours.sort_by_key(|(id, ns)| (std::cmp::Reverse(**ns), (*id).clone()));
+    let names: Vec<&str> = neighbours.iter().take(NAMED).map(|(id, _)| id.as_str()).collect();
+    match neighbours.len().saturating_sub(NAMED) {
+        _ if names.is_empty() => String::new(),
+        0 => format!(" beside {}", names.join(", ")),
+        more => format!(" beside {} and {more} more", names.join(", ")),
+    }
+}
+
+fn seconds(ns: u64) -> String {
+    let seconds = crate::units::seconds(ns);
+    let digits = if seconds < 1.0 { 2 } else { 1 };
+    format!("{seconds:.digits$} s")
+}
+
+#[derive(Serialize)]
+struct Result<'a> {
+    name: &'a AppId,
+    command: Vec<String>,
+    /// `None`: it was ended by a signal.
+    exit_status: Option<i32>,
+    signal: Option<i32>,
+    response_ns: u64,
+    account: Option<&'a Account>,
+}
+
+pub fn write_json(
+    path: &Path,
+    name: &AppId,
+    command: &[OsString],
+    ended: Ended,
+    took_ns: u64,
+    account: Option<&Account>,
+) -> std::result::Result<(), Failure> {
+    let (exit_status, signal) = match ended {
+        Ended::Status(status) => (Some(status), None),
+        Ended::Signal(signal) => (None, Some(signal)),
+    };
+    let command = command.iter().map(|text| text.to_string_lossy().into_owned()).collect();
+    let result = Result { name, command, exit_status, signal, response_ns: took_ns, account };
+    let mut text = serde_json::to_vec_pretty(&result).map_err(|error| Failure::writing(path, error))?;
+    text.push(b'\n');
+    std::fs::write(path, text).map_err(|error| Failure::writing(path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(name: &str) -> AppId {
+        AppId::new(name).unwrap()
+    }
+
+    #[test]
+    fn the_line_tells_time_widths_neighbours_and_slowdown_with_its_error() {
+        let account = Account {
+            width_ns: [(1, 5), (2, 7), (4, 0)].into(),
+            neighbours_ns: [(id("ft"), 3), (id("mg"), 9), (id("gone"), 0)].into(),
+            slowdown: Some((1.94, 0.06)),
+            ..Account::default()
+        };
+        assert_eq!(
+            line(&id("cg"), 12_440_000_000, Some(&account)),
+            "coplace: cg 12.4 s on 1-2 CPUs beside mg, ft; slowdown 1.9 ± 0.1"
+        );
+    }
+
+    #[test]
+    fn the_line_leaves_out_what_is_not_known() {
+        let account = Account { width_ns: [(1, 5)].into(), waited_ns: 300_000_000, ..Account::default() };
+        assert_eq!(
+            line(&id("cg"), 450_000_000, Some(&account)),
+            "coplace: cg 0.45 s (0.30 s of it waiting) on 1 CPU"
+        );
+        assert_eq!(line(&id("cg"), 1_000_000_000, None), "coplace: cg 1.0 s, without a scheduler");
+    }
+
+    #[test]
+    fn many_neighbours_are_counted() {
+        let account = Account {
+            neighbours_ns: (1..=6).map(|n| (id(&format!("p{n}")), n)).collect(),
+            ..Account::default()
+        };
+        assert_eq!(line(&id("cg"), 0, Some(&account)), "coplace: cg 0.00 s beside p6, p5, p4, p3 and 2 more");
+    }
+}
