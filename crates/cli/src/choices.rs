@@ -1,6 +1,9 @@
 //! How to schedule: what the command line says, else the configuration file, else the defaults.
 
+use node::home::LockError;
+use node::join::JoinError;
 use node::scheduler::{Options, StartError};
+use protocol::ClientError;
 use topology::CpuSet;
 
 use crate::config::{Config, Placement, Turns, parse_slice_ns};
@@ -50,16 +53,7 @@ impl Choices {
 
     fn over(&self, config: &Config) -> Result<Options, Failure> {
         let mut options = Options::default();
-        let mut settings = config.settings.clone().unwrap_or_default();
-        for pair in &self.set {
-            let (key, value) = pair.split_once('=').ok_or_else(|| {
-                Failure::bad_input(format!("--set {pair}: KEY=VALUE is expected, for example allowed_widths=[2]"))
-            })?;
-            settings.insert(key.trim().to_owned(), toml_value(value.trim()));
-        }
-        options.settings = settings
-            .try_into()
-            .map_err(|error: toml::de::Error| Failure::bad_input(format!("settings: {}", error.message())))?;
+        options.settings = toml_settings(config.settings.clone().unwrap_or_default(), &self.set)?;
         if let Some(slice_ns) = self.slice.or(config.slice_ns) {
             options.settings.slice_ns = slice_ns;
         }
@@ -75,8 +69,21 @@ impl Choices {
     }
 }
 
+/// Settings of the policies: a table and, over it, pairs of `KEY=VALUE`.
+pub fn toml_settings(mut table: toml::Table, pairs: &[String]) -> Result<policy::Settings, Failure> {
+    for pair in pairs {
+        let (key, value) = pair.split_once('=').ok_or_else(|| {
+            Failure::bad_input(format!("--set {pair}: KEY=VALUE is expected, for example allowed_widths=[2]"))
+        })?;
+        table.insert(key.trim().to_owned(), toml_value(value.trim()));
+    }
+    table
+        .try_into()
+        .map_err(|error: toml::de::Error| Failure::bad_input(format!("settings: {}", error.message())))
+}
+
 /// A TOML value; what is none is a string, so that a plan needs no second pair of quotes.
-pub fn toml_value(text: &str) -> toml::Value {
+fn toml_value(text: &str) -> toml::Value {
     let table: Option<toml::Table> = toml::from_str(&format!("value = {text}")).ok();
     table.and_then(|mut table| table.remove("value")).unwrap_or_else(|| toml::Value::String(text.to_owned()))
 }
@@ -89,6 +96,16 @@ pub fn start_failure(error: StartError) -> Failure {
         _ => return Failure::ours(error),
     };
     Failure::new(status, error)
+}
+
+/// Why a scheduler could not be joined or replaced, with its exit status.
+pub fn join_failure(error: JoinError) -> Failure {
+    match error {
+        JoinError::Start(error) => start_failure(error),
+        JoinError::Lock(LockError::Held { .. }) => Failure::new(DOES_NOT_HOLD, format!("{error}; stop it first")),
+        JoinError::Client(ClientError::Refused(why)) => Failure::new(DOES_NOT_HOLD, why),
+        other => Failure::ours(other),
+    }
 }
 
 #[cfg(test)]

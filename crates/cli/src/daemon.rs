@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use node::home::{Home, LockError, SchedulerLock};
+use node::home::Home;
+use node::join::take_over;
 use node::scheduler::{Ended, Scheduler};
-use protocol::{Client, FromScheduler, Role, ToScheduler};
+use protocol::Role;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::choices::{Choices, start_failure};
-use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
+use crate::choices::{Choices, join_failure, start_failure};
+use crate::exit::{Failure, Outcome};
 
 /// Schedules for every `coplace run` of this machine, until it is stopped
 #[derive(clap::Args)]
@@ -36,15 +36,12 @@ pub struct Args {
     choices: Choices,
 }
 
-/// How long a `coplace run` that leads may take to let everything go.
-const YIELD_WITHIN: Duration = Duration::from_secs(3);
-
 pub fn main(args: Args) -> Outcome {
     let mut options = args.choices.options()?;
     options.trace = args.trace;
     let home = Home::find().map_err(Failure::ours)?;
     let role = if args.observe { Role::Observer } else { Role::Daemon };
-    let lock = take_over(&home, role)?;
+    let lock = take_over(&home, role).map_err(join_failure)?;
     let scheduler = Scheduler::start(home.clone(), lock, role, options).map_err(start_failure)?;
     let stopper = scheduler.stopper();
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::ours)?;
@@ -60,33 +57,5 @@ pub fn main(args: Args) -> Outcome {
     );
     match scheduler.run() {
         Ended::Stopped | Ended::Yielded => Ok(ExitCode::SUCCESS),
-    }
-}
-
-/// The lock, with nobody else scheduling: a leading `coplace run` is asked to yield.
-fn take_over(home: &Home, role: Role) -> Result<SchedulerLock, Failure> {
-    let second = |error: &LockError| Failure::new(DOES_NOT_HOLD, format!("{error}; stop it first (kill its process)"));
-    let Some(_claim) = home.claim_for_daemon().map_err(Failure::ours)? else {
-        let why = format!("another coplace daemon is just starting in {}", home.path().display());
-        return Err(Failure::new(DOES_NOT_HOLD, why));
-    };
-    let until = Instant::now() + YIELD_WITHIN;
-    loop {
-        match home.lock_scheduler(role) {
-            Ok(lock) => return Ok(lock),
-            Err(error @ LockError::Held { role: Some(Role::Daemon | Role::Observer), .. }) => {
-                return Err(second(&error));
-            }
-            Err(error @ LockError::Held { .. }) if Instant::now() >= until => return Err(second(&error)),
-            Err(LockError::Held { .. }) => {
-                // Whoever has only just taken the lock may not listen yet: asked again in a moment.
-                if let Ok(mut client) = Client::connect(&home.socket()) {
-                    let done = |message: &FromScheduler| matches!(message, FromScheduler::Done);
-                    let _ = client.ask(&ToScheduler::Yield, &mut Vec::new(), done);
-                }
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            Err(error) => return Err(Failure::ours(error)),
-        }
     }
 }

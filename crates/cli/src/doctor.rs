@@ -72,7 +72,7 @@ fn diagnose(root: &Root) -> Result<Diagnosis, Failure> {
         faults.push(error.to_string());
         Config::default()
     });
-    let machine: Machine = machine::here()?;
+    let machine = Machine::discover();
     let survey = survey(root);
     let home = Home::find();
     let name = home.as_ref().map_or_else(|_| "coplace-doctor".to_owned(), |home| format!("{}-doctor", home.group_name()));

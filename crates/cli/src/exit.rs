@@ -10,11 +10,6 @@ pub const DOES_NOT_HOLD: u8 = 1;
 pub const BAD_INPUT: u8 = 2;
 /// coplace itself failed.
 pub const OURS: u8 = 125;
-/// A program was found and cannot be executed.
-pub const CANNOT_EXECUTE: u8 = 126;
-/// A program was not found.
-pub const NOT_FOUND: u8 = 127;
-
 /// Why a command ends without having done what it was asked for.
 #[derive(Debug)]
 pub struct Failure {

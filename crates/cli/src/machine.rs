@@ -1,30 +1,20 @@
 //! Machines as commands take and show them.
 
 use std::fmt;
-use std::path::Path;
 
 use serde::Serialize;
-use topology::{Level, Machine, Object};
+use topology::{Discovery, Level, Machine, Object};
 
 use crate::exit::Failure;
 
-/// The machine that this runs on.
-pub fn here() -> Result<Machine, Failure> {
-    Machine::discover().map_err(Failure::ours)
-}
-
-/// `here`, a file of hwloc XML, or a description in one line.
+/// `this`, a file of hwloc XML, a directory like /sys, or a description in one line.
 pub fn named(spec: &str) -> Result<Machine, Failure> {
-    if spec == "here" {
-        return here();
+    let Discovery { machine, notes } = Machine::load(spec).map_err(Failure::bad_input)?;
+    // Of the running machine `doctor` tells them.
+    if spec != "this" {
+        notes.iter().for_each(|note| eprintln!("coplace: {note}"));
     }
-    let path = Path::new(spec);
-    if path.exists() || spec.ends_with(".xml") {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::bad_input(format!("cannot read the machine file {spec}: {error}")))?;
-        return Machine::from_hwloc_xml(&text).map_err(|error| Failure::bad_input(format!("{spec}: {error}")));
-    }
-    Machine::synthetic(spec).map_err(Failure::bad_input)
+    Ok(machine)
 }
 
 /// A machine in a few lines.
@@ -34,11 +24,13 @@ pub struct Summary {
     pub source: String,
     /// How many units of each level there are, widest first.
     pub levels: Vec<(String, usize)>,
+    /// How it was found, where that is worth a word.
+    pub notes: Vec<String>,
     /// Equal parts that it can be cut into, widest first.
     pub shapes: Vec<String>,
 }
 
-pub fn summary(machine: &Machine) -> Summary {
+pub fn summary(Discovery { machine, notes }: &Discovery) -> Summary {
     let count = |level: Level| {
         fn count(object: &Object, level: Level) -> usize {
             usize::from(object.level == level) + object.children.iter().map(|child| count(child, level)).sum::<usize>()
@@ -62,7 +54,7 @@ pub fn summary(machine: &Machine) -> Summary {
             format!("{} × {} CPUs ({}{left_over})", shape.places.len(), shape.width, shape.description)
         })
         .collect();
-    Summary { name: machine.name.clone(), source: machine.source.clone(), levels, shapes }
+    Summary { name: machine.name.clone(), source: machine.source.clone(), levels, notes: notes.clone(), shapes }
 }
 
 impl fmt::Display for Summary {
@@ -74,6 +66,7 @@ impl fmt::Display for Summary {
             .collect();
         writeln!(f, "  {} (from {})", self.name, self.source)?;
         writeln!(f, "  units       {}", units.join(", "))?;
-        writeln!(f, "  equal parts {}", self.shapes.join("; "))
+        writeln!(f, "  equal parts {}", self.shapes.join("; "))?;
+        self.notes.iter().try_for_each(|note| writeln!(f, "  note        {note}"))
     }
 }

@@ -1,12 +1,26 @@
 //! `coplace`: several parallel programs share one machine without slowing each other down.
 
+mod advise;
+mod choices;
 mod completions;
 mod config;
 mod config_cmd;
+mod daemon;
+mod doctor;
 mod exit;
+mod explain;
+mod guard;
+mod machine;
 mod man;
+mod mix;
 mod overview;
+mod policy_cmd;
 mod run;
+mod scheduler;
+mod simulate;
+mod status;
+mod table;
+mod timeline;
 mod units;
 mod words;
 
@@ -29,19 +43,38 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Args),
+    Mix(mix::Args),
+    Advise(advise::Args),
+    Status(status::Args),
+    Explain(explain::Args),
+    Simulate(simulate::Args),
+    Policy(policy_cmd::Args),
+    Doctor(doctor::Args),
     Config(config_cmd::Args),
+    Daemon(daemon::Args),
     Completions(completions::Args),
+    #[command(hide = true)]
+    Guard(guard::Args),
     #[command(hide = true)]
     Man(man::Args),
 }
 
 fn main() -> ExitCode {
-    // Exit status 2 for wrong usage is clap's own and ours alike.
+    // Wrong usage ends in there with status 2, which is ours for it, too.
     let result = match Cli::parse().command {
         None => overview::main(),
         Some(Command::Run(args)) => return run::main(args),
+        Some(Command::Mix(args)) => mix::main(&args),
+        Some(Command::Advise(args)) => advise::main(&args),
+        Some(Command::Status(args)) => status::main(&args),
+        Some(Command::Explain(args)) => explain::main(&args),
+        Some(Command::Simulate(args)) => simulate::main(&args),
+        Some(Command::Policy(args)) => policy_cmd::main(&args),
+        Some(Command::Doctor(args)) => doctor::main(&args),
         Some(Command::Config(args)) => config_cmd::main(&args),
+        Some(Command::Daemon(args)) => daemon::main(args),
         Some(Command::Completions(args)) => completions::main(&args),
+        Some(Command::Guard(args)) => guard::main(&args),
         Some(Command::Man(args)) => man::main(&args),
     };
     exit::report(result)

@@ -7,7 +7,7 @@ use protocol::{AppStatus, FromScheduler, Role, Status, ToScheduler};
 use crate::advise::shell;
 use crate::exit::{Failure, Outcome};
 use crate::table::Table;
-use crate::{scheduler, units, words};
+use crate::{scheduler, units};
 
 /// Shows what runs where, with how many threads, in turn with whom
 #[derive(clap::Args)]
@@ -42,7 +42,7 @@ fn show(status: &Status) -> String {
         Role::Observer => "daemon that only observes",
         Role::Leader => "the first `coplace run`",
     };
-    let mut out = format!("policy     {}\n", words::policy(&status.policy));
+    let mut out = format!("policy     {}\n", status.policy);
     out += &format!("plan       {}\n", status.plan);
     let usable = match status.usable == status.allowed {
         true => String::new(),

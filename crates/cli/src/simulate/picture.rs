@@ -15,7 +15,8 @@ use crate::timeline::{Segment, ink, segments};
 pub struct Panel {
     /// "equal parts (EQ)".
     pub policy: String,
-    pub plans: Vec<Plan>,
+    /// How many programs, and the plan for them.
+    pub plans: Vec<(u32, Plan)>,
 }
 
 /// CPUs in tree order, and whether a new package (else a new NUMA node or LLC) begins there.
@@ -125,8 +126,8 @@ pub fn svg(title: &str, panels: &[Panel], columns: &[(u32, bool)], numbers: &Num
         }
         let _ = writeln!(svg, r#"<text class="soft" x="{:.1}" y="{y}">CPUs each</text>"#, width - right + 12.0);
         y += 8.0;
-        for (index, plan) in panel.plans.iter().enumerate() {
-            let _ = writeln!(svg, r#"<text class="end" x="{:.1}" y="{:.1}">{}</text>"#, left - 10.0, y + 16.0, index + 1);
+        for (programs, plan) in &panel.plans {
+            let _ = writeln!(svg, r#"<text class="end" x="{:.1}" y="{:.1}">{}</text>"#, left - 10.0, y + 16.0, programs);
             for &(_, x) in &xs {
                 let _ = writeln!(svg, r#"<rect class="lane" x="{x:.1}" y="{y:.1}" width="{cell:.1}" height="{row}"/>"#);
             }
@@ -212,7 +213,7 @@ mod tests {
     fn the_picture_holds_every_row_and_policy() {
         let machine = Machine::synthetic("core:2 pu:1").unwrap();
         let columns = columns(&machine, machine.all_cpus());
-        let plans = vec![plan("a on 0-1"), plan("side_by_side [a on 0, b on 1]")];
+        let plans = vec![(1, plan("a on 0-1")), (2, plan("side_by_side [a on 0, b on 1]"))];
         let panels = [Panel { policy: "equal parts (EQ)".into(), plans }];
         let svg = svg("two", &panels, &columns, &numbers(&["a", "b"]));
         assert!(svg.contains("equal parts (EQ)") && svg.contains("b on CPUs 1, 1 threads"));

@@ -1,0 +1,491 @@
+//! Starts the programs of a mix when they arrive, sees to them until they end, and counts.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use linux::clock::{now_ns, process_cpu_ns};
+use node::home::Home;
+use node::join::Membership;
+use node::launch::{Ended, Held, Launch, LaunchError, Running};
+use node::scheduler::Options;
+use node::{identity, preload};
+use protocol::{Account, AppRecord, Client, ClientError, FromScheduler, Role, Status};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use topology::CpuSet;
+use workload::{Instance, Mix, Program};
+
+use super::output::{self, Output, Scratch};
+use super::plans::Plans;
+use super::progress::Progress;
+use super::result::{Ending, MixResult, ProgramResult};
+use crate::choices::join_failure;
+use crate::exit::Failure;
+
+/// How often output is shown and ends are looked for where nothing announces them.
+const TICK_NS: u64 = 100_000_000;
+/// A program that no scheduler takes in is started without one after this long.
+const UNMANAGED_AFTER_NS: u64 = 3_000_000_000;
+/// What interrupted programs are given to end by themselves.
+const GRACE_NS: u64 = 5_000_000_000;
+
+pub struct How {
+    pub title: String,
+    pub options: Options,
+    /// The command line says how to schedule, which a daemon would not hear.
+    pub insists: bool,
+    pub output: Option<PathBuf>,
+    pub keep_going: bool,
+    pub quiet: bool,
+}
+
+pub struct Driven {
+    pub result: MixResult,
+    pub interrupted: bool,
+}
+
+enum State {
+    /// Exists and waits for its start; `true`: the scheduler knows it.
+    Held(Box<Held>, AppRecord, bool),
+    Runs(Running),
+    Ended,
+}
+
+struct Entry {
+    result: ProgramResult,
+    output: Option<Output>,
+    /// What it finds in its environment besides its own.
+    additions: BTreeMap<OsString, OsString>,
+    state: State,
+}
+
+/// Interrupts so far: the first ends programs in order, the second at once.
+pub fn interrupts() -> Result<Arc<AtomicUsize>, Failure> {
+    let count = Arc::new(AtomicUsize::new(0));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        let count = Arc::clone(&count);
+        let add = move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        };
+        // SAFETY: adding to an atomic number is all that the handler does.
+        unsafe { signal_hook::low_level::register(signal, add) }.map_err(Failure::ours)?;
+    }
+    Ok(count)
+}
+
+pub fn drive(mix: &Mix, mut how: How) -> Result<Driven, Failure> {
+    let interrupts = interrupts()?;
+    let base = Home::find().map_err(Failure::ours)?;
+    let scratch = Scratch::make(scratch_path(&base))?;
+    let daemon = daemon_at(&base)?;
+    if let (Some(pid), true) = (daemon, how.insists) {
+        return Err(Failure::bad_input(format!(
+            "a daemon (process {pid}) schedules here and decides how; change that with `coplace policy set`, or stop it"
+        )));
+    }
+    let home = match daemon {
+        Some(_) => base,
+        None => Home::at(&scratch.path().join("home")).map_err(Failure::ours)?,
+    };
+    let trace = scratch.path().join("trace.jsonl");
+    how.options.trace = Some(trace.clone());
+    let output = match &how.output {
+        Some(directory) => directory.clone(),
+        None => scratch.path().join("output"),
+    };
+    std::fs::create_dir_all(&output).map_err(|error| Failure::writing(&output, error))?;
+    let membership = Membership::new(home, Some(how.options.clone())).map_err(join_failure)?;
+    let before = status(&membership)?;
+    let instances = mix.instances();
+    let drive = Drive {
+        mix,
+        progress: Progress::new(instances.len(), how.quiet),
+        entries: Vec::new(),
+        plans: Plans::begin(membership.leads().then_some(trace), before.uptime_ns),
+        began_ns: now_ns(),
+        membership,
+        output,
+        how,
+        before,
+    };
+    drive.run(instances, &interrupts)
+}
+
+/// A directory of this mix alone; those of mixes that were killed are swept.
+fn scratch_path(base: &Home) -> PathBuf {
+    let parent = if base.may_schedule() { base.path().to_owned() } else { std::env::temp_dir() };
+    for entry in std::fs::read_dir(&parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix("mix.")?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| identity::of_pid(pid).is_none()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+    parent.join(format!("mix.{}", std::process::id()))
+}
+
+/// The process of the daemon that acts in this home, if one does.
+fn daemon_at(home: &Home) -> Result<Option<u32>, Failure> {
+    match Client::connect(&home.socket()) {
+        Ok(client) => Ok((client.role == Role::Daemon).then_some(client.scheduler_pid)),
+        Err(ClientError::NotThere { .. }) => Ok(None),
+        Err(error) => Err(Failure::ours(error)),
+    }
+}
+
+fn status(membership: &Membership) -> Result<Status, Failure> {
+    super::plans::ask_status(membership.home()).map_err(Failure::ours)
+}
+
+struct Drive<'a> {
+    mix: &'a Mix,
+    how: How,
+    membership: Membership,
+    entries: Vec<Entry>,
+    plans: Plans,
+    progress: Progress,
+    output: PathBuf,
+    began_ns: u64,
+    before: Status,
+}
+
+impl Drive<'_> {
+    fn run(mut self, instances: Vec<Instance>, interrupts: &AtomicUsize) -> Result<Driven, Failure> {
+        let mut coming = instances.into_iter().peekable();
+        let (mut interrupted, mut stop) = (false, false);
+        loop {
+            let now = now_ns();
+            while !stop && coming.peek().is_some_and(|next| self.began_ns + next.arrive_ns <= now) {
+                let instance = coming.next().expect("just seen");
+                self.arrive(instance);
+            }
+            let messages = self.membership.pump();
+            for message in messages {
+                if let FromScheduler::Start { id } = message {
+                    self.let_go(|entry| entry.result.name == id);
+                }
+            }
+            self.plans.look(&self.membership);
+            self.register_late();
+            self.reap();
+            self.show(coming.len());
+            if interrupts.load(Ordering::Relaxed) > 0 {
+                interrupted = true;
+                self.end_all(interrupts);
+                break;
+            }
+            // As make does: those that run are not made to lose their work, no further ones begin.
+            let failed = |entry: &Entry| matches!(entry.state, State::Ended) && !entry.result.well();
+            stop = !self.how.keep_going && self.entries.iter().any(failed);
+            let all_ended = self.entries.iter().all(|entry| matches!(entry.state, State::Ended));
+            if all_ended && (stop || coming.peek().is_none()) {
+                break;
+            }
+            self.wait(coming.peek().map(|next| self.began_ns + next.arrive_ns).filter(|_| !stop));
+        }
+        let skipped: Vec<Instance> = coming.collect();
+        skipped.into_iter().for_each(|instance| {
+            let result = self.blank(&instance);
+            self.entries.push(Entry { result, output: None, additions: BTreeMap::new(), state: State::Ended });
+        });
+        self.progress.end();
+        self.finish(interrupted)
+    }
+
+    fn program(&self, instance: &Instance) -> &Program {
+        &self.mix.programs[instance.program]
+    }
+
+    fn blank(&self, instance: &Instance) -> ProgramResult {
+        let program = self.program(instance);
+        ProgramResult {
+            name: instance.id.clone(),
+            program: program.name.to_string(),
+            command: program.command.clone(),
+            arrived_ns: instance.arrive_ns,
+            started_ns: None,
+            ended_ns: None,
+            alone_ns: program.alone_ns,
+            turns: 0,
+            in_turn_ns: 0,
+            reconfigurations: 0,
+            moves: 0,
+            width_ns: BTreeMap::new(),
+            cpu_time_ns: 0,
+            regions: 0,
+            ending: Ending::Skipped,
+            verified: None,
+        }
+    }
+
+    /// Makes the process, held before its first instruction, and brings it under the scheduler.
+    fn arrive(&mut self, instance: Instance) {
+        let mut result = self.blank(&instance);
+        result.arrived_ns = now_ns() - self.began_ns;
+        let mut entry = Entry { result, output: None, additions: BTreeMap::new(), state: State::Ended };
+        match self.hold(&instance, &mut entry) {
+            Ok(()) => {}
+            Err(why) => {
+                entry.result.ended_ns = Some(now_ns() - self.began_ns);
+                entry.result.ending = Ending::NotStarted(why);
+            }
+        }
+        self.entries.push(entry);
+    }
+
+    fn hold(&mut self, instance: &Instance, entry: &mut Entry) -> Result<(), String> {
+        let program = &self.mix.programs[instance.program];
+        let show = !self.how.quiet && self.how.output.is_none();
+        let (files, output) =
+            output::open(program, &instance.id, &self.output, show).map_err(|failure| failure.message)?;
+        let launch = launch(program, files).map_err(|error| error.to_string())?;
+        let held = Held::spawn(launch).map_err(|error| error.to_string())?;
+        let home = self.membership.home();
+        let pages = home.make_pages(held.process()).map_err(|error| error.to_string())?;
+        entry.additions.insert("COPLACE_PAGES".into(), pages.clone().into());
+        // Without the library programs count as rigid; `doctor` tells why there is none.
+        if let Ok(library) = preload::find(home) {
+            let value = preload::appended(held.variable("LD_PRELOAD"), &library);
+            entry.additions.insert("LD_PRELOAD".into(), value);
+        }
+        let record = AppRecord {
+            id: instance.id.clone(),
+            uid: rustix::process::getuid().as_raw(),
+            process: held.process(),
+            guardian: identity::own(),
+            command: program.command.clone(),
+            directory: program.directory.clone(),
+            pages,
+            original_cpus: own_cpus().map_err(|error| error.to_string())?,
+            demand: program.demand.clone(),
+            arrived_ns: now_ns(),
+            started: false,
+        };
+        entry.output = Some(output);
+        entry.state = State::Held(Box::new(held), record, false);
+        register(&mut self.membership, entry);
+        Ok(())
+    }
+
+    /// Those that came while nobody scheduled are brought in when somebody does; programs run
+    /// without a scheduler rather than not at all.
+    fn register_late(&mut self) {
+        let now = now_ns();
+        for entry in &mut self.entries {
+            register(&mut self.membership, entry);
+        }
+        let began_ns = self.began_ns;
+        self.let_go(|entry| {
+            matches!(entry.state, State::Held(_, _, false))
+                && began_ns + entry.result.arrived_ns + UNMANAGED_AFTER_NS < now
+        });
+    }
+
+    fn let_go(&mut self, which: impl Fn(&Entry) -> bool) {
+        for entry in self.entries.iter_mut().filter(|entry| which(entry)) {
+            let State::Held(held, _, _) = std::mem::replace(&mut entry.state, State::Ended) else { continue };
+            match held.let_go(&entry.additions) {
+                Ok(running) => {
+                    entry.result.started_ns = Some(now_ns() - self.began_ns);
+                    entry.state = State::Runs(running);
+                    self.membership.started(&entry.result.name);
+                }
+                Err(error) => {
+                    let account = self.membership.ended(&entry.result.name);
+                    let ending = Ending::NotStarted(error.to_string());
+                    close(entry, account, ending, now_ns() - self.began_ns);
+                }
+            }
+        }
+    }
+
+    /// Collects those that have ended, also while they were held.
+    fn reap(&mut self) {
+        for entry in &mut self.entries {
+            let ended = match &mut entry.state {
+                State::Held(held, _, _) => held.running().try_wait(),
+                State::Runs(running) => running.try_wait(),
+                State::Ended => continue,
+            };
+            let Ok(Some(ended)) = ended else { continue };
+            let at_ns = now_ns() - self.began_ns;
+            let account = self.membership.ended(&entry.result.name);
+            let ending = match ended {
+                Ended::Status(status) => Ending::Status(status),
+                Ended::Signal(signal) => Ending::Signal(signal),
+            };
+            entry.state = State::Ended;
+            close(entry, account, ending, at_ns);
+        }
+    }
+
+    /// Output of the programs, and the line that shows how far they are.
+    fn show(&mut self, coming: usize) {
+        let (mut running, mut waiting, mut done) = (Vec::new(), Vec::new(), 0);
+        for entry in &mut self.entries {
+            let name = entry.result.name.to_string();
+            if let Some(output) = &mut entry.output {
+                output.pump(false, |line| self.progress.print(&name, line));
+            }
+            match entry.state {
+                State::Held(..) => waiting.push(name),
+                State::Runs(_) => running.push(name),
+                State::Ended => {
+                    if let Some(mut output) = entry.output.take() {
+                        output.pump(true, |line| self.progress.print(&name, line));
+                        entry.result.verified = output.verified();
+                    }
+                    done += 1;
+                }
+            }
+        }
+        if coming > 0 {
+            waiting.push(format!("({coming} to come)"));
+        }
+        self.progress.show(done, &running, &waiting);
+    }
+
+    /// Until something can be done.
+    fn wait(&self, arrival_ns: Option<u64>) {
+        let now = now_ns();
+        let until = [Some(now + TICK_NS), arrival_ns, self.membership.wake_at_ns()];
+        let at_most_ns = until.into_iter().flatten().min().unwrap_or(now).saturating_sub(now);
+        let ends = self.entries.iter().filter_map(|entry| match &entry.state {
+            State::Runs(running) => running.end_fd(),
+            _ => None,
+        });
+        let mut fds: Vec<PollFd> =
+            ends.chain(self.membership.poll_fd()).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let timeout = Timespec {
+            tv_sec: (at_most_ns / 1_000_000_000) as i64,
+            tv_nsec: (at_most_ns % 1_000_000_000) as _,
+        };
+        // An interrupted poll only means looking a little earlier.
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+
+    /// Ends every program: made to run so that it can, asked, and made to after a while. Held ones
+    /// have done nothing yet and go with their holder.
+    fn end_all(&mut self, interrupts: &AtomicUsize) {
+        for entry in &mut self.entries {
+            if let State::Held(..) = entry.state {
+                entry.state = State::Ended;
+                self.membership.ended(&entry.result.name);
+            }
+        }
+        let asked = interrupts.load(Ordering::Relaxed);
+        let until = now_ns() + GRACE_NS;
+        self.signal_all(libc::SIGTERM);
+        while self.entries.iter().any(|entry| matches!(entry.state, State::Runs(_))) {
+            if now_ns() > until || interrupts.load(Ordering::Relaxed) > asked {
+                self.signal_all(libc::SIGKILL);
+            }
+            self.membership.pump();
+            self.wait(None);
+            self.reap();
+        }
+        self.show(0);
+    }
+
+    /// To the whole process tree of every program.
+    fn signal_all(&mut self, number: i32) {
+        let root = linux::Root::live();
+        for entry in &self.entries {
+            let State::Runs(running) = &entry.state else { continue };
+            self.membership.release(&entry.result.name);
+            let own = identity::to_linux(running.process());
+            for process in linux::procfs::tree(own.pid, &root).unwrap_or_default() {
+                if process != own
+                    && let Some(pid) = rustix::process::Pid::from_raw(process.pid as i32)
+                    && let Some(signal) = rustix::process::Signal::from_named_raw(number)
+                {
+                    let _ = rustix::process::kill_process(pid, signal);
+                }
+            }
+            running.signal(number);
+        }
+    }
+
+    fn finish(self, interrupted: bool) -> Result<Driven, Failure> {
+        let end_ns = now_ns() - self.began_ns;
+        let leads = self.membership.leads();
+        let own_cpu_ns = match (leads, status(&self.membership)) {
+            (true, _) => process_cpu_ns(),
+            (false, Ok(after)) => process_cpu_ns() + after.cpu_time_ns.saturating_sub(self.before.cpu_time_ns),
+            (false, Err(_)) => process_cpu_ns(),
+        };
+        let before = self.before;
+        // The scheduler's record is whole only when it has ended.
+        drop(self.membership);
+        let plans = self.plans.end(self.began_ns, end_ns);
+        let mut programs: Vec<ProgramResult> = self.entries.into_iter().map(|entry| entry.result).collect();
+        programs.sort_by(|a, b| a.arrived_ns.cmp(&b.arrived_ns));
+        let result = MixResult {
+            title: self.how.title,
+            policy: before.policy,
+            placement: before.placement,
+            turns: before.turns,
+            cpus: before.allowed,
+            end_ns,
+            own_cpu_ns,
+            programs,
+            plans,
+        };
+        Ok(Driven { result, interrupted })
+    }
+}
+
+fn register(membership: &mut Membership, entry: &mut Entry) {
+    let State::Held(_, record, known @ false) = &mut entry.state else { return };
+    if membership.scheduler().is_none() {
+        return;
+    }
+    match membership.register(record.clone()) {
+        Ok((id, environment)) => {
+            entry.result.name = id;
+            for (name, value) in environment {
+                entry.additions.entry(name.into()).or_insert(value.into());
+            }
+            *known = true;
+        }
+        // Tried again; after a while it runs without a scheduler.
+        Err(_) => {}
+    }
+}
+
+fn close(entry: &mut Entry, account: Option<Account>, ending: Ending, at_ns: u64) {
+    entry.result.ended_ns = Some(at_ns);
+    entry.result.ending = ending;
+    let Some(account) = account else { return };
+    let result = &mut entry.result;
+    result.turns = account.turns;
+    result.in_turn_ns = account.in_turn_ns;
+    result.reconfigurations = account.reconfigurations;
+    result.moves = account.moves;
+    result.width_ns = account.width_ns;
+    result.cpu_time_ns = account.cpu_time_ns;
+    result.regions = account.regions;
+}
+
+/// The program as its file describes it.
+pub fn launch(program: &Program, files: output::Files) -> Result<Launch, LaunchError> {
+    let stdin = match files.stdin {
+        Some(file) => file,
+        // Several programs cannot read one terminal.
+        None => std::fs::File::open("/dev/null")?,
+    };
+    Ok(Launch {
+        command: program.command.iter().map(OsString::from).collect(),
+        directory: Some(program.directory.clone()),
+        environment: program.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        stdin: Some(stdin.into()),
+        stdout: Some(files.stdout.into()),
+        stderr: Some(files.stderr.into()),
+    })
+}
+
+fn own_cpus() -> linux::Result<CpuSet> {
+    linux::affinity::get(std::process::id())
+}

@@ -1,0 +1,143 @@
+//! `coplace mix FILE`: several programs from a file, and what each one lost.
+
+mod alone;
+mod drive;
+mod output;
+mod plans;
+mod preview;
+mod progress;
+mod result;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use workload::Mix;
+
+use crate::choices::Choices;
+use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
+use crate::timeline;
+use result::MixResult;
+
+/// Runs several programs from a file, and shows what each one lost to the others
+#[derive(clap::Args)]
+#[command(long_about = "Starts the programs of a file at their arrival times under one scheduler, and tells what each one
+lost: response time, slowdown against running alone, turns, changes of width; then makespan, mean
+slowdown (ANTT) and throughput (STP). docs/formats/mix-file.md describes the file.
+
+What the programs print is shown with their names on stderr, the table on stdout. Ctrl-C ends every
+program in order; a second one at once.
+
+Exit status: 0 every program ended well, 1 one did not or the mix was interrupted, 2 bad file.
+
+Example: two.toml
+  [[program]]
+  command = \"./solver --size L\"
+  [[program]]
+  command = \"./train\"
+  arrive_s = 2
+
+  coplace mix two.toml --policy CO --slice 50ms --html two.html")]
+pub struct Args {
+    /// The programs
+    file: PathBuf,
+    #[command(flatten)]
+    choices: Choices,
+    /// Write the result as JSON (-: stdout, instead of the table)
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    json: Option<PathBuf>,
+    /// Write the result as CSV, a line each program (-: stdout, instead of the table)
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    csv: Option<PathBuf>,
+    /// Write a page with a picture of who ran where
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    html: Option<PathBuf>,
+    /// Write the picture alone
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    svg: Option<PathBuf>,
+    /// Write what each program prints into this directory instead of showing it
+    #[arg(long, value_name = "DIR", help_heading = "Results")]
+    output: Option<PathBuf>,
+    /// Run each program alone first, for the slowdowns
+    #[arg(long)]
+    measure_alone: bool,
+    /// Only tell what would be started and how it would be placed
+    #[arg(long)]
+    dry_run: bool,
+    /// Start further programs even after one has failed
+    #[arg(long)]
+    keep_going: bool,
+    /// No progress, no output of the programs, no picture
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub fn main(args: &Args) -> Outcome {
+    let mut mix = Mix::load(&args.file).map_err(Failure::bad_input)?;
+    let mut choices = args.choices.clone();
+    if let Some(policy) = &mix.policy {
+        crate::words::policy_letters(policy)
+            .map_err(|why| Failure::bad_input(format!("{}: mix.policy: {why}", args.file.display())))?;
+        choices.policy.get_or_insert_with(|| policy.clone());
+    }
+    let options = choices.options()?;
+    if args.dry_run {
+        return preview::show(&mix, &options);
+    }
+    // A result that cannot be written is told before the programs have run for an hour.
+    let results = [&args.json, &args.csv, &args.html, &args.svg];
+    for path in results.into_iter().flatten().filter(|path| !is_stdout(path)) {
+        std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(|error| Failure::writing(path, error))?;
+    }
+    if args.measure_alone {
+        alone::measure(&mut mix, args.quiet)?;
+    }
+    let how = drive::How {
+        title: args.file.file_stem().map_or("mix".into(), |stem| stem.to_string_lossy().into_owned()),
+        options,
+        insists: !args.choices.is_empty(),
+        output: args.output.clone(),
+        keep_going: args.keep_going,
+        quiet: args.quiet,
+    };
+    let driven = drive::drive(&mix, how)?;
+    tell(args, &driven.result)?;
+    let well = driven.result.failed() == 0 && !driven.interrupted;
+    if driven.interrupted {
+        eprintln!("coplace: interrupted; every program was ended");
+    }
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(DOES_NOT_HOLD) })
+}
+
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn tell(args: &Args, result: &MixResult) -> Result<(), Failure> {
+    let write = |path: &Option<PathBuf>, text: &dyn Fn() -> String| match path {
+        None => Ok(()),
+        Some(path) if is_stdout(path) => {
+            std::io::stdout().write_all(text().as_bytes()).map_err(|error| Failure::writing(path, error))
+        }
+        Some(path) => std::fs::write(path, text()).map_err(|error| Failure::writing(path, error)),
+    };
+    write(&args.json, &|| format!("{:#}\n", result.json()))?;
+    write(&args.csv, &|| result.csv())?;
+    write(&args.html, &|| timeline::html::render(&result.timeline()))?;
+    write(&args.svg, &|| timeline::picture::render(&result.timeline(), 1000))?;
+    let to_stdout = [&args.json, &args.csv, &args.html, &args.svg].into_iter().flatten().any(|path| is_stdout(path));
+    if to_stdout {
+        return Ok(());
+    }
+    let mut text = String::new();
+    if !args.quiet {
+        let (columns, colour) = progress::terminal();
+        text = timeline::terminal::render(&result.timeline(), columns, colour) + "\n";
+    }
+    text += &result.table();
+    std::io::stdout().write_all(text.as_bytes()).map_err(|error| Failure::ours(format!("cannot write: {error}")))
+}
