@@ -310,6 +310,9 @@ fn pick(
         .collect();
     children.sort_by_key(|c| (Reverse(c.size), c.capacity, c.use_milli, c.at));
     for (at, largest) in children.iter().enumerate() {
+        if need == 0 {
+            return;
+        }
         // The list begins with the widest: once that is too narrow, so are all.
         let best_fit = children[at..]
             .iter()

@@ -34,7 +34,7 @@
 //! kept are laid out on CPUs. 1,024 CPUs take less than 200 µs (`benches` are in the tests' output:
 //! `cargo test --release -p coplace-topology -- --ignored --nocapture`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::CpuSet;
 use crate::machine::{Classes, Level, Machine, Object};
@@ -191,58 +191,38 @@ impl Restricted {
             }
             return;
         }
-        let hosts = self.hosts(unit, part, own);
-        for copy in 0..own as usize {
+        let mut pieces = self.pieces(unit, part, own);
+        for _ in 0..own {
             let mut leaves = Vec::with_capacity(self.forms.width(part) as usize);
-            for (piece, count, units) in &hosts {
-                let count = *count as usize;
-                units[copy * count..(copy + 1) * count]
-                    .iter()
-                    .for_each(|&u| self.embed(u, *piece, &mut leaves));
+            for (number, queue) in &mut pieces {
+                queue.drain(..(*number as usize).min(queue.len())).for_each(|piece| leaves.extend(piece));
             }
             places.push(leaves);
         }
     }
 
-    /// For each kind of piece of `part`: how many a partition has, and the children of `unit` that
-    /// give one each, neighbours next to each other.
-    fn hosts(&mut self, unit: u32, part: FormId, copies: u32) -> Vec<(FormId, u32, Vec<u32>)> {
+    /// For each kind of piece of `part`: how many a partition has, and the pieces for so many
+    /// copies, cut from the children of `unit`; neighbours stand next to each other.
+    fn pieces(&mut self, unit: u32, part: FormId, copies: u32) -> Vec<(u32, VecDeque<Vec<u32>>)> {
         let form = self.units[unit as usize].form;
         let mut quota = self.forms.assign(form, part, copies).unwrap_or_default();
-        let mut hosts: Vec<(FormId, u32, Vec<u32>)> =
-            self.forms.children(part).iter().map(|&(piece, count)| (piece, count, Vec::new())).collect();
+        let kinds = self.forms.children(part).to_vec();
+        let mut pieces: Vec<(u32, VecDeque<Vec<u32>>)> =
+            kinds.iter().map(|&(_, number)| (number, VecDeque::new())).collect();
         for child in self.children(unit) {
             let form = self.units[child as usize].form;
             // The piece that is furthest behind, so that a partition is complete before the next begins.
-            let next = (0..hosts.len())
+            let next = (0..kinds.len())
                 .filter(|&at| quota[at].iter().any(|&(host, left)| host == form && left > 0))
-                .min_by_key(|&at| (hosts[at].2.len() as u32 / hosts[at].1, at));
-            if let Some(at) = next {
-                hosts[at].2.push(child);
-                quota[at].iter_mut().filter(|(host, _)| *host == form).for_each(|(_, left)| *left -= 1);
-            }
+                .min_by_key(|&at| (pieces[at].1.len() as u32 / kinds[at].1, at));
+            let Some(at) = next else { continue };
+            quota[at].iter_mut().filter(|(host, _)| *host == form).for_each(|(_, left)| *left -= 1);
+            let mut cut = Vec::new();
+            self.lay_out(child, kinds[at].0, &mut cut);
+            cut.truncate(Forms::pieces_a_host(kinds[at].1, cut.len() as u32) as usize);
+            pieces[at].1.extend(cut);
         }
-        hosts
-    }
-
-    /// One copy of `part` out of `unit`.
-    fn embed(&mut self, unit: u32, part: FormId, leaves: &mut Vec<u32>) {
-        let form = self.units[unit as usize].form;
-        if form == part {
-            let (first, last) = self.units[unit as usize].leaves;
-            leaves.extend_from_slice(&self.leaves[first as usize..last as usize]);
-        } else if self.forms.copies(form, part) > 0 {
-            for (piece, count, units) in self.hosts(unit, part, 1) {
-                units[..count as usize].iter().for_each(|&child| self.embed(child, piece, leaves));
-            }
-        } else {
-            let host = self
-                .children(unit)
-                .find(|&child| self.forms.count(self.units[child as usize].form, part) > 0);
-            if let Some(child) = host {
-                self.embed(child, part, leaves);
-            }
-        }
+        pieces
     }
 
     fn shape(&self, machine: &Machine, form: FormId, places: Vec<Vec<u32>>) -> Shape {

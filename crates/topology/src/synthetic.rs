@@ -137,7 +137,9 @@ impl Machine {
         let text = words.join(" ");
         // What the line cannot say (distances, a cache between two levels) must not get lost silently.
         let again = Machine::synthetic(&text).ok()?;
-        (again.root == self.root && again.caches == self.caches && self.distances.is_none()).then_some(text)
+        let faithful =
+            same(&again.root, &self.root) && again.caches == self.caches && self.distances.is_none();
+        faithful.then_some(text)
     }
 
     /// The caches that belong to exactly the first unit of a row, outermost first; `None` if the
@@ -155,6 +157,14 @@ impl Machine {
         };
         row[1..].iter().all(|object| alike(of(object))).then_some(first)
     }
+}
+
+/// The same tree, whatever numbers the kernel gives to packages and cores.
+fn same(a: &Object, b: &Object) -> bool {
+    a.level == b.level
+        && a.cpus == b.cpus
+        && a.children.len() == b.children.len()
+        && a.children.iter().zip(&b.children).all(|(a, b)| same(a, b))
 }
 
 fn cache_word(cache: &Cache, count: usize) -> String {

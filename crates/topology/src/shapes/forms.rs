@@ -143,8 +143,14 @@ impl Forms {
         count
     }
 
-    /// How many partitions of form `part` can be put together from the children of `host`, each
-    /// child giving at most one piece.
+    /// How many pieces one child may give that can give `count`: where a partition has several
+    /// pieces of a kind (`number`), they must not come from one child, for then they would not look
+    /// like pieces of several.
+    pub(super) fn pieces_a_host(number: u32, count: u32) -> u32 {
+        if number == 1 { count } else { count.min(1) }
+    }
+
+    /// How many partitions of form `part` can be put together from the children of `host`.
     pub(super) fn copies(&mut self, host: FormId, part: FormId) -> u32 {
         let (h, p) = (self.get(host), self.get(part));
         if h.level != p.level || h.children.is_empty() || p.children.is_empty() || h.width < p.width {
@@ -153,9 +159,10 @@ impl Forms {
         if let Some(&known) = self.copies.get(&(host, part)) {
             return known;
         }
+        let single = p.children.iter().any(|child| child.1 == 1);
         let pieces: u32 = p.children.iter().map(|child| child.1).sum();
         let hosts: u32 = h.children.iter().map(|child| child.1).sum();
-        let most = (hosts / pieces).min(h.width / p.width);
+        let most = if single { h.width / p.width } else { (hosts / pieces).min(h.width / p.width) };
         let copies = (1..=most).rev().find(|&k| self.assign(host, part, k).is_some()).unwrap_or(0);
         self.copies.insert((host, part), copies);
         copies
@@ -171,9 +178,13 @@ impl Forms {
             let mut need = number * copies;
             let mut taken = Vec::new();
             for (child, left) in &mut free {
-                if need > 0 && *left > 0 && self.count(*child, piece) > 0 {
-                    let take = need.min(*left);
-                    (need, *left) = (need - take, *left - take);
+                if need == 0 || *left == 0 {
+                    continue;
+                }
+                let each = Self::pieces_a_host(number, self.count(*child, piece));
+                if each > 0 {
+                    let take = need.div_ceil(each).min(*left);
+                    (need, *left) = (need.saturating_sub(take * each), *left - take);
                     taken.push((*child, take));
                 }
             }
@@ -269,8 +280,18 @@ impl Forms {
                 continue;
             }
             let mut together = Vec::new();
-            for group in &groups {
-                let blocks = self.blocks(group, parts);
+            for (group, &size) in groups.iter().zip(&sizes) {
+                let mut blocks = self.blocks(group, parts);
+                // Fewer units than parts, among others: each unit is cut as well. Not a core: only
+                // where there is nothing else to cut, siblings get apart.
+                if groups.len() > 1
+                    && size < parts
+                    && parts.is_multiple_of(size)
+                    && let [(unit, _)] = group[..]
+                    && self.get(unit).level < Level::Core
+                {
+                    blocks.extend(self.slice(unit, parts / size).map(|piece| (piece, 1)));
+                }
                 if groups.len() > 1 && !blocks.is_empty() {
                     found.push(self.branch(level, blocks.iter().copied()));
                 }
@@ -284,6 +305,13 @@ impl Forms {
                 found.push(part);
             }
         }
+    }
+
+    /// One of `parts` like parts of a form.
+    fn slice(&mut self, id: FormId, parts: u32) -> Option<FormId> {
+        let groups: Vec<Children> = self.groups(id).into_values().collect();
+        let blocks: Children = groups.iter().flat_map(|group| self.blocks(group, parts)).collect();
+        (!blocks.is_empty()).then(|| self.branch(self.get(id).level, blocks))
     }
 
     /// Takes the children `size` at a time, widest first, and of each such block what all have in
