@@ -149,6 +149,7 @@ pub struct Account {
     /// Waiting before it was let go.
     pub waited_ns: u64,
     /// Wall time by the width of its place (CPUs), while it was in turn or not.
+    #[serde(with = "widths")]
     pub width_ns: BTreeMap<u32, u64>,
     /// Wall time for which it was in turn.
     pub in_turn_ns: u64,
@@ -208,4 +209,43 @@ pub struct Status {
     /// CPU time that the scheduler itself used.
     pub cpu_time_ns: u64,
     pub uptime_ns: u64,
+}
+
+/// A message is buffered before its kind is known, and JSON's keys, which are strings, are no
+/// numbers any more by then.
+mod widths {
+    use std::collections::BTreeMap;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(widths: &BTreeMap<u32, u64>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(widths.iter().map(|(width, ns)| (width.to_string(), ns)))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u32, u64>, D::Error> {
+        let texts: BTreeMap<String, u64> = BTreeMap::deserialize(deserializer)?;
+        let parse = |(width, ns): (String, u64)| Ok((width.parse().map_err(D::Error::custom)?, ns));
+        texts.into_iter().map(parse).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_comes_back_as_it_was_sent() {
+        let neighbour = AppId::new("ft").unwrap();
+        let account = Account {
+            id: AppId::new("cg").ok(),
+            width_ns: BTreeMap::from([(1, 5), (12, 7)]),
+            neighbours_ns: BTreeMap::from([(neighbour, 3)]),
+            slowdown: Some((1.5, 0.25)),
+            ..Account::default()
+        };
+        let message = FromScheduler::Account { account };
+        let line = serde_json::to_string(&message).unwrap();
+        assert_eq!(serde_json::from_str::<FromScheduler>(&line).unwrap(), message);
+    }
 }
