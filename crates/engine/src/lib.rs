@@ -1,1 +1,340 @@
-//! See Cargo.toml.
+//! One engine for the live node and the simulator: events in, a snapshot, the policy's decision, the
+//! checker's verdict, the difference, the actuator.
+//!
+//! ```text
+//! events ─→ snapshot ─→ policy.decide ─→ normalise ─→ check ─→ diff ─→ actuator
+//!                          ↑    │                       │
+//!                          memory                       └ invalid: the old plan, else everybody everywhere
+//! ```
+//!
+//! The engine knows no clock, no files and no randomness. What happened in one instant comes in one
+//! call; the same events at the same times give the same plans, on any machine, which is what a
+//! recorded [`trace`] relies on.
+//!
+//! An invalid plan is never carried out: the plan before stays in force where it is still valid for
+//! the programs there are, else everybody runs on everything that it may use, as without coplace. What
+//! provoked it is recorded as it was, to become a test case. A plan that is valid but breaks a promise
+//! about sequences (invariants 6 and 7, left-over CPUs) is carried out and complained about: it does
+//! no harm, and refusing it would.
+
+mod event;
+mod stand_in;
+mod steps;
+pub mod trace;
+
+use std::io;
+use std::sync::Arc;
+
+use plan::check::{Explanation, Sequence};
+use plan::{
+    App, Change, Limits, Plan, Promise, Refusal, Snapshot, Violation, check_plan, diff, normalise,
+};
+use policy::{Decision, Memory, Policy, Report};
+use serde::{Deserialize, Serialize};
+use topology::{CpuSet, Machine};
+
+pub use event::{Event, Recorded};
+pub use stand_in::uncontrolled;
+pub use steps::{Step as StepOfMachine, steps};
+pub use trace::{Entry, Recorder};
+
+/// A policy that wants to be woken at once, for ever, must not keep a CPU busy.
+const SHORTEST_SLEEP_NS: u64 = 1_000_000;
+
+/// Carries plans out and decides nothing.
+pub trait Actuator {
+    type Error;
+    /// Gets from the plan that it carried out last to `plan`; `change` is what differs.
+    fn carry_out(&mut self, plan: &Plan, change: &Change) -> Result<(), Self::Error>;
+}
+
+/// Why a policy's plan was not taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rejection {
+    /// It has no form that can be carried out.
+    Refused(Refusal),
+    /// It breaks an invariant.
+    Broken(Violation),
+}
+
+impl std::fmt::Display for Rejection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Rejection::Refused(refusal) => refusal.fmt(f),
+            Rejection::Broken(violation) => write!(f, "invariant {}: {violation}", violation.invariant()),
+        }
+    }
+}
+
+/// What one decision came to.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The plan in force from now on.
+    pub plan: Plan,
+    /// What is different from the plan before; in [`Engine::run_step`], from the plan that was
+    /// carried out last.
+    pub change: Change,
+    pub report: Report,
+    /// When the policy wants to be asked again, by [`Event::Wake`], even if nothing happens.
+    pub wake_at_ns: Option<u64>,
+    /// Why the policy's own plan is not in force, if so; then `plan` is the old one where that still
+    /// holds, else everybody runs everywhere as without coplace.
+    pub rejected: Vec<Rejection>,
+    /// Promises about sequences of plans that a valid plan breaks.
+    pub complaints: Vec<Violation>,
+}
+
+/// See the crate's documentation.
+pub struct Engine {
+    snapshot: Snapshot,
+    policy: Box<dyn Policy>,
+    limits: Limits,
+    memory: Memory,
+    plan: Plan,
+    /// The last plan that reached the actuator whole.
+    carried: Plan,
+    report: Report,
+    wake_at_ns: Option<u64>,
+    sequence: Sequence,
+    rejected: Vec<Rejection>,
+    recorder: Option<Box<dyn Recorder>>,
+    recording_error: Option<io::Error>,
+}
+
+impl Engine {
+    /// An engine at time 0 without programs. CPUs that the machine does not have do not count; where
+    /// `allowed` names none that it has, all are allowed, and where `usable` names none that is
+    /// allowed, all that are allowed are usable.
+    pub fn new(machine: Arc<Machine>, allowed: CpuSet, usable: CpuSet, policy: Box<dyn Policy>) -> Engine {
+        let mut engine = Engine {
+            snapshot: Snapshot::for_machine(machine),
+            policy,
+            limits: Limits::default(),
+            memory: Memory::default(),
+            plan: Plan::default(),
+            carried: Plan::default(),
+            report: Report::default(),
+            wake_at_ns: None,
+            sequence: Sequence::default(),
+            rejected: Vec::new(),
+            recorder: None,
+            recording_error: None,
+        };
+        engine.restrict(allowed, usable);
+        engine
+    }
+
+    /// What the world's mechanisms can do.
+    pub fn with_limits(mut self, limits: Limits) -> Engine {
+        self.limits = limits;
+        self
+    }
+
+    /// Records how the engine stands now, and every event and plan from now on.
+    pub fn record_to(&mut self, recorder: Box<dyn Recorder>) {
+        self.recorder = Some(recorder);
+        self.record(Entry::Begin {
+            snapshot: self.snapshot.clone(),
+            policy: self.policy.letters().to_owned(),
+            limits: self.limits.clone(),
+            memory: self.memory.clone(),
+            plan: self.plan.to_string(),
+        });
+    }
+
+    /// Why nothing is recorded any more, if recording failed; asked for once.
+    pub fn take_recording_error(&mut self) -> Option<io::Error> {
+        self.recording_error.take()
+    }
+
+    /// The plan in force.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What the policy said about it.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Why the policy's own last plan is not in force; empty where it is.
+    pub fn rejected(&self) -> &[Rejection] {
+        &self.rejected
+    }
+
+    pub fn policy(&self) -> &dyn Policy {
+        self.policy.as_ref()
+    }
+
+    pub fn wake_at_ns(&self) -> Option<u64> {
+        self.wake_at_ns
+    }
+
+    /// What the policy would see at this time.
+    pub fn snapshot(&self, now_ns: u64) -> Snapshot {
+        Snapshot { now_ns: now_ns.max(self.snapshot.now_ns), ..self.snapshot.clone() }
+    }
+
+    /// Live programs in order of arrival.
+    pub fn apps(&self) -> &[App] {
+        &self.snapshot.apps
+    }
+
+    pub fn handle(&mut self, now_ns: u64, event: Event) -> Step {
+        self.handle_all(now_ns, vec![event])
+    }
+
+    /// Takes in what happened in one instant, in order, and decides once. Whoever calls it carries
+    /// the step's change out. Time that runs backwards stands still.
+    pub fn handle_all(&mut self, now_ns: u64, events: Vec<Event>) -> Step {
+        let mut step = self.advance(now_ns, events);
+        step.change = diff(&self.carried, &step.plan);
+        self.carried = step.plan.clone();
+        step
+    }
+
+    /// The same, carried out where anything changed. What an actuator failed to carry out is part of
+    /// the next step's change again.
+    pub fn run_step<A: Actuator>(
+        &mut self,
+        now_ns: u64,
+        events: Vec<Event>,
+        actuator: &mut A,
+    ) -> (Step, Result<(), A::Error>) {
+        let mut step = self.advance(now_ns, events);
+        step.change = diff(&self.carried, &step.plan);
+        let done = if step.change.is_empty() { Ok(()) } else { actuator.carry_out(&step.plan, &step.change) };
+        if done.is_ok() {
+            self.carried = step.plan.clone();
+        }
+        (step, done)
+    }
+
+    fn advance(&mut self, now_ns: u64, events: Vec<Event>) -> Step {
+        // Time that runs backwards would make a policy's memory lie.
+        let now_ns = now_ns.max(self.snapshot.now_ns);
+        self.snapshot.now_ns = now_ns;
+        for event in events {
+            if self.recorder.is_some() {
+                self.record(Entry::Event { now_ns, event: event.recorded() });
+            }
+            self.take(event);
+        }
+        let rejected_before = std::mem::take(&mut self.rejected);
+        let (step, refused) = self.decide();
+        // One test case for each way in which a policy goes wrong, however often it is asked.
+        if let Some(plan) = refused.filter(|_| self.rejected != rejected_before) {
+            let (snapshot, why) = (self.snapshot.clone(), self.rejected.clone());
+            self.record(Entry::Rejected { snapshot, plan, why });
+        }
+        if self.recorder.is_some() {
+            self.record(Entry::Plan { now_ns, plan: step.plan.to_string() });
+        }
+        step
+    }
+
+    /// A recording that cannot be written ends; what runs goes on.
+    fn record(&mut self, entry: Entry) {
+        let Some(recorder) = &mut self.recorder else { return };
+        if let Err(error) = recorder.record(&entry) {
+            self.recorder = None;
+            self.recording_error = Some(error);
+        }
+    }
+
+    fn restrict(&mut self, allowed: CpuSet, usable: CpuSet) {
+        let allowed = allowed.intersection(self.snapshot.machine.all_cpus());
+        // A machine without CPUs is a mistake of whoever looked; what was known before holds.
+        if allowed.is_empty() {
+            return;
+        }
+        let usable = usable.intersection(&allowed);
+        self.snapshot.usable = if usable.is_empty() { allowed.clone() } else { usable };
+        self.snapshot.allowed = allowed;
+    }
+
+    fn take(&mut self, event: Event) {
+        let apps = &mut self.snapshot.apps;
+        match event {
+            Event::Arrived(app) => {
+                apps.retain(|known| known.id != app.id);
+                apps.push(app);
+                apps.sort_by_key(|app| app.arrived_ns);
+            }
+            Event::Left(id) => apps.retain(|app| app.id != id),
+            Event::Observed(app) => {
+                if let Some(known) = apps.iter_mut().find(|known| known.id == app.id) {
+                    // Arrival and suspension are not observed but told.
+                    let (arrived_ns, suspended) = (known.arrived_ns, known.suspended);
+                    *known = App { arrived_ns, suspended, ..app };
+                }
+            }
+            Event::Suspend(id) => {
+                apps.iter_mut().filter(|app| app.id == id).for_each(|app| app.suspended = true);
+            }
+            Event::Resume(id) => {
+                apps.iter_mut().filter(|app| app.id == id).for_each(|app| app.suspended = false);
+            }
+            Event::Machine { allowed, usable } => self.restrict(allowed, usable),
+            Event::Load { average_15min_milli } => {
+                self.snapshot.load_average_15min_milli = average_15min_milli;
+            }
+            Event::Policy(policy) => {
+                self.policy = policy;
+                // Where programs stand is true of the machine; everything else was the other's thought.
+                self.memory = Memory { places: std::mem::take(&mut self.memory.places), ..Memory::default() };
+                self.sequence.forget_waits();
+            }
+            Event::Wake => {}
+        }
+    }
+
+    /// The step, and the policy's plan where it was not taken.
+    fn decide(&mut self) -> (Step, Option<Plan>) {
+        let Decision { plan: wanted, memory, wake_at_ns, mut report } =
+            self.policy.decide(&self.snapshot, self.memory.clone());
+        let (plan, mut promise) = (normalise(&wanted, &self.limits), self.policy.promise());
+        let verdict = match plan {
+            Ok(plan) => {
+                let found = check_plan(&plan, &self.snapshot, &promise);
+                if found.is_empty() { Ok(plan) } else { Err(found.into_iter().map(Rejection::Broken).collect()) }
+            }
+            Err(refusal) => Err(vec![Rejection::Refused(refusal)]),
+        };
+        let (chosen, refused) = match verdict {
+            Ok(plan) => {
+                self.memory = memory;
+                (plan, None)
+            }
+            Err(why) => {
+                // What the policy remembers of a plan that never was would mislead it.
+                self.rejected = why;
+                promise = Promise::default();
+                report.lines = vec![format!("the plan of {} was not valid:", self.policy.name())];
+                report.lines.extend(self.rejected.iter().map(Rejection::to_string));
+                (self.stand_in(), Some(wanted))
+            }
+        };
+        let explanation = Explanation { lines: &report.lines, moves: &report.moves };
+        let complaints = self.sequence.check_step(&chosen, &self.snapshot, &promise, explanation);
+        report.lines.extend(complaints.iter().map(|broken| format!("a promise was broken: {broken}")));
+        let earliest = self.snapshot.now_ns.saturating_add(SHORTEST_SLEEP_NS);
+        self.wake_at_ns = wake_at_ns.map(|at| at.max(earliest));
+        self.report = report.clone();
+        self.plan = chosen.clone();
+        let (wake_at_ns, rejected) = (self.wake_at_ns, self.rejected.clone());
+        let change = Change::default();
+        (Step { plan: chosen, change, report, wake_at_ns, rejected, complaints }, refused)
+    }
+
+    /// What is in force instead of an invalid plan.
+    fn stand_in(&self) -> Plan {
+        // What the policy promises beyond doing no harm cannot be asked of a plan made for others.
+        if check_plan(&self.plan, &self.snapshot, &Promise::default()).is_empty() {
+            self.plan.clone()
+        } else {
+            uncontrolled(&self.snapshot)
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What happened, a JSON object a line, so that it can be played again.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use plan::{Limits, Plan, Snapshot};
+use policy::{Memory, Policy};
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Event, Recorded};
+use crate::{Engine, Rejection};
+
+/// One line of a trace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// How the engine stood when the recording began.
+    Begin {
+        snapshot: Snapshot,
+        /// The policy's letters; its settings are the configuration's, and not recorded.
+        policy: String,
+        limits: Limits,
+        #[serde(default)]
+        memory: Memory,
+        /// In text form, as everywhere in a trace.
+        #[serde(default = "idle")]
+        plan: String,
+    },
+    Event {
+        now_ns: u64,
+        event: Recorded,
+    },
+    /// What was in force after the events before it.
+    Plan {
+        now_ns: u64,
+        plan: String,
+    },
+    /// A policy's plan that was not taken, with what it had seen: the making of a test case. It
+    /// stands as a tree, because what is wrong with it may be what the text form cannot say.
+    Rejected {
+        snapshot: Snapshot,
+        plan: Plan,
+        why: Vec<Rejection>,
+    },
+}
+
+fn idle() -> String {
+    Plan::default().to_string()
+}
+
+/// Where entries go.
+pub trait Recorder: Send {
+    /// The first error ends the recording, not the engine.
+    fn record(&mut self, entry: &Entry) -> io::Result<()>;
+}
+
+/// A line an entry, flushed, so that what happened before a crash can be read.
+impl<W: Write + Send> Recorder for W {
+    fn record(&mut self, entry: &Entry) -> io::Result<()> {
+        let mut line = serde_json::to_vec(entry)?;
+        line.push(b'\n');
+        self.write_all(&line)?;
+        self.flush()
+    }
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ReplayError {
+    #[error("line {line} of the trace: {why}")]
+    Line { line: usize, why: String },
+    #[error("line {line} of the trace stands before its beginning; the first line must be a 'begin'")]
+    NoBeginning { line: usize },
+}
+
+/// One plan of a trace, and what it is when played again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// Line of the trace, from 1.
+    pub line: usize,
+    pub now_ns: u64,
+    pub recorded: Plan,
+    pub again: Plan,
+}
+
+/// Plays a trace again from its beginning; `policy` makes a policy of its letters. The plans are the
+/// same when engine and policies are those that were recorded, with the same settings.
+pub fn replay(
+    text: &str,
+    policy: impl Fn(&str) -> Option<Box<dyn Policy>>,
+) -> Result<Vec<Replayed>, ReplayError> {
+    let mut engine: Option<Engine> = None;
+    let mut pending: Vec<Event> = Vec::new();
+    let mut plans = Vec::new();
+    for (at, json) in text.lines().enumerate().filter(|(_, json)| !json.trim().is_empty()) {
+        let line = at + 1;
+        let wrong = |why: String| ReplayError::Line { line, why };
+        let parse = |text: &str| text.parse::<Plan>().map_err(|error| wrong(error.to_string()));
+        let entry: Entry = serde_json::from_str(json).map_err(|error| wrong(error.to_string()))?;
+        if let Entry::Begin { snapshot, policy: letters, limits, memory, plan } = entry {
+            let policy = policy(&letters).ok_or_else(|| wrong(format!("there is no policy {letters}")))?;
+            let (allowed, usable) = (snapshot.allowed.clone(), snapshot.usable.clone());
+            let fresh = Engine::new(Arc::clone(&snapshot.machine), allowed, usable, policy);
+            let plan = parse(&plan)?;
+            engine = Some(Engine { snapshot, limits, memory, carried: plan.clone(), plan, ..fresh });
+            pending.clear();
+            continue;
+        }
+        let engine = engine.as_mut().ok_or(ReplayError::NoBeginning { line })?;
+        match entry {
+            Entry::Event { event, .. } => pending.push(event.event(&policy).map_err(wrong)?),
+            Entry::Plan { now_ns, plan } => {
+                let again = engine.handle_all(now_ns, std::mem::take(&mut pending)).plan;
+                plans.push(Replayed { line, now_ns, recorded: parse(&plan)?, again });
+            }
+            Entry::Begin { .. } | Entry::Rejected { .. } => {}
+        }
+    }
+    Ok(plans)
+}
