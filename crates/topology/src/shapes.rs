@@ -76,6 +76,26 @@ struct Restricted {
     leaves: Vec<u32>,
     /// Children stand next to one another; the root last.
     units: Vec<Unit>,
+    /// Units whose parents are not complete yet.
+    pending: Vec<Unit>,
+}
+
+/// Partitions one after the other: their PUs, and where each ends.
+#[derive(Default)]
+struct Places {
+    leaves: Vec<u32>,
+    ends: Vec<usize>,
+}
+
+impl Places {
+    fn end(&mut self) {
+        self.ends.push(self.leaves.len());
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u32]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.leaves[start..end])
+    }
 }
 
 impl Machine {
@@ -100,9 +120,9 @@ impl Machine {
         select(&by_width, total)
             .into_iter()
             .map(|form| {
-                let mut places = Vec::new();
+                let mut places = Places::default();
                 tree.lay_out(root, form, &mut places);
-                tree.shape(self, form, places)
+                tree.shape(self, form, &places)
             })
             .collect()
     }
@@ -136,7 +156,7 @@ fn select(by_width: &BTreeMap<u32, (u32, FormId)>, total: u32) -> Vec<FormId> {
 
 impl Restricted {
     fn new(machine: &Machine, usable: &CpuSet) -> Option<Restricted> {
-        let mut tree = Restricted { forms: Forms::default(), leaves: Vec::new(), units: Vec::new() };
+        let mut tree = Restricted { forms: Forms::default(), leaves: vec![], units: vec![], pending: vec![] };
         let root = tree.restrict(&machine.root, usable, &machine.classes())?;
         tree.forms.occurs(root.form, root.name);
         tree.units.push(root);
@@ -151,20 +171,22 @@ impl Restricted {
             let form = self.forms.leaf(classes.of(cpu));
             return Some(Unit { form, name: object.level, leaves: (start, start + 1), children: (0, 0) });
         }
-        let mut children: Vec<Unit> = Vec::with_capacity(object.children.len());
+        let mine = self.pending.len();
         for child in &object.children {
-            children.extend(self.restrict(child, usable, classes));
+            let unit = self.restrict(child, usable, classes);
+            self.pending.extend(unit);
         }
-        if children.len() <= 1 {
-            let only = children.pop()?;
+        if self.pending.len() <= mine + 1 {
+            let only = self.pending.drain(mine..).next()?;
             // What lies above a package is named after the package where it has only one.
             let name = if object.level >= Level::Package { object.level } else { only.name };
             return Some(Unit { name, ..only });
         }
+        let children = &self.pending[mine..];
         children.iter().for_each(|child| self.forms.occurs(child.form, child.name));
         let form = self.forms.branch(object.level, children.iter().map(|child| (child.form, 1)));
         let first = self.units.len() as u32;
-        self.units.extend(children);
+        self.units.extend(self.pending.drain(mine..));
         let (leaves, units) = (self.leaves.len() as u32, self.units.len() as u32);
         Some(Unit { form, name: object.level, leaves: (start, leaves), children: (first, units) })
     }
@@ -174,13 +196,17 @@ impl Restricted {
         first..last
     }
 
+    fn leaves(&self, first: u32, last: u32) -> &[u32] {
+        let (start, end) = (self.units[first as usize].leaves.0, self.units[last as usize].leaves.1);
+        &self.leaves[start as usize..end as usize]
+    }
+
     /// Appends to `places` every partition of form `part` that fits below `unit`.
-    fn lay_out(&mut self, unit: u32, part: FormId, places: &mut Vec<Vec<u32>>) {
+    fn lay_out(&mut self, unit: u32, part: FormId, places: &mut Places) {
         let form = self.units[unit as usize].form;
         if form == part {
-            let (first, last) = self.units[unit as usize].leaves;
-            places.push(self.leaves[first as usize..last as usize].to_vec());
-            return;
+            places.leaves.extend_from_slice(self.leaves(unit, unit));
+            return places.end();
         }
         let own = self.forms.copies(form, part);
         if own == 0 || own < self.forms.count(form, part) {
@@ -191,13 +217,24 @@ impl Restricted {
             }
             return;
         }
+        if let (&[(piece, number)], &[(child, _)]) = (self.forms.children(part), self.forms.children(form))
+            && piece == child
+        {
+            // Like children, whole: neighbours in the tree are neighbours among the leaves.
+            let first = self.children(unit).start;
+            for start in (first..first + own * number).step_by(number as usize) {
+                places.leaves.extend_from_slice(self.leaves(start, start + number - 1));
+                places.end();
+            }
+            return;
+        }
         let mut pieces = self.pieces(unit, part, own);
         for _ in 0..own {
-            let mut leaves = Vec::with_capacity(self.forms.width(part) as usize);
             for (number, queue) in &mut pieces {
-                queue.drain(..(*number as usize).min(queue.len())).for_each(|piece| leaves.extend(piece));
+                let mine = queue.drain(..(*number as usize).min(queue.len()));
+                mine.for_each(|piece| places.leaves.extend(piece));
             }
-            places.push(leaves);
+            places.end();
         }
     }
 
@@ -217,35 +254,35 @@ impl Restricted {
                 .min_by_key(|&at| (pieces[at].1.len() as u32 / kinds[at].1, at));
             let Some(at) = next else { continue };
             quota[at].iter_mut().filter(|(host, _)| *host == form).for_each(|(_, left)| *left -= 1);
-            let mut cut = Vec::new();
+            let mut cut = Places::default();
             self.lay_out(child, kinds[at].0, &mut cut);
-            cut.truncate(Forms::pieces_a_host(kinds[at].1, cut.len() as u32) as usize);
-            pieces[at].1.extend(cut);
+            let number = Forms::pieces_a_host(kinds[at].1, cut.ends.len() as u32);
+            pieces[at].1.extend(cut.iter().take(number as usize).map(<[u32]>::to_vec));
         }
         pieces
     }
 
-    fn shape(&self, machine: &Machine, form: FormId, places: Vec<Vec<u32>>) -> Shape {
+    fn shape(&self, machine: &Machine, form: FormId, places: &Places) -> Shape {
         let highest = self.leaves.iter().max().copied().unwrap_or(0);
         let mut taken = vec![false; highest as usize + 1];
-        places.iter().flatten().for_each(|&cpu| taken[cpu as usize] = true);
+        places.leaves.iter().for_each(|&cpu| taken[cpu as usize] = true);
         let rest: Vec<u32> = self.leaves.iter().copied().filter(|&cpu| !taken[cpu as usize]).collect();
         let (mut level, mut description) = self.forms.describe(form);
-        if rest.is_empty() && places.len() == 1 {
+        if rest.is_empty() && places.ends.len() == 1 {
             level = machine.root.level;
             description = match self.leaves.len() == machine.pu_count() {
                 true => level.name().to_owned(),
                 false => "all usable CPUs".to_owned(),
             };
         } else if self.forms.has_unlike_leaves()
-            && let Some(&cpu) = places.first().and_then(|place| place.first())
+            && let Some(&cpu) = places.leaves.first()
             && self.forms.is_of_one_class(form)
         {
             description += &format!(" of capacity {}", machine.capacity(cpu));
         }
         Shape {
             width: self.forms.width(form),
-            places: places.iter().map(|leaves| CpuSet::from_cpus(leaves)).collect(),
+            places: places.iter().map(CpuSet::from_cpus).collect(),
             left_over: CpuSet::from_cpus(&rest),
             level,
             description,

@@ -33,9 +33,30 @@ pub(super) struct Forms {
     /// Most neighbours look alike: the form found last, by level.
     recent: BTreeMap<Level, FormId>,
     scratch: Children,
-    counts: BTreeMap<(FormId, FormId), u32>,
-    copies: BTreeMap<(FormId, FormId), u32>,
+    counts: Memo,
+    copies: Memo,
     meets: BTreeMap<(FormId, FormId), Option<FormId>>,
+}
+
+/// Numbers for pairs of forms, found by position: laying out asks for them at every unit.
+#[derive(Default)]
+struct Memo(Vec<Vec<Option<u32>>>);
+
+impl Memo {
+    fn get(&self, host: FormId, part: FormId) -> Option<u32> {
+        *self.0.get(host.0 as usize)?.get(part.0 as usize)?
+    }
+
+    fn set(&mut self, host: FormId, part: FormId, value: u32) {
+        let (host, part) = (host.0 as usize, part.0 as usize);
+        if self.0.len() <= host {
+            self.0.resize_with(host + 1, Vec::new);
+        }
+        if self.0[host].len() <= part {
+            self.0[host].resize(part + 1, None);
+        }
+        self.0[host][part] = Some(value);
+    }
 }
 
 impl Forms {
@@ -130,7 +151,7 @@ impl Forms {
         if self.width(host) < self.width(part) {
             return 0;
         }
-        if let Some(&known) = self.counts.get(&(host, part)) {
+        if let Some(known) = self.counts.get(host, part) {
             return known;
         }
         let mut below = 0;
@@ -139,7 +160,7 @@ impl Forms {
             below += number * self.count(child, part);
         }
         let count = below.max(self.copies(host, part));
-        self.counts.insert((host, part), count);
+        self.counts.set(host, part, count);
         count
     }
 
@@ -156,7 +177,7 @@ impl Forms {
         if h.level != p.level || h.children.is_empty() || p.children.is_empty() || h.width < p.width {
             return 0;
         }
-        if let Some(&known) = self.copies.get(&(host, part)) {
+        if let Some(known) = self.copies.get(host, part) {
             return known;
         }
         let single = p.children.iter().any(|child| child.1 == 1);
@@ -164,7 +185,7 @@ impl Forms {
         let hosts: u32 = h.children.iter().map(|child| child.1).sum();
         let most = if single { h.width / p.width } else { (hosts / pieces).min(h.width / p.width) };
         let copies = (1..=most).rev().find(|&k| self.assign(host, part, k).is_some()).unwrap_or(0);
-        self.copies.insert((host, part), copies);
+        self.copies.set(host, part, copies);
         copies
     }
 
