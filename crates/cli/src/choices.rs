@@ -63,9 +63,23 @@ impl Choices {
         options.placement = self.placement.unwrap_or(config.placement).into();
         options.turns = self.turns.unwrap_or(config.turns).into();
         options.cpus = self.cpus.clone().or(config.cpus.clone());
+        if let Some(cpus) = &options.cpus {
+            check_cpus(cpus)?;
+        }
         // Settings that the policy refuses are bad input now, before anything starts.
         policy::by_name(&options.policy, &options.settings).map_err(Failure::bad_input)?;
         Ok(options)
+    }
+}
+
+fn check_cpus(cpus: &CpuSet) -> Result<(), Failure> {
+    let times = linux::procfs::cpu_times(&linux::Root::live()).map_err(Failure::ours)?;
+    let online: CpuSet = times.cpus.keys().copied().collect();
+    match cpus.difference(&online) {
+        missing if missing.is_empty() => Ok(()),
+        missing => Err(Failure::bad_input(format!(
+            "CPUs {missing} do not exist or are offline; online are {online}"
+        ))),
     }
 }
 
@@ -102,7 +116,9 @@ pub fn start_failure(error: StartError) -> Failure {
 pub fn join_failure(error: JoinError) -> Failure {
     match error {
         JoinError::Start(error) => start_failure(error),
-        JoinError::Lock(LockError::Held { .. }) => Failure::new(DOES_NOT_HOLD, format!("{error}; stop it first")),
+        JoinError::Lock(LockError::Held { .. }) => {
+            Failure::new(DOES_NOT_HOLD, format!("{error}; stop it first"))
+        }
         JoinError::Client(ClientError::Refused(why)) => Failure::new(DOES_NOT_HOLD, why),
         other => Failure::ours(other),
     }
@@ -121,7 +137,11 @@ mod tests {
             cpus: Some("0".parse().unwrap()),
             ..Config::default()
         };
-        let choices = Choices { policy: Some("CO".into()), set: vec!["allowed_widths=[2]".into()], ..Choices::default() };
+        let choices = Choices {
+            policy: Some("CO".into()),
+            set: vec!["allowed_widths=[2]".into()],
+            ..Choices::default()
+        };
         let options = choices.over(&config).unwrap();
         assert_eq!(options.policy, "CO");
         assert_eq!(options.settings.allowed_widths, Some(vec![2]));
@@ -132,7 +152,11 @@ mod tests {
 
     #[test]
     fn a_setting_that_no_policy_knows_is_refused_by_name() {
-        for (set, wanted) in [("colour=1", "unknown field `colour`"), ("slice_ns", "KEY=VALUE"), ("slice_ns=soon", "invalid type")] {
+        for (set, wanted) in [
+            ("colour=1", "unknown field `colour`"),
+            ("slice_ns", "KEY=VALUE"),
+            ("slice_ns=soon", "invalid type"),
+        ] {
             let choices = Choices { set: vec![set.into()], ..Choices::default() };
             let message = choices.over(&Config::default()).unwrap_err().message;
             assert!(message.contains(wanted), "{set}: {message}");

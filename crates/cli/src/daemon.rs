@@ -14,7 +14,8 @@ use crate::exit::{Failure, Outcome};
 
 /// Schedules for every `coplace run` of this machine, until it is stopped
 #[derive(clap::Args)]
-#[command(long_about = "Schedules for every `coplace run` from now on, until it gets SIGTERM or SIGINT: run by root for
+#[command(
+    long_about = "Schedules for every `coplace run` from now on, until it gets SIGTERM or SIGINT: run by root for
 all users of the machine, run by a user for this user. It takes over from a `coplace run` that leads;
 when it ends, or is killed, programs run on, free, and the next `coplace run` leads.
 
@@ -24,7 +25,8 @@ would do.
 Exit status: 0 stopped by a signal, 1 another daemon runs here, 2 bad configuration, 125 own failure.
 
 Example:
-  coplace daemon --observe --trace /var/log/coplace.jsonl")]
+  coplace daemon --observe --trace /var/log/coplace.jsonl"
+)]
 pub struct Args {
     /// Plan and log, but never act
     #[arg(long)]
@@ -44,7 +46,8 @@ pub fn main(args: Args) -> Outcome {
     let lock = take_over(&home, role).map_err(join_failure)?;
     let scheduler = Scheduler::start(home.clone(), lock, role, options).map_err(start_failure)?;
     let stopper = scheduler.stopper();
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::ours)?;
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::ours)?;
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
             stopper.stop();

@@ -15,14 +15,16 @@ use crate::machine;
 
 /// Shows what this machine lets coplace do, and how to get more
 #[derive(clap::Args)]
-#[command(long_about = "Shows what this machine and this user's rights let coplace do: the machine, every mechanism,
+#[command(
+    long_about = "Shows what this machine and this user's rights let coplace do: the machine, every mechanism,
 which ones are taken for placement and for turns and why, and what to do to get the others.
 Everything is tried where trying is harmless; nothing is changed.
 
 Exit status: 0 programs can be placed and take turns, 1 they cannot, or not as configured.
 
 Example:
-  coplace doctor --json | jq '.mechanisms[] | select(.available | not) | {name, remedy}'")]
+  coplace doctor --json | jq '.mechanisms[] | select(.available | not) | {name, remedy}'"
+)]
 pub struct Args {
     /// Print JSON
     #[arg(long)]
@@ -75,10 +77,14 @@ fn diagnose(root: &Root) -> Result<Diagnosis, Failure> {
     let machine = Machine::discover();
     let survey = survey(root);
     let home = Home::find();
-    let name = home.as_ref().map_or_else(|_| "coplace-doctor".to_owned(), |home| format!("{}-doctor", home.group_name()));
+    let name = home
+        .as_ref()
+        .map_or_else(|_| "coplace-doctor".to_owned(), |home| format!("{}-doctor", home.group_name()));
     let chosen = Mechanisms::choose(config.placement.into(), config.turns.into(), &name, root);
     let preload = match &home {
-        Ok(home) => node::preload::find(home).map(|path| path.display().to_string()).map_err(|e| e.to_string()),
+        Ok(home) => {
+            node::preload::find(home).map(|path| path.display().to_string()).map_err(|e| e.to_string())
+        }
         Err(error) => Err(error.to_string()),
     };
     let home = home.map(|home| home.path().display().to_string()).map_err(|error| error.to_string());
@@ -90,10 +96,9 @@ fn diagnose(root: &Root) -> Result<Diagnosis, Failure> {
             (None, None, Vec::new())
         }
     };
-    for (mechanism, without) in [
-        (Mechanism::Affinity, "programs cannot be placed"),
-        (Mechanism::Stop, "programs cannot take turns"),
-    ] {
+    for (mechanism, without) in
+        [(Mechanism::Affinity, "programs cannot be placed"), (Mechanism::Stop, "programs cannot take turns")]
+    {
         if let Some(State::Absent(absent)) = survey.state(mechanism) {
             faults.push(format!("{without}: {absent}"));
         }

@@ -10,13 +10,15 @@ use crate::scheduler;
 
 /// Tells why programs run where they run
 #[derive(clap::Args)]
-#[command(long_about = "Tells why the plan is as it is: what the policy went by, and for one program why it stands
+#[command(
+    long_about = "Tells why the plan is as it is: what the policy went by, and for one program why it stands
 where it stands, with as many threads, or waits.
 
 Exit status: 0, 1 where no scheduler runs, 2 for a program that it does not know.
 
 Example:
-  coplace explain cg")]
+  coplace explain cg"
+)]
 pub struct Args {
     /// The program, as `coplace status` names it; without it: all
     app: Option<AppId>,

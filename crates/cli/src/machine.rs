@@ -33,7 +33,8 @@ pub struct Summary {
 pub fn summary(Discovery { machine, notes }: &Discovery) -> Summary {
     let count = |level: Level| {
         fn count(object: &Object, level: Level) -> usize {
-            usize::from(object.level == level) + object.children.iter().map(|child| count(child, level)).sum::<usize>()
+            usize::from(object.level == level)
+                + object.children.iter().map(|child| count(child, level)).sum::<usize>()
         }
         count(&machine.root, level)
     };
@@ -54,7 +55,13 @@ pub fn summary(Discovery { machine, notes }: &Discovery) -> Summary {
             format!("{} × {} CPUs ({}{left_over})", shape.places.len(), shape.width, shape.description)
         })
         .collect();
-    Summary { name: machine.name.clone(), source: machine.source.clone(), levels, notes: notes.clone(), shapes }
+    Summary {
+        name: machine.name.clone(),
+        source: machine.source.clone(),
+        levels,
+        notes: notes.clone(),
+        shapes,
+    }
 }
 
 impl fmt::Display for Summary {

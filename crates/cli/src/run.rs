@@ -316,12 +316,13 @@ impl Guardian {
         if let Some(member) = &mut self.member {
             member.suspend(&self.name);
         }
+        let mut arrivals = Vec::new();
         if has_stopped(signal, child)? {
             if let Some(member) = &mut self.member {
                 // A stopped leader would leave the others without a scheduler.
                 member.step_down();
             }
-            self.signals.stop_by(signal);
+            arrivals = self.signals.stop_by(signal);
             // A shell continues the whole group; somebody else perhaps only us.
             if child.stop_signal().is_some() {
                 child.signal(libc::SIGCONT);
@@ -331,7 +332,7 @@ impl Guardian {
         if let Some(member) = &mut self.member {
             member.resume(&self.name);
         }
-        Ok(())
+        arrivals.into_iter().try_for_each(|arrival| self.deal_with(arrival, child))
     }
 
     fn finish(mut self, args: &Args, ended: Ended) {

@@ -13,7 +13,10 @@ pub fn connect() -> Result<Client, Failure> {
     let home = Home::find().map_err(Failure::ours)?;
     Client::connect(&home.socket()).map_err(|error| match error {
         ClientError::NotThere { error, .. }
-            if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused) =>
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused
+            ) =>
         {
             Failure::new(DOES_NOT_HOLD, NOBODY)
         }

@@ -11,12 +11,14 @@ use crate::{scheduler, units};
 
 /// Shows what runs where, with how many threads, in turn with whom
 #[derive(clap::Args)]
-#[command(long_about = "Shows what runs where, with how many threads, in turn with whom, as the scheduler sees it.
+#[command(
+    long_about = "Shows what runs where, with how many threads, in turn with whom, as the scheduler sees it.
 
 Exit status: 0, or 1 where no scheduler runs.
 
 Example:
-  coplace status --json | jq '.apps[] | {id, place, threads}'")]
+  coplace status --json | jq '.apps[] | {id, place, threads}'"
+)]
 pub struct Args {
     /// Print JSON
     #[arg(long)]
@@ -67,10 +69,20 @@ fn show(status: &Status) -> String {
     if status.apps.is_empty() {
         return out + "\nno program is under coplace\n";
     }
-    let mut table =
-        Table::new(&["program", ">pid", "state", "CPUs", ">threads", ">turns", ">since", ">slowdown", "command"]);
+    let mut table = Table::new(&[
+        "program",
+        ">pid",
+        "state",
+        "CPUs",
+        ">threads",
+        ">turns",
+        ">since",
+        ">slowdown",
+        "command",
+    ]);
     for app in &status.apps {
-        let slowdown = app.account.slowdown.map_or("–".into(), |(value, error)| format!("{value:.2} ±{error:.2}"));
+        let slowdown =
+            app.account.slowdown.map_or("–".into(), |(value, error)| format!("{value:.2} ±{error:.2}"));
         table.row([
             app.id.to_string(),
             app.pid.to_string(),

@@ -33,7 +33,13 @@ pub fn show_ns(ns: u64) -> String {
         ..1_000_000_000 => (value / 1e6, "ms"),
         _ => (value / 1e9, "s"),
     };
-    let digits = if scaled >= 99.95 { 0 } else if scaled >= 9.995 { 1 } else { 2 };
+    let digits = if scaled >= 99.95 {
+        0
+    } else if scaled >= 9.995 {
+        1
+    } else {
+        2
+    };
     format!("{scaled:.digits$} {unit}")
 }
 

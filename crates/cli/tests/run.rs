@@ -244,18 +244,20 @@ fn a_program_that_survives_a_terminating_signal_runs_on() {
 fn control_c_ends_the_program_and_the_shell_learns_why() {
     let place = Place::new();
     let mut terminal = Terminal::open(&place.home());
-    terminal.type_line("$COPLACE run -q -- sh -c 'echo go$((1)); exec sleep 100'; echo status=$?");
+    terminal.type_line("$COPLACE run -q -- sh -c 'echo go$((1)); exec sleep 100'");
     terminal.expect("go1");
     terminal.type_control(b'C');
+    terminal.type_line("echo status=$?");
     terminal.expect("status=130");
     terminal.type_line("$COPLACE run -q -- sh -c 'trap \"echo caught; exit 3\" INT; echo go$((2)); while :; do sleep 0.01; done'; echo status=$?");
     terminal.expect("go2");
     terminal.type_control(b'C');
     terminal.expect("caught");
     terminal.expect("status=3");
-    terminal.type_line("$COPLACE run -q -- sh -c 'echo go$((3)); exec sleep 100'; echo status=$?");
+    terminal.type_line("$COPLACE run -q -- sh -c 'echo go$((3)); exec sleep 100'");
     terminal.expect("go3");
     terminal.type_control(b'\\');
+    terminal.type_line("echo status=$?");
     terminal.expect("status=131");
 }
 
@@ -265,7 +267,7 @@ fn control_z_fg_and_bg_work_as_without_coplace() {
     let pid = place.file("pid");
     let mut terminal = Terminal::open(&place.home());
     let script = format!("echo $$ > {}; echo go$((1)); exec sleep 1000", pid.display());
-    terminal.type_line(&format!("$COPLACE run -q -- sh -c '{script}'; echo status=$?"));
+    terminal.type_line(&format!("$COPLACE run -q -- sh -c '{script}'"));
     terminal.expect("go1");
     let program = number_in(&pid);
     terminal.type_control(b'Z');
@@ -286,9 +288,10 @@ fn control_z_fg_and_bg_work_as_without_coplace() {
     terminal.type_control(b'Z');
     terminal.expect("Stopped");
     until("the program to stop", || stat_of(program) == Some('T'));
-    terminal.type_line("fg; echo status=$?");
+    terminal.type_line("fg");
     until("the program to run again", || stat_of(program) == Some('S'));
     terminal.type_control(b'C');
+    terminal.type_line("echo status=$?");
     terminal.expect("status=130");
     assert_eq!(stat_of(program), None);
 }
@@ -366,17 +369,23 @@ fn the_lead_passes_on_when_the_leading_run_ends_or_is_killed() {
 #[test]
 fn a_leader_that_is_stopped_by_control_z_leaves_the_others_a_scheduler() {
     let place = Place::new();
+    let pid = place.file("pid");
     let mut terminal = Terminal::open(&place.home());
-    terminal.type_line("$COPLACE run -q -- sh -c 'echo go$((1)); exec sleep 100'; echo status=$?");
-    terminal.expect("go1");
+    let script = format!("echo $$ > {}; exec sleep 100", pid.display());
+    terminal.type_line(&format!("$COPLACE run -q -- sh -c '{script}'"));
+    let program = number_in(&pid);
     terminal.type_control(b'Z');
     terminal.expect("Stopped");
     let began = Instant::now();
     assert_eq!(place.shell("exit 6").status().unwrap().code(), Some(6));
     assert!(began.elapsed() < Duration::from_secs(3), "it took {:?}", began.elapsed());
-    terminal.type_line("fg; echo status=$?");
-    terminal.expect("sleep");
+    terminal.type_line("fg");
+    until("the program to run again", || stat_of(program) == Some('S'));
+    // The shell continues a job before it puts it in front, where the key reaches it.
+    terminal.expect("COPLACE run");
+    std::thread::sleep(Duration::from_millis(100));
     terminal.type_control(b'C');
+    terminal.type_line("echo status=$?");
     terminal.expect("status=130");
 }
 

@@ -80,7 +80,8 @@ const STRETCH_WORTH_TELLING: f64 = 1.10;
 
 pub fn judge(seen: &[Seen], cpus: &CpuSet) -> Verdict {
     let mut verdict = Verdict::default();
-    for victim in seen.iter().filter(|seen| seen.stretch() >= STRETCH_WORTH_TELLING && seen.busy_threads > 0) {
+    for victim in seen.iter().filter(|seen| seen.stretch() >= STRETCH_WORTH_TELLING && seen.busy_threads > 0)
+    {
         let room = victim.allowed.intersection(cpus).len();
         let mut by: Vec<By> = seen
             .iter()
@@ -147,7 +148,11 @@ fn remedies(seen: &[Seen], hurt: &[Hurt], cpus: &CpuSet) -> Vec<Remedy> {
     for entry in hurt {
         let Some(program) = find(entry.pid) else { continue };
         let room = program.allowed.intersection(cpus).len();
-        if program.own && program.openmp.is_some() && program.processes == 1 && program.busy_threads as usize > room {
+        if program.own
+            && program.openmp.is_some()
+            && program.processes == 1
+            && program.busy_threads as usize > room
+        {
             remedies.push(Remedy {
                 what: format!("start {} with a team that fits", program.name),
                 command: format!("OMP_NUM_THREADS={room} {}", shell(&program.command)),

@@ -132,7 +132,10 @@ fn descends_from_coplace(stat: &Stat, stats: &BTreeMap<Process, Stat>) -> bool {
 /// The OpenMP runtime that a process has loaded; `None` where its maps may not be read, too.
 fn openmp_runtime(pid: u32, root: &Root) -> Option<String> {
     let maps = std::fs::read_to_string(root.proc.join(pid.to_string()).join("maps")).ok()?;
-    ["libgomp", "libomp", "libiomp5"].into_iter().find(|name| maps.contains(&format!("/{name}"))).map(str::to_owned)
+    ["libgomp", "libomp", "libiomp5"]
+        .into_iter()
+        .find(|name| maps.contains(&format!("/{name}")))
+        .map(str::to_owned)
 }
 
 /// Busy single-threaded processes of one parent that run the same program are one program: the

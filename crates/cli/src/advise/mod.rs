@@ -18,7 +18,8 @@ use look::Look;
 
 /// Tells which running programs hurt each other now, by how much, and what mends it
 #[derive(clap::Args)]
-#[command(long_about = "Tells which running programs hurt each other now, by how much, and the command that mends it.
+#[command(
+    long_about = "Tells which running programs hurt each other now, by how much, and the command that mends it.
 
 Looks at the running programs from outside for a moment: how many CPUs their threads used, and how
 many they wanted (running or ready to run; the kernel's schedstat). Changes nothing, needs no rights
@@ -30,7 +31,8 @@ one team that spin for a partner that is not running lose more, often ten times 
 Exit status: 0 nobody hurts anybody, 1 somebody does.
 
 Example:
-  coplace advise --seconds 5")]
+  coplace advise --seconds 5"
+)]
 pub struct Args {
     /// How long to look
     #[arg(long, default_value_t = 2.0, value_name = "S", value_parser = parse_seconds)]

@@ -39,9 +39,8 @@ fn run(program: &Program, scratch: &Scratch, interrupts: &AtomicUsize) -> Result
     let mut unnamed = program.clone();
     (unnamed.stdout, unnamed.stderr) = (None, None);
     let (files, mut output) = output::open(&unnamed, &program.name, scratch.path(), false)?;
-    let told = |error: node::launch::LaunchError| {
-        Failure::new(DOES_NOT_HOLD, format!("{}: {error}", program.name))
-    };
+    let told =
+        |error: node::launch::LaunchError| Failure::new(DOES_NOT_HOLD, format!("{}: {error}", program.name));
     let held = Held::spawn(drive::launch(&unnamed, files).map_err(told)?).map_err(told)?;
     let began_ns = now_ns();
     let mut running = held.let_go(&Default::default()).map_err(told)?;
@@ -79,7 +78,10 @@ fn wait(running: &mut Running, interrupts: &AtomicUsize) -> Result<Ended, Failur
             .map(|fd| rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN))
             .collect();
         // Often enough for those kernels, too, that announce no ends.
-        let tick = rustix::event::Timespec { tv_sec: 0, tv_nsec: if fds.is_empty() { 5_000_000 } else { 100_000_000 } };
+        let tick = rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: if fds.is_empty() { 5_000_000 } else { 100_000_000 },
+        };
         let _ = rustix::event::poll(&mut fds, Some(&tick));
     }
 }

@@ -188,7 +188,12 @@ impl Drive<'_> {
         let skipped: Vec<Instance> = coming.collect();
         skipped.into_iter().for_each(|instance| {
             let result = self.blank(&instance);
-            self.entries.push(Entry { result, output: None, additions: BTreeMap::new(), state: State::Ended });
+            self.entries.push(Entry {
+                result,
+                output: None,
+                additions: BTreeMap::new(),
+                state: State::Ended,
+            });
         });
         self.progress.end();
         self.finish(interrupted)
@@ -356,8 +361,10 @@ impl Drive<'_> {
             State::Runs(running) => running.end_fd(),
             _ => None,
         });
-        let mut fds: Vec<PollFd> =
-            ends.chain(self.membership.poll_fd()).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let mut fds: Vec<PollFd> = ends
+            .chain(self.membership.poll_fd())
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
         let timeout = Timespec {
             tv_sec: (at_most_ns / 1_000_000_000) as i64,
             tv_nsec: (at_most_ns % 1_000_000_000) as _,
@@ -413,7 +420,9 @@ impl Drive<'_> {
         let leads = self.membership.leads();
         let own_cpu_ns = match (leads, status(&self.membership)) {
             (true, _) => process_cpu_ns(),
-            (false, Ok(after)) => process_cpu_ns() + after.cpu_time_ns.saturating_sub(self.before.cpu_time_ns),
+            (false, Ok(after)) => {
+                process_cpu_ns() + after.cpu_time_ns.saturating_sub(self.before.cpu_time_ns)
+            }
             (false, Err(_)) => process_cpu_ns(),
         };
         let before = self.before;

@@ -21,7 +21,8 @@ use result::MixResult;
 
 /// Runs several programs from a file, and shows what each one lost to the others
 #[derive(clap::Args)]
-#[command(long_about = "Starts the programs of a file at their arrival times under one scheduler, and tells what each one
+#[command(
+    long_about = "Starts the programs of a file at their arrival times under one scheduler, and tells what each one
 lost: response time, slowdown against running alone, turns, changes of width; then makespan, mean
 slowdown (ANTT) and throughput (STP). docs/formats/mix-file.md describes the file.
 
@@ -37,7 +38,8 @@ Example: two.toml
   command = \"./train\"
   arrive_s = 2
 
-  coplace mix two.toml --policy CO --slice 50ms --html two.html")]
+  coplace mix two.toml --policy CO --slice 50ms --html two.html"
+)]
 pub struct Args {
     /// The programs
     file: PathBuf,
@@ -129,7 +131,8 @@ fn tell(args: &Args, result: &MixResult) -> Result<(), Failure> {
     write(&args.csv, &|| result.csv())?;
     write(&args.html, &|| timeline::html::render(&result.timeline()))?;
     write(&args.svg, &|| timeline::picture::render(&result.timeline(), 1000))?;
-    let to_stdout = [&args.json, &args.csv, &args.html, &args.svg].into_iter().flatten().any(|path| is_stdout(path));
+    let to_stdout =
+        [&args.json, &args.csv, &args.html, &args.svg].into_iter().flatten().any(|path| is_stdout(path));
     if to_stdout {
         return Ok(());
     }
@@ -139,5 +142,7 @@ fn tell(args: &Args, result: &MixResult) -> Result<(), Failure> {
         text = timeline::terminal::render(&result.timeline(), columns, colour) + "\n";
     }
     text += &result.table();
-    std::io::stdout().write_all(text.as_bytes()).map_err(|error| Failure::ours(format!("cannot write: {error}")))
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| Failure::ours(format!("cannot write: {error}")))
 }

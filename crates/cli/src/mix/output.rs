@@ -110,7 +110,11 @@ impl Output {
     pub fn pump(&mut self, ended: bool, mut print: impl FnMut(&str)) {
         let (show_out, show_err) = self.show;
         if let Some(tail) = &mut self.stdout {
-            tail.pump(ended, |line| if show_out { print(line) });
+            tail.pump(ended, |line| {
+                if show_out {
+                    print(line)
+                }
+            });
         }
         if let Some(tail) = self.stderr.as_mut().filter(|_| show_err) {
             tail.pump(ended, &mut print);
@@ -159,7 +163,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.out");
         let mut file = File::create(&path).unwrap();
-        let mut output = Output { stdout: Some(Tail::open(&path).unwrap()), stderr: None, show: (true, true) };
+        let mut output =
+            Output { stdout: Some(Tail::open(&path).unwrap()), stderr: None, show: (true, true) };
         let mut lines = Vec::new();
         file.write_all(b"one\ntw").unwrap();
         output.pump(false, |line| lines.push(line.to_owned()));

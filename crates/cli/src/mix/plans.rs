@@ -55,7 +55,11 @@ impl Plans {
                 let recorded = std::fs::read_to_string(path).unwrap_or_default();
                 recorded.lines().filter_map(plan_of).map(|(at_ns, plan)| (clock_ns + at_ns, plan)).collect()
             }
-            None => self.asked.iter().filter_map(|(at, text)| Some((*at, text.parse().ok()?))).collect::<Vec<(u64, Plan)>>(),
+            None => self
+                .asked
+                .iter()
+                .filter_map(|(at, text)| Some((*at, text.parse().ok()?)))
+                .collect::<Vec<(u64, Plan)>>(),
         };
         let mut plans: Vec<PlanAt> = Vec::new();
         for (at_ns, plan) in timed {

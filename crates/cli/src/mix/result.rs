@@ -176,13 +176,22 @@ impl MixResult {
 
     pub fn table(&self) -> String {
         let mut table = Table::new(&[
-            "program", ">arrived", ">response", ">alone", ">slowdown", ">CPUs", ">turns", ">resized", "ended", "command",
+            "program",
+            ">arrived",
+            ">response",
+            ">alone",
+            ">slowdown",
+            ">CPUs",
+            ">turns",
+            ">resized",
+            "ended",
+            "command",
         ]);
         let time = |ns: Option<u64>| ns.map_or("–".into(), units::show_ns);
         for program in &self.programs {
             table.row([
                 program.name.to_string(),
-                units::show_ns(program.arrived_ns),
+                format!("{:.2} s", units::seconds(program.arrived_ns)),
                 time(program.response_ns()),
                 time(program.alone_ns),
                 program.slowdown().map_or("–".into(), |slowdown| format!("{slowdown:.2}")),
@@ -197,7 +206,8 @@ impl MixResult {
         out += &format!("makespan      {}\n", units::show_ns(self.makespan_ns()));
         match (self.antt(), self.stp(), self.max_slowdown()) {
             (Some(antt), Some(stp), Some(most)) => {
-                out += &format!("mean slowdown {antt:.2} (ANTT), worst {most:.2}; throughput {stp:.2} (STP)\n");
+                out +=
+                    &format!("mean slowdown {antt:.2} (ANTT), worst {most:.2}; throughput {stp:.2} (STP)\n");
             }
             _ if self.failed() == 0 => {
                 out += "mean slowdown unknown: give alone_s in the file, or --measure-alone\n";
@@ -366,7 +376,8 @@ mod tests {
 
     #[test]
     fn the_makespan_counts_no_time_in_which_nobody_is_present() {
-        let gap = [program("a", 0, 2 * S, None), program("b", S, 3 * S, None), program("c", 7 * S, 8 * S, None)];
+        let gap =
+            [program("a", 0, 2 * S, None), program("b", S, 3 * S, None), program("c", 7 * S, 8 * S, None)];
         assert_eq!(result(gap.to_vec()).makespan_ns(), 4 * S);
         let inside = [program("a", 0, 9 * S, None), program("b", S, 3 * S, None)];
         assert_eq!(result(inside.to_vec()).makespan_ns(), 9 * S);
@@ -400,7 +411,10 @@ mod tests {
         let csv = result.csv();
         let lines: Vec<&str> = csv.lines().collect();
         assert_eq!(lines[0].split(',').count(), 17);
-        assert!(lines[1].starts_with("a,a,\"./a 'a,\"\"b'\",0.500000,0.000000,1.500000,1.000000,1.500000,3,"), "{csv}");
+        assert!(
+            lines[1].starts_with("a,a,\"./a 'a,\"\"b'\",0.500000,0.000000,1.500000,1.000000,1.500000,3,"),
+            "{csv}"
+        );
         assert!(lines[1].ends_with(",1.750000,1.000000,7,VERIFIED,true"), "{csv}");
     }
 }

@@ -51,16 +51,18 @@ impl Signals {
         arrivals
     }
 
-    /// Stops this process as the signal would have stopped it, until it is continued.
-    pub fn stop_by(&self, signal: i32) {
+    /// Stops this process as the signal would have stopped it, until it is continued. Returns what
+    /// has arrived since, without the stops: they were the same keystroke.
+    pub fn stop_by(&self, signal: i32) -> Vec<Arrival> {
         default(signal);
         // SAFETY: raise takes no pointers; the disposition is the default.
         unsafe { libc::raise(signal) };
         if self.caught.contains(&signal) {
             catch(signal);
         }
-        // What came in while we prepared to stop was the same keystroke.
-        let _ = self.arrivals().into_iter().filter(|arrival| !STOPS.contains(&arrival.signal)).count();
+        let mut arrivals = self.arrivals();
+        arrivals.retain(|arrival| !STOPS.contains(&arrival.signal));
+        arrivals
     }
 
     /// From now on the terminal may stop this process as any other.

@@ -15,14 +15,16 @@ use picture::{Numbers, Panel};
 
 /// Shows what a policy would do on any machine, without running anything
 #[derive(clap::Args)]
-#[command(long_about = "Shows the steps that a machine goes through as more and more programs share it: for each number of
+#[command(
+    long_about = "Shows the steps that a machine goes through as more and more programs share it: for each number of
 programs the plan, and one letter a CPU. Where programs take turns their letters alternate.
 
 MACHINE is `this`, a file of hwloc XML (lstopo machine.xml), a directory with a copy of /sys, or a
 description: levels with their counts, widest first (pack, [numa], l3, l2, core, pu).
 
 Example: the paper's machine with four packages of six cores
-  coplace simulate --machine 'pack:4 [numa] l3:1 core:6 pu:1' --steps 30 --policy TA,CO")]
+  coplace simulate --machine 'pack:4 [numa] l3:1 core:6 pu:1' --steps 30 --policy TA,CO"
+)]
 pub struct Args {
     /// The machine
     #[arg(long, default_value = "this")]
@@ -71,7 +73,8 @@ pub fn main(args: &Args) -> Outcome {
     let machine = Arc::new(machine::named(&args.machine)?);
     let settings = toml_settings(Default::default(), &args.set)?;
     let columns = picture::columns(&machine, machine.all_cpus());
-    let names = if args.policy.is_empty() { vec!["TA".to_owned(), "CO".to_owned()] } else { args.policy.clone() };
+    let names =
+        if args.policy.is_empty() { vec!["TA".to_owned(), "CO".to_owned()] } else { args.policy.clone() };
     let mut panels = Vec::new();
     let mut policies = Vec::new();
     let mut numbers = Numbers::new();
@@ -116,7 +119,8 @@ pub fn main(args: &Args) -> Outcome {
         std::fs::write(path, svg).map_err(|error| Failure::writing(path, error))?;
     }
     if args.json {
-        let value = serde_json::json!({ "machine": machine.name, "cpus": machine.all_cpus(), "policies": policies });
+        let value =
+            serde_json::json!({ "machine": machine.name, "cpus": machine.all_cpus(), "policies": policies });
         println!("{value:#}");
     } else {
         policies.iter().for_each(show);

@@ -66,8 +66,11 @@ pub fn letters(plan: &Plan, columns: &[(u32, bool)], numbers: &Numbers) -> Strin
         if apart {
             out.push(' ');
         }
-        let there: Vec<&AppId> =
-            segments.iter().filter(|segment| segment.cpus.contains(cpu)).map(|segment| &segment.app).collect();
+        let there: Vec<&AppId> = segments
+            .iter()
+            .filter(|segment| segment.cpus.contains(cpu))
+            .map(|segment| &segment.app)
+            .collect();
         since = if there == last { since + 1 } else { 0 };
         out.push(match there.get(since % there.len().max(1)) {
             Some(app) => letter(numbers.get(*app).copied().unwrap_or(0)),
@@ -98,7 +101,7 @@ pub fn measures(plan: &Plan) -> (usize, usize, usize) {
 
 /// All policies one below the other.
 pub fn svg(title: &str, panels: &[Panel], columns: &[(u32, bool)], numbers: &Numbers) -> String {
-    let (left, right, top) = (52.0, 96.0, 40.0);
+    let (left, right, top) = (76.0, 104.0, 30.0);
     let cell = (760.0 / columns.len() as f64).clamp(4.0, 30.0);
     let row = 24.0;
     let apart = columns.iter().filter(|(_, apart)| *apart).count() as f64 * 6.0;
@@ -107,7 +110,11 @@ pub fn svg(title: &str, panels: &[Panel], columns: &[(u32, bool)], numbers: &Num
     let height = top + rows as f64 * (row + 4.0) + panels.len() as f64 * 62.0;
     let mut svg = head(width, height, title);
     hatches(&mut svg, numbers.len());
-    let _ = writeln!(svg, r#"<text x="{left}" y="20" style="font-size:14px;font-weight:600">{}</text>"#, escape(title));
+    let _ = writeln!(
+        svg,
+        r#"<text x="{left}" y="20" style="font-size:14px;font-weight:600">{}</text>"#,
+        escape(title)
+    );
     let mut xs = Vec::new();
     let mut x = left;
     for &(cpu, apart) in columns {
@@ -118,26 +125,46 @@ pub fn svg(title: &str, panels: &[Panel], columns: &[(u32, bool)], numbers: &Num
     let mut y = top;
     for panel in panels {
         y += 22.0;
-        let _ = writeln!(svg, r#"<text x="{left}" y="{y}" style="font-weight:600">{}</text>"#, escape(&panel.policy));
+        let _ = writeln!(
+            svg,
+            r#"<text x="{left}" y="{y}" style="font-weight:600">{}</text>"#,
+            escape(&panel.policy)
+        );
         y += 18.0;
-        let _ = writeln!(svg, r#"<text class="soft end" x="{:.1}" y="{y}">programs</text>"#, left - 8.0 + 10.0);
+        let _ = writeln!(svg, r#"<text class="soft end" x="{:.1}" y="{y}">programs</text>"#, left - 10.0);
         for &(cpu, x) in xs.iter().step_by((16.0 / cell).ceil() as usize) {
             let _ = writeln!(svg, r#"<text class="soft mid" x="{:.1}" y="{y}">{cpu}</text>"#, x + cell / 2.0);
         }
-        let _ = writeln!(svg, r#"<text class="soft" x="{:.1}" y="{y}">CPUs each</text>"#, width - right + 12.0);
+        let _ =
+            writeln!(svg, r#"<text class="soft" x="{:.1}" y="{y}">CPUs each</text>"#, width - right + 12.0);
         y += 8.0;
         for (programs, plan) in &panel.plans {
-            let _ = writeln!(svg, r#"<text class="end" x="{:.1}" y="{:.1}">{}</text>"#, left - 10.0, y + 16.0, programs);
+            let _ = writeln!(
+                svg,
+                r#"<text class="end" x="{:.1}" y="{:.1}">{}</text>"#,
+                left - 10.0,
+                y + 16.0,
+                programs
+            );
             for &(_, x) in &xs {
-                let _ = writeln!(svg, r#"<rect class="lane" x="{x:.1}" y="{y:.1}" width="{cell:.1}" height="{row}"/>"#);
+                let _ = writeln!(
+                    svg,
+                    r#"<rect class="lane" x="{x:.1}" y="{y:.1}" width="{cell:.1}" height="{row}"/>"#
+                );
             }
             for segment in segments(&[(0, plan.clone())], 1) {
                 draw(&mut svg, &segment, &xs, cell, (y, row), numbers);
             }
             let (least, most, sharing) = measures(plan);
             let sharing = if sharing > 1 { format!(", ≤ {sharing} share") } else { String::new() };
-            let words = if least == most { format!("{most}{sharing}") } else { format!("{least}–{most}{sharing}") };
-            let _ = writeln!(svg, r#"<text class="soft" x="{:.1}" y="{:.1}">{words}</text>"#, width - right + 12.0, y + 16.0);
+            let words =
+                if least == most { format!("{most}{sharing}") } else { format!("{least}–{most}{sharing}") };
+            let _ = writeln!(
+                svg,
+                r#"<text class="soft" x="{:.1}" y="{:.1}">{words}</text>"#,
+                width - right + 12.0,
+                y + 16.0
+            );
             y += row + 4.0;
         }
         y += 14.0;
@@ -147,11 +174,22 @@ pub fn svg(title: &str, panels: &[Panel], columns: &[(u32, bool)], numbers: &Num
 }
 
 /// One program of a row: a band over each stretch of neighbouring CPUs, its letter in the first.
-fn draw(svg: &mut String, segment: &Segment, xs: &[(u32, f64)], cell: f64, (y, row): (f64, f64), numbers: &Numbers) {
+fn draw(
+    svg: &mut String,
+    segment: &Segment,
+    xs: &[(u32, f64)],
+    cell: f64,
+    (y, row): (f64, f64),
+    numbers: &Numbers,
+) {
     let number = numbers.get(&segment.app).copied().unwrap_or(0);
     let (top, band) = segment.band();
     let (y, height) = (y + top * row, (band * row).max(0.8));
-    let _ = writeln!(svg, r#"<g><title>{} on CPUs {}, {} threads</title>"#, segment.app, segment.cpus, segment.threads);
+    let _ = writeln!(
+        svg,
+        r#"<g><title>{} on CPUs {}, {} threads</title>"#,
+        segment.app, segment.cpus, segment.threads
+    );
     let mut stretch: Option<(f64, f64)> = None;
     let mut put = |(from, to): (f64, f64)| {
         let _ = writeln!(

@@ -13,11 +13,13 @@ pub fn render(timeline: &Timeline) -> String {
     data["present"] = serde_json::to_value(timeline.present()).expect("numbers");
     data["colours"] = COLOURS.to_vec().into();
     data["inks"] = (0..COLOURS.len()).map(ink).collect::<Vec<_>>().into();
-    for (value, segment) in
-        data["segments"].as_array_mut().into_iter().flatten().zip(&timeline.segments)
-    {
-        let rows: Vec<usize> =
-            cpus.iter().enumerate().filter(|(_, cpu)| segment.cpus.contains(**cpu)).map(|(row, _)| row).collect();
+    for (value, segment) in data["segments"].as_array_mut().into_iter().flatten().zip(&timeline.segments) {
+        let rows: Vec<usize> = cpus
+            .iter()
+            .enumerate()
+            .filter(|(_, cpu)| segment.cpus.contains(**cpu))
+            .map(|(row, _)| row)
+            .collect();
         value["rows"] = rows.into();
         value["program"] = timeline.index(&segment.app).into();
         value["band"] = serde_json::to_value(segment.band()).expect("numbers");

@@ -211,8 +211,9 @@ impl Timeline {
             .collect();
         times.sort_unstable();
         times.dedup();
-        let within =
-            |from: Option<u64>, p: &Program, t: u64| from.is_some_and(|f| f <= t) && p.ended_ns.is_none_or(|e| t < e);
+        let within = |from: Option<u64>, p: &Program, t: u64| {
+            from.is_some_and(|f| f <= t) && p.ended_ns.is_none_or(|e| t < e)
+        };
         times
             .into_iter()
             .map(|t| {

@@ -43,7 +43,7 @@ programs.forEach((p, i) => {
   const slow = el('td', {}, ratio(p.slowdown));
   if (p.slowdown != null) slow.append(el('span', {class: 'meter', 'aria-hidden': 'true'}, el('i', {style: `width:${100 * p.slowdown / worst}%`})));
   body.append(el('tr', {}, el('th', {scope: 'row'}, swatch, p.app), el('td', {class: 'text command', title: p.command}, p.command),
-    el('td', {}, time(p.arrived_ns)), el('td', {}, p.started_ns == null ? '–' : time(p.started_ns - p.arrived_ns)),
+    el('td', {}, (p.arrived_ns / 1e9).toFixed(2) + ' s'), el('td', {}, p.started_ns == null ? '–' : time(p.started_ns - p.arrived_ns)),
     el('td', {}, p.response_ns == null ? '–' : time(p.response_ns)), el('td', {}, p.alone_ns == null ? '–' : time(p.alone_ns)), slow,
     el('td', {class: p.well ? 'text' : 'text bad'}, p.ending || 'still runs')));
 });
@@ -53,7 +53,7 @@ $('table').append(body);
 const canvas = $('chart'), tip = $('tip'), ctx = canvas.getContext('2d');
 const rows = data.cpu_list.length;
 const left = 66, right = 14, marks = 18, gap = rows > 32 ? 1 : 4;
-const rowHeight = Math.max(6, Math.min(40, Math.floor(520 / rows)));
+const rowHeight = Math.max(6, Math.min(80, Math.floor((rows > 12 ? 520 : 280) / rows)));
 const rowsHeight = rows * (rowHeight + gap), axis = 26, countHeight = 72;
 const height = marks + rowsHeight + axis + 10 + countHeight + 6;
 let view = [0, end], width = 0, only = null, css = {}, cross = null;
@@ -101,10 +101,10 @@ function slots(s, from, to, draw) {
   walk(0, s.from_ns, s.to_ns, 0, 0, 1);
 }
 
-function label(text, x0, x1, yMid, i) {
-  ctx.font = '600 12px system-ui, sans-serif';
+function label(text, x0, x1, yMid, i, band) {
+  ctx.font = `600 ${band < 16 ? 10 : 12}px system-ui, sans-serif`;
   const from = Math.max(x0, left), to = Math.min(x1, width - right), w = ctx.measureText(text).width;
-  if (rowHeight < 14 || w + 12 > to - from) return;
+  if (w + 12 > to - from) return;
   ctx.fillStyle = ink(i); ctx.textBaseline = 'middle'; ctx.textAlign = 'left';
   if (hatched(i)) { ctx.save(); ctx.fillStyle = colour(i); ctx.fillRect(from + 4, yMid - 8, w + 6, 16); ctx.restore(); ctx.fillStyle = ink(i); }
   ctx.fillText(text, from + 7, yMid + 0.5);
@@ -146,10 +146,10 @@ function draw() {
       for (const r of s.rows) {
         const y = rowTop(r) + top * rowHeight, h = Math.max(part * rowHeight, 1);
         ctx.fillRect(x0, y, Math.max(x1 - x0 - (x1 - x0 > 4 ? 1 : 0), 0.6), h);
-        if (x1 - x0 > 30 && h >= 13) bands.push([x0, x1, y + h / 2]);
+        if (x1 - x0 > 30 && h >= 12) bands.push([x0, x1, y + h / 2, h]);
       }
     });
-    for (const [x0, x1, y] of bands) label(s.app, x0, x1, y, s.program);
+    for (const [x0, x1, y, h] of bands) label(s.app, x0, x1, y, s.program, h);
   }
   ctx.globalAlpha = 1;
 
@@ -192,7 +192,7 @@ function draw() {
   ctx.fillStyle = css.line; ctx.fillRect(left, y(0), width - left - right, 1);
   ctx.restore();
   ctx.fillStyle = css.soft; ctx.textAlign = 'right'; ctx.textBaseline = 'middle';
-  ctx.fillText('present', left - 10, y(0) - countHeight / 2 - 8); ctx.fillText('0', left - 10, y(0)); ctx.fillText(String(most), left - 10, y(most));
+  ctx.fillText('present', left - 10, (y(0) + y(most)) / 2); ctx.fillText('0', left - 10, y(0)); ctx.fillText(String(most), left - 10, y(most));
 
   if (cross != null) { ctx.globalAlpha = 0.5; ctx.fillStyle = css.text; ctx.fillRect(cross, marks, 1, rowsHeight); ctx.globalAlpha = 1; }
 }

@@ -10,7 +10,7 @@ use crate::units;
 pub fn render(timeline: &Timeline, width: u32) -> String {
     let cpus: Vec<u32> = timeline.cpus.iter().collect();
     let (left, right, top) = (64.0, 16.0, 16.0);
-    let row = (440.0 / cpus.len() as f64).clamp(6.0, 34.0);
+    let row = (240.0 / cpus.len() as f64).clamp(if cpus.len() > 40 { 6.0 } else { 16.0 }, 72.0);
     let gap = if cpus.len() > 32 { 1.0 } else { 4.0 };
     let plot = f64::from(width) - left - right;
     let end_ns = timeline.end_ns.max(1) as f64;

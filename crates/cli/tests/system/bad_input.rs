@@ -1,0 +1,154 @@
+//! Every mistake of a user gives one clear error, a documented exit status, and leaves nothing
+//! behind (docs/commands/exit-codes.md).
+
+use crate::world::{World, until};
+
+const PROGRAM: &str = "[[program]]\ncommand = 'true'\n";
+
+#[test]
+fn an_unknown_policy_is_refused_wherever_it_is_named() {
+    let world = World::new();
+    world.file("ok.toml", PROGRAM);
+    world.file("bad.toml", &format!("[mix]\npolicy = 'BEST'\n{PROGRAM}"));
+    let wanted = ["'BEST' is no policy", "TA"];
+    world.fails(&["mix", "ok.toml", "--policy", "BEST"], 2, &wanted);
+    world.fails(&["mix", "bad.toml"], 2, &wanted);
+    world.fails(&["simulate", "--steps", "3", "--policy", "BEST"], 2, &wanted);
+    world.fails(&["policy", "set", "BEST"], 2, &wanted);
+    world.fails(&["daemon", "--policy", "BEST"], 2, &wanted);
+}
+
+#[test]
+fn malformed_files_are_told_with_line_and_column() {
+    let world = World::new();
+    world.file("a.toml", "[[program]]\ncommand = \n");
+    world.fails(&["mix", "a.toml"], 2, &["a.toml:2:"]);
+    world.file("b.toml", "[[program]]\ncommand = 'true'\ncolour = 1\n");
+    world.fails(&["mix", "b.toml"], 2, &["b.toml:3:", "colour"]);
+    world.fails(&["mix", "none.toml"], 2, &["none.toml"]);
+    std::fs::create_dir_all(world.path("home/.config/coplace")).unwrap();
+    world.file("home/.config/coplace/config.toml", "slice = '20'\n");
+    world.fails(&["config"], 2, &["config.toml:1:9", "no unit"]);
+    world.file("ok.toml", PROGRAM);
+    world.fails(&["mix", "ok.toml"], 2, &["config.toml:1:9"]);
+    world.fails(&["daemon"], 2, &["config.toml:1:9"]);
+}
+
+#[test]
+fn a_malformed_plan_is_told_with_its_column() {
+    let world = World::new();
+    world.file("ok.toml", PROGRAM);
+    let plan = "plan=in_turn [a on 0, b onto 0]";
+    world.fails(&["mix", "ok.toml", "--policy", "fixed", "--set", plan], 2, &["column 21"]);
+}
+
+#[test]
+fn programs_that_do_not_exist_or_cannot_be_executed_are_named() {
+    let world = World::new();
+    world.file("plain.txt", "no program");
+    world.file("a.toml", "[[program]]\ncommand = 'no-such-program --fast'\n");
+    world.file("b.toml", "[[program]]\ncommand = './plain.txt'\n");
+    world.fails(&["mix", "a.toml", "--quiet"], 1, &[]);
+    let output = world.run(&["mix", "a.toml"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("no-such-program: not found"), "{output:?}");
+    let output = world.run(&["mix", "b.toml"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("plain.txt"), "{output:?}");
+    assert_eq!(output.status.code(), Some(1));
+    world.fails(&["run", "no-such-program"], 127, &["no-such-program", "not found"]);
+    world.fails(&["run", "./plain.txt"], 126, &["plain.txt"]);
+}
+
+#[test]
+fn machines_that_are_none_are_refused() {
+    let world = World::new();
+    world.file("m.xml", "<html></html>");
+    world.fails(&["simulate", "--steps", "2", "--machine", "m.xml"], 2, &["m.xml", "hwloc"]);
+    world.fails(&["simulate", "--steps", "2", "--machine", "none.xml"], 2, &["none.xml"]);
+    world.fails(&["simulate", "--steps", "2", "--machine", "pack:0"], 2, &["column"]);
+    world.fails(&["simulate", "--steps", "0"], 2, &["--steps"]);
+}
+
+#[test]
+fn cpus_that_do_not_exist_are_refused() {
+    let world = World::new();
+    world.file("ok.toml", PROGRAM);
+    world.fails(&["mix", "ok.toml", "--cpus", "60000"], 2, &["CPUs 60000 do not exist"]);
+    world.fails(&["mix", "ok.toml", "--cpus", "3-1"], 2, &["runs backwards"]);
+    world.fails(&["daemon", "--cpus", "60000"], 2, &["CPUs 60000 do not exist"]);
+}
+
+#[test]
+fn settings_that_no_policy_knows_are_refused() {
+    let world = World::new();
+    world.file("ok.toml", PROGRAM);
+    world.fails(&["mix", "ok.toml", "--set", "colour=1"], 2, &["colour"]);
+    world.fails(&["mix", "ok.toml", "--slice", "20"], 2, &["no unit"]);
+}
+
+#[test]
+fn commands_that_ask_say_so_where_nobody_schedules() {
+    let world = World::new();
+    for arguments in
+        [&["status"][..], &["explain"], &["policy", "get"], &["policy", "set", "TA"], &["status", "--json"]]
+    {
+        world.fails(arguments, 1, &["no scheduler runs"]);
+    }
+}
+
+#[test]
+fn a_stale_socket_is_nobody_and_is_in_nobodys_way() {
+    let world = World::new();
+    world.fails(&["status"], 1, &["no scheduler runs"]);
+    drop(std::os::unix::net::UnixListener::bind(world.runtime().join("socket")).unwrap());
+    world.fails(&["status"], 1, &["no scheduler runs"]);
+    assert_eq!(world.run(&["run", "-q", "sh", "-c", "exit 7"]).status.code(), Some(7));
+}
+
+#[test]
+fn a_second_daemon_is_told_of_the_first_and_changes_nothing() {
+    let world = World::new();
+    let mut first = world.spawn(&["daemon"]);
+    until("the daemon to answer", || world.run(&["status"]).status.success());
+    let second = world.run(&["daemon"]);
+    let error = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(1), "{error}");
+    assert!(error.contains("daemon"), "{error}");
+    assert!(world.run(&["status"]).status.success());
+    world.file("ok.toml", PROGRAM);
+    let mix = world.run(&["mix", "ok.toml", "--policy", "EQ"]);
+    assert_eq!(mix.status.code(), Some(2), "a daemon does not take a policy from a mix");
+    assert_eq!(world.run(&["mix", "ok.toml", "-q"]).status.code(), Some(0));
+    // SAFETY: the process is a child that was not waited for.
+    unsafe { libc::kill(first.id() as i32, libc::SIGTERM) };
+    assert_eq!(first.wait().unwrap().code(), Some(0));
+    world.is_clean();
+}
+
+#[test]
+fn a_full_disk_under_a_result_is_told() {
+    let world = World::new();
+    world.file("ok.toml", PROGRAM);
+    world.fails(
+        &["mix", "ok.toml", "-q", "--json", "/dev/full"],
+        125,
+        &["cannot write /dev/full", "No space"],
+    );
+    world.fails(
+        &["mix", "ok.toml", "-q", "--csv", "no/such/dir.csv"],
+        125,
+        &["cannot write no/such/dir.csv"],
+    );
+    // The trace is a service to the reader; programs do not fail for it.
+    assert_eq!(world.run(&["mix", "ok.toml", "-q"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_directory_for_our_files_that_others_could_write_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    std::fs::create_dir(world.runtime()).unwrap();
+    std::fs::set_permissions(world.runtime(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    world.fails(&["status"], 125, &["writable for others", "COPLACE_RUNTIME_DIR"]);
+    world.file("ok.toml", PROGRAM);
+    world.fails(&["mix", "ok.toml"], 125, &["writable for others"]);
+}

@@ -1,0 +1,105 @@
+//! What a newcomer meets: help, completions, manual pages, tables as JSON.
+
+use crate::world::World;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+const COMMANDS: [&str; 11] = [
+    "run",
+    "mix",
+    "advise",
+    "status",
+    "explain",
+    "simulate",
+    "policy",
+    "doctor",
+    "config",
+    "daemon",
+    "completions",
+];
+
+#[test]
+fn bare_coplace_names_what_a_newcomer_needs_on_one_screen() {
+    let output = World::new().run(&[]);
+    let shown = text(&output.stdout);
+    assert!(output.status.success() && shown.lines().count() <= 30, "{shown}");
+    for command in &COMMANDS[..10] {
+        assert!(shown.contains(&format!("\n  {command} ")), "{command} is missing:\n{shown}");
+    }
+}
+
+#[test]
+fn the_help_of_every_command_holds_an_example() {
+    let world = World::new();
+    for command in COMMANDS {
+        let help = text(&world.run(&[command, "--help"]).stdout);
+        assert!(help.contains("Example"), "{command}:\n{help}");
+        assert!(help.contains(&format!("coplace {command}")), "{command}:\n{help}");
+    }
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    let world = World::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = text(&world.run(&["completions", shell]).stdout);
+        assert!(COMMANDS.iter().all(|command| script.contains(command)), "{shell}");
+    }
+    assert!(world.run(&["man", "man1"]).status.success());
+    for command in COMMANDS {
+        assert!(world.path(&format!("man1/coplace-{command}.1")).exists(), "{command}");
+    }
+    assert!(!world.path("man1/coplace-guard.1").exists());
+}
+
+#[test]
+fn tables_are_to_be_had_as_json() {
+    let world = World::new();
+    for (arguments, key) in [
+        (&["doctor", "--json"][..], "/mechanisms/0/name"),
+        (&["config", "--json"], "/placement"),
+        (&["policy", "list", "--json"], "/0/letters"),
+        (
+            &["simulate", "--machine", "core:4 pu:1", "--steps", "5", "--policy", "TA", "--json"],
+            "/policies/0/steps/4/plan",
+        ),
+        (&["advise", "--seconds", "0.2", "--json"], "/programs"),
+    ] {
+        let output = world.run(arguments);
+        let value: serde_json::Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{arguments:?}: {e}"));
+        assert!(value.pointer(key).is_some(), "{arguments:?} has no {key}: {value}");
+    }
+}
+
+#[test]
+fn the_default_configuration_can_be_saved_and_used() {
+    let world = World::new();
+    let printed = text(&world.run(&["config", "--print-default"]).stdout);
+    let path = world.file("c.toml", &printed);
+    let output = world.command(&["config"]).env("COPLACE_CONFIG", &path).output().unwrap();
+    assert!(output.status.success() && text(&output.stdout).contains("c.toml"), "{output:?}");
+}
+
+#[test]
+fn every_step_of_a_machine_is_shown_for_every_policy_asked_for() {
+    let world = World::new();
+    let output = world.run(&[
+        "simulate",
+        "--machine",
+        "pack:2 core:2 pu:1",
+        "--steps",
+        "3",
+        "--policy",
+        "TA,EQ",
+        "--svg",
+        "s.svg",
+    ]);
+    let shown = text(&output.stdout);
+    let counted = shown.lines().filter(|line| line.trim_start().starts_with(['1', '2', '3'])).count();
+    assert_eq!(counted, 6, "{shown}");
+    assert!(shown.contains("AA AA"), "{shown}");
+    assert!(std::fs::read_to_string(world.path("s.svg")).unwrap().contains("a3 on CPUs"));
+}
