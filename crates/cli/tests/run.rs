@@ -284,12 +284,15 @@ fn control_z_fg_and_bg_work_as_without_coplace() {
     terminal.expect("Running");
     terminal.expect("end1");
     terminal.type_line("fg");
+    // The shell puts a job in front, where the key reaches it, just after saying so.
     terminal.expect("COPLACE run");
+    std::thread::sleep(Duration::from_millis(100));
     terminal.type_control(b'Z');
     terminal.expect("Stopped");
     until("the program to stop", || stat_of(program) == Some('T'));
     terminal.type_line("fg");
     until("the program to run again", || stat_of(program) == Some('S'));
+    std::thread::sleep(Duration::from_millis(100));
     terminal.type_control(b'C');
     terminal.type_line("echo status=$?");
     terminal.expect("status=130");
@@ -381,7 +384,7 @@ fn a_leader_that_is_stopped_by_control_z_leaves_the_others_a_scheduler() {
     assert!(began.elapsed() < Duration::from_secs(3), "it took {:?}", began.elapsed());
     terminal.type_line("fg");
     until("the program to run again", || stat_of(program) == Some('S'));
-    // The shell continues a job before it puts it in front, where the key reaches it.
+    // The shell puts a job in front, where the key reaches it, just after saying so.
     terminal.expect("COPLACE run");
     std::thread::sleep(Duration::from_millis(100));
     terminal.type_control(b'C');

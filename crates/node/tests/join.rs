@@ -1,0 +1,183 @@
+//! Who schedules, and how that passes from one to another while programs run.
+
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use node::home::{Home, LockError};
+use node::identity;
+use node::join::{JoinError, Membership, take_over};
+use node::scheduler::{Options, Scheduler, Stopper};
+use protocol::{AppRecord, FromScheduler, Role};
+use workload::{AppId, Demand};
+
+struct Program(Child, AppRecord);
+
+impl Program {
+    fn start(home: &Home, name: &str) -> Program {
+        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let process = identity::of_pid(child.id()).unwrap();
+        let record = AppRecord {
+            id: AppId::new(name).unwrap(),
+            uid: 0,
+            process,
+            guardian: identity::own(),
+            command: vec!["sleep".into()],
+            directory: "/".into(),
+            pages: home.make_pages(process).unwrap(),
+            original_cpus: linux::affinity::get(process.pid).unwrap(),
+            demand: Demand::default(),
+            arrived_ns: linux::clock::now_ns(),
+            started: false,
+        };
+        Program(child, record)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn scratch() -> (tempfile::TempDir, Home) {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::at(dir.path()).unwrap();
+    (dir, home)
+}
+
+fn member(home: &Home) -> Membership {
+    Membership::new(home.clone(), Some(Options::default())).unwrap()
+}
+
+/// Brings it in and waits until it may start.
+fn enter(member: &mut Membership, program: &Program) -> AppId {
+    let (id, _) = member.register(program.1.clone()).unwrap();
+    until("Start", || {
+        member
+            .pump()
+            .iter()
+            .any(|message| matches!(message, FromScheduler::Start { id: started } if *started == id))
+    });
+    member.started(&id);
+    id
+}
+
+#[track_caller]
+fn until(what: &str, mut is: impl FnMut() -> bool) -> Duration {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(10), "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    began.elapsed()
+}
+
+fn daemon(home: &Home) -> (Stopper, std::thread::JoinHandle<()>) {
+    let lock = take_over(home, Role::Daemon).unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let home = home.clone();
+    let thread = std::thread::spawn(move || {
+        let scheduler = Scheduler::start(home, lock, Role::Daemon, Options::default()).unwrap();
+        sender.send(scheduler.stopper()).unwrap();
+        scheduler.run();
+    });
+    (receiver.recv().unwrap(), thread)
+}
+
+#[test]
+fn the_first_leads_the_second_joins_and_names_are_made_unique() {
+    let (_dir, home) = scratch();
+    let mut first = member(&home);
+    let mut second = member(&home);
+    assert!(first.leads() && !second.leads());
+    assert_eq!(second.scheduler(), Some((Role::Leader, std::process::id())));
+    let (a, b) = (Program::start(&home, "sleep"), Program::start(&home, "sleep"));
+    assert_eq!(enter(&mut first, &a).as_str(), "sleep");
+    assert_eq!(enter(&mut second, &b).as_str(), "sleep.2");
+}
+
+#[test]
+fn when_the_leader_steps_down_another_leads_at_once_with_the_same_names() {
+    let (_dir, home) = scratch();
+    let mut first = member(&home);
+    let mut second = member(&home);
+    let (a, b) = (Program::start(&home, "sleep"), Program::start(&home, "sleep"));
+    enter(&mut first, &a);
+    let id = enter(&mut second, &b);
+    drop(first);
+    let took = until("the second to lead", || {
+        second.pump();
+        second.leads() && second.scheduler().is_some()
+    });
+    assert!(took < Duration::from_secs(1), "it took {took:?}");
+    second.suspend(&id);
+    second.resume(&id);
+    assert!(second.scheduler().is_some());
+    drop(b);
+    let account = second.ended(&id).expect("the new leader knows the program");
+    assert_eq!(account.id, Some(id));
+}
+
+#[test]
+fn a_daemon_takes_over_from_a_leader_and_a_second_daemon_is_refused() {
+    let (_dir, home) = scratch();
+    let mut first = member(&home);
+    let mut second = member(&home);
+    let a = Program::start(&home, "sleep");
+    let id = enter(&mut second, &a);
+    let (stopper, thread) = daemon(&home);
+    for member in [&mut first, &mut second] {
+        until("the members to find the daemon", || {
+            member.pump();
+            member.scheduler().is_some_and(|(role, _)| role == Role::Daemon)
+        });
+        assert!(!member.leads());
+    }
+    match take_over(&home, Role::Daemon) {
+        Err(JoinError::Lock(LockError::Held { role: Some(Role::Daemon), .. })) => {}
+        other => panic!("{:?}", other.err()),
+    }
+    stopper.stop();
+    thread.join().unwrap();
+    until("somebody to lead after the daemon", || {
+        first.pump();
+        second.pump();
+        first.scheduler().is_some() && second.scheduler().is_some()
+    });
+    assert!(first.leads() != second.leads());
+    drop(a);
+    assert!(second.ended(&id).is_some());
+}
+
+#[test]
+fn who_may_not_lead_is_told_that_nobody_schedules_and_is_orphaned_when_the_leader_goes() {
+    let (_dir, home) = scratch();
+    assert!(Membership::new(home.clone(), None).is_err());
+    let leader = member(&home);
+    let mut other = Membership::new(home.clone(), None).unwrap();
+    let mut program = Program::start(&home, "sleep");
+    program.1.started = true;
+    let (id, _) = other.register(program.1.clone()).unwrap();
+    drop(leader);
+    // As a scheduler that was killed may leave it.
+    let process = identity::to_linux(program.1.process);
+    linux::signals::stop(&[process], &linux::Root::live());
+    let is_stopped = || process.stat(&linux::Root::live()).unwrap().is_stopped();
+    until("the program to be stopped", is_stopped);
+    let took = until("the program to be set free", || {
+        other.pump();
+        !is_stopped()
+    });
+    assert!(other.is_orphaned() && took < Duration::from_secs(1), "it took {took:?}");
+    drop(program);
+    assert!(other.ended(&id).is_none());
+}
+
+#[test]
+fn options_that_cannot_be_are_an_error_and_leave_nobody_scheduling() {
+    let (_dir, home) = scratch();
+    let options = Options { policy: "no such policy".into(), ..Options::default() };
+    assert!(matches!(Membership::new(home.clone(), Some(options)), Err(JoinError::Start(_))));
+    assert!(home.lock_scheduler(Role::Leader).is_ok());
+}
