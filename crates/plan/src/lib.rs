@@ -5,6 +5,7 @@ pub mod check;
 mod diff;
 mod fold;
 mod normal;
+mod picture;
 mod promise;
 mod snapshot;
 mod text;
