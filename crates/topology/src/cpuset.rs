@@ -10,9 +10,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const MAX_CPUS: u32 = 65_536;
 
 /// A set of PUs by `os_index`, written like the kernel's CPU lists: `0-3,8,10-11`.
+///
+/// Holds only the words from its lowest to its highest member: on a big machine most sets are small
+/// and near the top as often as near 0.
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CpuSet {
-    /// Invariant: the last word is not zero, so that equal sets are equal values.
+    /// Number of the first word held; 0 for the empty set.
+    base: usize,
+    /// Invariant: neither the first nor the last word is zero, so that equal sets are equal values.
     words: Vec<u64>,
 }
 
@@ -25,7 +30,7 @@ pub struct ParseCpuSetError {
 
 impl CpuSet {
     pub const fn new() -> Self {
-        CpuSet { words: Vec::new() }
+        CpuSet { base: 0, words: Vec::new() }
     }
 
     /// The CPUs `0..count`.
@@ -35,33 +40,59 @@ impl CpuSet {
 
     /// The set of these CPUs, in any order; one allocation, unlike collecting.
     pub fn from_cpus(cpus: &[u32]) -> Self {
-        let Some(&highest) = cpus.iter().max() else { return CpuSet::new() };
+        let (Some(&lowest), Some(&highest)) = (cpus.iter().min(), cpus.iter().max()) else {
+            return CpuSet::new();
+        };
         assert!(highest < MAX_CPUS, "CPU {highest} is beyond {MAX_CPUS}");
-        let mut words = vec![0; highest as usize / 64 + 1];
+        let base = lowest as usize / 64;
+        let mut words = vec![0; highest as usize / 64 + 1 - base];
         for &cpu in cpus {
-            words[cpu as usize / 64] |= 1 << (cpu % 64);
+            words[cpu as usize / 64 - base] |= 1 << (cpu % 64);
         }
-        CpuSet { words }
+        CpuSet { base, words }
     }
 
     pub fn insert(&mut self, cpu: u32) {
         assert!(cpu < MAX_CPUS, "CPU {cpu} is beyond {MAX_CPUS}");
         let word = cpu as usize / 64;
-        if self.words.len() <= word {
-            self.words.resize(word + 1, 0);
+        if self.words.is_empty() {
+            self.base = word;
         }
-        self.words[word] |= 1 << (cpu % 64);
+        if word < self.base {
+            self.words.splice(..0, std::iter::repeat_n(0, self.base - word));
+            self.base = word;
+        }
+        if word >= self.end() {
+            self.words.resize(word + 1 - self.base, 0);
+        }
+        self.words[word - self.base] |= 1 << (cpu % 64);
     }
 
     pub fn remove(&mut self, cpu: u32) {
-        if let Some(word) = self.words.get_mut(cpu as usize / 64) {
+        let word = (cpu as usize / 64).checked_sub(self.base);
+        if let Some(word) = word.and_then(|word| self.words.get_mut(word)) {
             *word &= !(1 << (cpu % 64));
         }
         self.trim();
     }
 
     pub fn contains(&self, cpu: u32) -> bool {
-        self.words.get(cpu as usize / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1)
+        self.word(cpu as usize / 64) >> (cpu % 64) & 1 == 1
+    }
+
+    fn word(&self, index: usize) -> u64 {
+        index.checked_sub(self.base).and_then(|index| self.words.get(index)).copied().unwrap_or(0)
+    }
+
+    /// Number of the word after the last one held.
+    fn end(&self) -> usize {
+        self.base + self.words.len()
+    }
+
+    fn from_words(range: std::ops::Range<usize>, word: impl Fn(usize) -> u64) -> CpuSet {
+        let mut set = CpuSet { base: range.start, words: range.map(word).collect() };
+        set.trim();
+        set
     }
 
     pub fn len(&self) -> usize {
@@ -74,12 +105,12 @@ impl CpuSet {
 
     /// The members in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.words.iter().enumerate().flat_map(|(index, &word)| {
+        self.words.iter().enumerate().flat_map(move |(index, &word)| {
             let mut rest = word;
             std::iter::from_fn(move || {
                 let bit = (rest != 0).then(|| rest.trailing_zeros())?;
                 rest &= rest - 1;
-                Some(index as u32 * 64 + bit)
+                Some((self.base + index) as u32 * 64 + bit)
             })
         })
     }
@@ -89,33 +120,34 @@ impl CpuSet {
     }
 
     pub fn union(&self, other: &CpuSet) -> CpuSet {
-        let (long, short) = if self.words.len() >= other.words.len() { (self, other) } else { (other, self) };
-        let mut words = long.words.clone();
-        for (word, more) in words.iter_mut().zip(&short.words) {
-            *word |= more;
+        match (self.is_empty(), other.is_empty()) {
+            (_, true) => self.clone(),
+            (true, _) => other.clone(),
+            _ => {
+                let range = self.base.min(other.base)..self.end().max(other.end());
+                CpuSet::from_words(range, |index| self.word(index) | other.word(index))
+            }
         }
-        CpuSet { words }
     }
 
     pub fn intersection(&self, other: &CpuSet) -> CpuSet {
-        let words = self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect();
-        CpuSet { words }.trimmed()
+        CpuSet::from_words(self.common_words(other), |index| self.word(index) & other.word(index))
     }
 
     pub fn difference(&self, other: &CpuSet) -> CpuSet {
-        let mut words = self.words.clone();
-        for (word, less) in words.iter_mut().zip(&other.words) {
-            *word &= !less;
-        }
-        CpuSet { words }.trimmed()
+        CpuSet::from_words(self.base..self.end(), |index| self.word(index) & !other.word(index))
+    }
+
+    fn common_words(&self, other: &CpuSet) -> std::ops::Range<usize> {
+        self.base.max(other.base)..self.end().min(other.end())
     }
 
     pub fn is_subset(&self, other: &CpuSet) -> bool {
-        self.difference(other).is_empty()
+        (self.base..self.end()).all(|index| self.word(index) & !other.word(index) == 0)
     }
 
     pub fn intersects(&self, other: &CpuSet) -> bool {
-        self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
+        self.common_words(other).any(|index| self.word(index) & other.word(index) != 0)
     }
 
     /// The `count` lowest members (all, where there are fewer).
@@ -127,11 +159,9 @@ impl CpuSet {
         while self.words.last() == Some(&0) {
             self.words.pop();
         }
-    }
-
-    fn trimmed(mut self) -> Self {
-        self.trim();
-        self
+        let zeros = self.words.iter().take_while(|&&word| word == 0).count();
+        self.words.drain(..zeros);
+        self.base = if self.words.is_empty() { 0 } else { self.base + zeros };
     }
 }
 
