@@ -1,8 +1,57 @@
-//! What the whole-system tests share.
+//! What the whole-system tests share: the real binary, the real programs, and a home of its own for
+//! each test, with nothing of it left behind.
+
+mod home;
+pub mod processes;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+pub use home::{Child, Home, Mix};
 
 /// The top of the checkout.
 pub fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests lie in the checkout").to_owned()
+}
+
+/// Builds, once in this process, what the tests start; cheap where it is built already.
+fn built() -> &'static Path {
+    static TOP: OnceLock<PathBuf> = OnceLock::new();
+    TOP.get_or_init(|| {
+        let run = |command: &mut Command| {
+            let output =
+                command.current_dir(top()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+            assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        };
+        run(Command::new(env!("CARGO")).args(["build", "--release", "--quiet", "-p", "coplace-cli"]));
+        run(Command::new("make").args(["--quiet", "apps"]));
+        top()
+    })
+}
+
+/// The `coplace` binary.
+pub fn coplace() -> PathBuf {
+    built().join("target/release/coplace")
+}
+
+/// One of the programs in `apps/`.
+pub fn app(name: &str) -> String {
+    built().join("build/apps").join(name).to_str().expect("the checkout's path is text").to_owned()
+}
+
+/// A C program of the tests' own, from `tests/programs`.
+pub fn helper(name: &str, home: &Home) -> String {
+    let source = top().join("tests/programs").join(format!("{name}.c"));
+    let binary = home.path().join(name);
+    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    cc.args(["-O2", "-std=gnu11", "-Wall", "-pthread", "-o"]).args([&binary, &source]);
+    let output = cc.output().unwrap_or_else(|error| panic!("{cc:?}: {error}"));
+    assert!(output.status.success(), "{cc:?}: {}", String::from_utf8_lossy(&output.stderr));
+    binary.to_str().expect("the home's path is text").to_owned()
+}
+
+/// Says why a test cannot be done here, loudly, where nobody can miss it.
+pub fn skipped(test: &str, why: &str) {
+    eprintln!("SKIPPED {test}: {why}");
 }

@@ -30,9 +30,10 @@ fn metadata() -> Value {
 /// A crate's place: its layer, and where it stands in it.
 fn place(name: &str) -> Option<(usize, usize)> {
     let short = name.strip_prefix("coplace-")?;
-    LAYERS.iter().enumerate().find_map(|(layer, crates)| {
-        crates.iter().position(|krate| *krate == short).map(|at| (layer, at))
-    })
+    LAYERS
+        .iter()
+        .enumerate()
+        .find_map(|(layer, crates)| crates.iter().position(|krate| *krate == short).map(|at| (layer, at)))
 }
 
 /// Ordinary and build dependencies on crates of ours; tests may look further up.
@@ -57,7 +58,9 @@ fn violations(uses: &BTreeMap<String, Vec<String>>) -> Vec<String> {
         for other in used {
             match place(other) {
                 Some(below) if below < at => {}
-                _ => violations.push(format!("{user} may not use {other}: it stands above it or to its right")),
+                _ => {
+                    violations.push(format!("{user} may not use {other}: it stands above it or to its right"))
+                }
             }
         }
     }

@@ -1,0 +1,321 @@
+//! A scheduler's home for one test.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::{coplace, processes, top};
+
+const TOKEN: &str = "COPLACE_TEST";
+
+/// Its directory, its mark in the environment of all that is started in it, and the lock that
+/// keeps the heavy tests from disturbing one another. Dropping it ends everything.
+pub struct Home {
+    directory: tempfile::TempDir,
+    mark: String,
+    _lock: File,
+}
+
+impl Home {
+    pub fn new() -> Home {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        fs::create_dir_all(top().join("target")).expect("target/ can be made");
+        let lock = File::create(top().join("target/whole-system-tests.lock")).expect("the lock can be made");
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("the lock can be taken");
+        let directory =
+            tempfile::Builder::new().prefix("coplace-").tempdir().expect("a directory can be made");
+        let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        fs::write(directory.path().join("config.toml"), "").expect("the directory can be written");
+        fs::create_dir(directory.path().join("out")).expect("the directory can be written");
+        Home { directory, mark, _lock: lock }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn mark(&self) -> String {
+        format!("{TOKEN}={}", self.mark)
+    }
+
+    /// A command in this home, without anything that this process's environment would bring in.
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new(program.as_ref());
+        let foreign = std::env::vars_os().map(|(name, _)| name).filter(|name| {
+            let name = name.to_string_lossy();
+            name.starts_with("OMP_")
+                || name.starts_with("GOMP_")
+                || name.starts_with("COPLACE_")
+                || name == "LD_PRELOAD"
+        });
+        foreign.for_each(|name| {
+            command.env_remove(name);
+        });
+        command
+            .env(TOKEN, &self.mark)
+            .env("COPLACE_RUNTIME_DIR", self.path().join("h"))
+            .env("COPLACE_CONFIG", self.path().join("config.toml"))
+            .env("XDG_CACHE_HOME", self.path().join("cache"))
+            .current_dir(self.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub fn coplace(&self) -> Command {
+        self.command(coplace())
+    }
+
+    /// Starts a command whose output goes to files, so that nobody waits for its end.
+    pub fn start(&self, name: &str, command: &mut Command) -> Child {
+        let file = |ending: &str| File::create(self.output(name, ending)).expect("the home can be written");
+        let child = command.stdout(file("out")).stderr(file("err")).spawn();
+        let child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        Child { child, name: name.to_owned(), out: self.output(name, "out"), err: self.output(name, "err") }
+    }
+
+    fn output(&self, name: &str, ending: &str) -> PathBuf {
+        self.path().join("out").join(format!("{name}.{ending}"))
+    }
+
+    /// Starts `coplace daemon`, and waits until it answers.
+    pub fn daemon(&self, options: &[&str]) -> Child {
+        let daemon = self.start("daemon", self.coplace().arg("daemon").args(options));
+        self.until("the daemon answers", || self.status().is_some_and(|status| status["role"] == "daemon"));
+        daemon
+    }
+
+    /// What `coplace status --json` prints; `None` where no scheduler runs.
+    pub fn status(&self) -> Option<Value> {
+        self.json(&["status", "--json"])
+    }
+
+    /// The JSON that a command prints, if it ends well.
+    pub fn json(&self, words: &[&str]) -> Option<Value> {
+        let output = self.coplace().args(words).output().expect("coplace can be started");
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("it prints JSON"))
+    }
+
+    /// A program in the scheduler's status.
+    pub fn app(&self, name: &str) -> Option<Value> {
+        let status = self.status()?;
+        status["apps"].as_array()?.iter().find(|app| app["id"] == name).cloned()
+    }
+
+    /// Runs `coplace mix` on this text, to its end.
+    pub fn mix(&self, text: &str, options: &[&str]) -> Mix {
+        let file = self.path().join("mix.toml");
+        let (json, output) = (self.path().join("mix.json"), self.path().join("out"));
+        fs::write(&file, text).expect("the home can be written");
+        let _ = fs::remove_file(&json);
+        let mut command = self.coplace();
+        command.arg("mix").arg(&file).arg("--json").arg(&json).arg("--output").arg(&output);
+        command.args(["--quiet", "--keep-going"]).args(options);
+        let mut child = self.start("mix", &mut command);
+        let status = child.ended_within(Duration::from_secs(60));
+        let json =
+            fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or(Value::Null);
+        Mix { status, json, stderr: child.stderr(), output }
+    }
+
+    /// Waits until something holds that must hold soon.
+    pub fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let since = Instant::now();
+        while !holds() {
+            assert!(since.elapsed() < Duration::from_secs(20), "not after 20 s: {what}; {}", self.traces());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Everything that was started here and lives.
+    pub fn processes(&self) -> Vec<u32> {
+        processes::with_environment(&self.mark())
+    }
+
+    /// Those of them that run one of these programs.
+    pub fn running(&self, program: &str) -> Vec<u32> {
+        self.processes()
+            .into_iter()
+            .filter(|pid| processes::program(*pid).as_deref() == Some(program))
+            .collect()
+    }
+
+    /// What everybody here said on stderr, for the message of a failed test.
+    pub fn traces(&self) -> String {
+        let Ok(entries) = fs::read_dir(self.path().join("out")) else { return String::new() };
+        let mut all = String::new();
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            if !text.trim().is_empty() {
+                all += &format!(
+                    "\n[{}]\n{}",
+                    path.file_name().unwrap_or_default().to_string_lossy(),
+                    text.trim()
+                );
+            }
+        }
+        all
+    }
+
+    /// cgroups of this home's scheduler that are still there: `coplace-` and a hash of its path
+    /// (FNV-1a, folded), the name that docs/formats documents.
+    pub fn groups(&self) -> Vec<PathBuf> {
+        let path = self.path().join("h").canonicalize().unwrap_or_else(|_| self.path().join("h"));
+        let bytes = path.as_os_str().as_encoded_bytes().iter();
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        let name = format!("coplace-{:08x}", (hash ^ hash >> 32) as u32);
+        let mut found = Vec::new();
+        search(Path::new("/sys/fs/cgroup"), &name, 4, &mut found);
+        found
+    }
+
+    /// Nothing of a home whose programs have ended is left: no process, no cgroup.
+    pub fn is_left_clean(&self) {
+        self.until("every process of this home has ended", || self.processes().is_empty());
+        assert_eq!(self.groups(), Vec::<PathBuf>::new());
+    }
+}
+
+impl Default for Home {
+    fn default() -> Self {
+        Home::new()
+    }
+}
+
+fn search(directory: &Path, name: &str, depth: u32, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        match entry.file_name().to_str() == Some(name) {
+            true => found.push(entry.path()),
+            false if depth > 0 => search(&entry.path(), name, depth - 1, found),
+            false => {}
+        }
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            let left = self.processes();
+            if left.is_empty() {
+                break;
+            }
+            left.into_iter().for_each(processes::end);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // Groups that a failed test left behind must not disturb the next one.
+        for group in self.groups() {
+            for child in fs::read_dir(&group).into_iter().flatten().flatten() {
+                let _ = fs::remove_dir(child.path());
+            }
+            let _ = fs::remove_dir(group);
+        }
+    }
+}
+
+/// A process that a test started; its output lies in files.
+pub struct Child {
+    child: std::process::Child,
+    name: String,
+    out: PathBuf,
+    err: PathBuf,
+}
+
+impl Child {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, number: i32) {
+        processes::signal(self.pid(), number);
+    }
+
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("it is our child")
+    }
+
+    pub fn ended_within(&mut self, most: Duration) -> ExitStatus {
+        let since = Instant::now();
+        loop {
+            if let Some(status) = self.has_ended() {
+                return status;
+            }
+            let why =
+                format!("{} has not ended after {most:?}: {} {}", self.name, self.stdout(), self.stderr());
+            assert!(since.elapsed() < most, "{why}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub fn stdout(&self) -> String {
+        fs::read_to_string(&self.out).unwrap_or_default()
+    }
+
+    pub fn stderr(&self) -> String {
+        fs::read_to_string(&self.err).unwrap_or_default()
+    }
+
+    pub fn verified(&self) -> bool {
+        self.stdout().lines().last() == Some("VERIFIED")
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // The home ends what still runs; here only no zombie is to be left.
+        let _ = self.child.try_wait();
+    }
+}
+
+/// How a `coplace mix` ended.
+pub struct Mix {
+    pub status: ExitStatus,
+    pub json: Value,
+    pub stderr: String,
+    output: PathBuf,
+}
+
+impl Mix {
+    pub fn program(&self, name: &str) -> &Value {
+        let programs =
+            self.json["programs"].as_array().unwrap_or_else(|| panic!("no result; {}", self.stderr));
+        let found = programs.iter().find(|program| program["name"] == name);
+        found.unwrap_or_else(|| panic!("no program {name} in {}", self.json))
+    }
+
+    /// Every program ended VERIFIED.
+    pub fn is_verified(&self) {
+        let programs =
+            self.json["programs"].as_array().unwrap_or_else(|| panic!("no result; {}", self.stderr));
+        for program in programs {
+            assert_eq!(program["verified"], true, "{program}; {}", self.stderr);
+        }
+        assert!(self.status.success(), "{}; {}", self.status, self.stderr);
+    }
+
+    /// Seconds by the width of a program's place.
+    pub fn widths(&self, name: &str) -> BTreeMap<u32, f64> {
+        let widths = self.program(name)["widths_s"].as_object().expect("widths");
+        widths
+            .iter()
+            .map(|(width, s)| (width.parse().expect("a width"), s.as_f64().expect("seconds")))
+            .collect()
+    }
+
+    /// Every plan that was in force, in order.
+    pub fn plans(&self) -> Vec<String> {
+        let plans = self.json["plans"].as_array().expect("plans").iter();
+        plans.map(|at| at["plan"].as_str().expect("text").to_owned()).collect()
+    }
+
+    /// What a program printed.
+    pub fn printed(&self, name: &str) -> String {
+        fs::read_to_string(self.output.join(format!("{name}.out"))).unwrap_or_default()
+    }
+}

@@ -1,0 +1,223 @@
+//! Real programs under the real binary: what they get, and that they end as they would alone.
+//!
+//! Nothing here looks at how long anything took: other tests and other people's programs run beside.
+
+use coplace_tests::{Home, Mix, app, helper, processes, skipped};
+
+/// `regions`, a program of very many short parallel regions.
+fn regions(name: &str, scale: f64) -> String {
+    let app = app("regions");
+    format!(
+        "[[program]]\nname = '{name}'\ncommand = ['{app}', '--size', 'S', '--scale', '{scale}', '--json']\n"
+    )
+}
+
+/// `rigid`, a program that cannot be resized, with two threads.
+fn rigid(name: &str, scale: f64) -> String {
+    let app = app("rigid");
+    format!(
+        "[[program]]\nname = '{name}'\ncommand = ['{app}', '--threads', '2', '--scale', '{scale}']\n\
+         [program.demand]\nmalleability = 'rigid'\nmax_threads = 2\n"
+    )
+}
+
+fn two_cpus(test: &str) -> bool {
+    let enough = processes::cpu_count() >= 2;
+    if !enough {
+        skipped(test, "there is one CPU only");
+    }
+    enough
+}
+
+/// CPUs that a plan's text mentions, as the widths of its places.
+fn widths(plan: &str) -> Vec<usize> {
+    let words: Vec<&str> = plan.split_whitespace().collect();
+    let places = words.windows(2).filter(|pair| pair[0] == "on").map(|pair| pair[1].trim_matches([',', ']']));
+    let width = |list: &str| -> usize {
+        let range = |part: &str| match part.split_once('-') {
+            Some((low, high)) => high.parse::<usize>().unwrap() - low.parse::<usize>().unwrap() + 1,
+            None => 1,
+        };
+        list.split(',').map(range).sum()
+    };
+    places.map(width).collect()
+}
+
+#[test]
+fn two_resizable_programs_get_a_part_of_the_machine_each_and_all_of_it_when_alone() {
+    if !two_cpus("two programs under TA") {
+        return;
+    }
+    let home = Home::new();
+    let mix = home.mix(&(regions("a", 1.5) + &regions("b", 0.7)), &["--policy", "TA", "--cpus", "0-1"]);
+    mix.is_verified();
+    assert!(mix.plans().iter().any(|plan| plan.starts_with("side_by_side")), "{:?}", mix.plans());
+    assert!(
+        mix.plans().iter().all(|plan| !plan.contains("in_turn") && !plan.contains("mixed")),
+        "{:?}",
+        mix.plans()
+    );
+    let (a, b) = (mix.widths("a"), mix.widths("b"));
+    assert!(b.contains_key(&1), "b had {b:?}");
+    assert!(a.contains_key(&1) && a.contains_key(&2), "a had {a:?}");
+    let printed = mix.printed("a");
+    let line: serde_json::Value = serde_json::from_str(printed.lines().next().unwrap()).unwrap();
+    assert_eq!((&line["threads_min"], &line["threads_max"]), (&1.into(), &2.into()), "{line}");
+    home.is_left_clean();
+}
+
+#[test]
+fn rigid_programs_take_turns_by_every_mechanism_that_is_there() {
+    if !two_cpus("turns") {
+        return;
+    }
+    for turns in ["freeze", "idle", "stop"] {
+        let home = Home::new();
+        let options = ["--policy", "TA+", "--turns", turns, "--cpus", "0-1"];
+        let mix = home.mix(&(rigid("a", 0.8) + &rigid("b", 0.8)), &options);
+        if mix.json.is_null() && mix.stderr.contains("was asked for") {
+            skipped(&format!("turns by {turns}"), &mix.stderr);
+            continue;
+        }
+        mix.is_verified();
+        assert!(mix.plans().iter().any(|plan| plan.starts_with("in_turn")), "{turns}: {:?}", mix.plans());
+        for name in ["a", "b"] {
+            assert!(mix.program(name)["turns"].as_u64().unwrap() >= 2, "{turns}: {}", mix.program(name));
+            assert!(
+                !mix.widths(name).contains_key(&1),
+                "{turns}: {name} was narrowed: {:?}",
+                mix.widths(name)
+            );
+        }
+        home.is_left_clean();
+    }
+}
+
+#[test]
+fn a_resizable_program_and_a_rigid_one_share_the_machine_and_the_rigid_one_is_never_narrowed() {
+    if !two_cpus("a rigid program beside a resizable one") {
+        return;
+    }
+    let home = Home::new();
+    let mix = home.mix(&(regions("a", 0.8) + &rigid("b", 0.8)), &["--cpus", "0-1"]);
+    mix.is_verified();
+    assert!(!mix.widths("b").contains_key(&1), "{:?}", mix.widths("b"));
+    home.is_left_clean();
+}
+
+#[test]
+fn one_after_another_each_program_begins_when_the_one_before_has_ended() {
+    let home = Home::new();
+    let mix = home.mix(&(regions("c", 0.3) + &regions("a", 0.3) + &regions("b", 0.3)), &["--policy", "BP"]);
+    mix.is_verified();
+    let time = |name: &str, key: &str| mix.program(name)[key].as_f64().unwrap();
+    for (before, after) in [("c", "a"), ("a", "b")] {
+        assert!(time(after, "started_s") >= time(before, "ended_s"), "{}", mix.json);
+    }
+    home.is_left_clean();
+}
+
+#[test]
+fn under_a_quota_of_one_cpu_plans_are_one_cpu_wide() {
+    let home = Home::new();
+    let group = std::path::PathBuf::from(format!("/sys/fs/cgroup/cpu/coplace-quota-{}", std::process::id()));
+    let made =
+        std::fs::create_dir(&group).and_then(|()| std::fs::write(group.join("cpu.cfs_quota_us"), "100000"));
+    if let Err(error) = made {
+        let _ = std::fs::remove_dir(&group);
+        return skipped("a quota of one CPU", &format!("no cgroup v1 quota can be made: {error}"));
+    }
+    let json = home.path().join("mix.json");
+    std::fs::write(home.path().join("mix.toml"), regions("a", 0.2) + &regions("b", 0.2)).unwrap();
+    let within = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", group.display());
+    let mut command = home.command("/bin/sh");
+    command.args(["-c", &within, "sh"]).arg(coplace_tests::coplace());
+    command.args(["mix", "mix.toml", "--quiet", "--policy", "TA", "--json"]).arg(&json);
+    let mut child = home.start("mix", &mut command);
+    let status = child.ended_within(std::time::Duration::from_secs(60));
+    home.until("the group can be removed", || std::fs::remove_dir(&group).is_ok());
+    assert!(status.success(), "{}", child.stderr());
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    let plans: Vec<&str> =
+        json["plans"].as_array().unwrap().iter().map(|at| at["plan"].as_str().unwrap()).collect();
+    assert!(plans.iter().any(|plan| plan.contains(" on ")), "{plans:?}");
+    assert!(plans.iter().flat_map(|plan| widths(plan)).all(|width| width == 1), "{plans:?}");
+}
+
+#[test]
+fn what_an_unmanaged_program_uses_is_left_to_it() {
+    if !two_cpus("an unmanaged neighbour") {
+        return;
+    }
+    let home = Home::new();
+    let mut burn = home.command("/usr/bin/taskset");
+    let burn = home.start("burn", burn.args(["-c", "0", &app("burn"), "--seconds", "60"]));
+    let daemon = home.daemon(&["--policy", "TA", "--cpus", "0-1"]);
+    let mut run = home.coplace();
+    let run = home.start("run", run.args(["run", "--name", "a", &app("regions"), "--size", "M"]));
+    home.until("the managed program leaves CPU 0 alone", || {
+        let status = home.status().unwrap_or_default();
+        status["usable"] == "1" && home.app("a").is_some_and(|app| app["place"] == "1")
+    });
+    burn.signal(libc::SIGTERM);
+    home.until("the managed program gets CPU 0 back", || {
+        home.app("a").is_some_and(|app| app["place"] == "0-1")
+    });
+    run.signal(libc::SIGTERM);
+    daemon.signal(libc::SIGTERM);
+    home.is_left_clean();
+}
+
+/// A program that behaves and one that does not; how the latter ended.
+fn beside_a_good_one(home: &Home, words: &[&str]) -> (Mix, serde_json::Value) {
+    let misbehave = helper("misbehave", home);
+    let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    let bad = format!("[[program]]\nname = 'bad'\ncommand = ['{misbehave}', {}]\n", words.join(", "));
+    let mix = home.mix(&(regions("good", 1.0) + &bad), &[]);
+    assert_eq!(mix.program("good")["verified"], true, "{}; {}", mix.json, mix.stderr);
+    let bad = mix.program("bad").clone();
+    (mix, bad)
+}
+
+#[test]
+fn a_program_that_crashes_harms_no_other() {
+    let home = Home::new();
+    let (mix, bad) = beside_a_good_one(&home, &["crash"]);
+    assert_eq!(bad["ending"], serde_json::json!({ "signal": libc::SIGSEGV }));
+    assert_eq!(mix.status.code(), Some(1), "a mix in which a program failed tells so");
+    home.is_left_clean();
+}
+
+#[test]
+fn a_program_that_forks_harms_no_other() {
+    let home = Home::new();
+    let (_, bad) = beside_a_good_one(&home, &["fork"]);
+    assert_eq!(bad["verified"], true, "{bad}");
+    home.is_left_clean();
+}
+
+#[test]
+fn a_program_that_daemonises_harms_no_other_and_its_daemon_lives_on() {
+    let home = Home::new();
+    let file = home.path().join("done");
+    let (_, bad) = beside_a_good_one(&home, &["daemonise", file.to_str().unwrap()]);
+    assert_eq!(bad["verified"], true, "{bad}");
+    home.until("its daemon has finished its work", || file.exists());
+    home.is_left_clean();
+}
+
+#[test]
+fn a_program_that_changes_its_own_affinity_harms_no_other() {
+    let home = Home::new();
+    let (_, bad) = beside_a_good_one(&home, &["affinity"]);
+    assert_eq!(bad["verified"], true, "{bad}");
+    home.is_left_clean();
+}
+
+#[test]
+fn a_program_of_a_thousand_threads_harms_no_other() {
+    let home = Home::new();
+    let (_, bad) = beside_a_good_one(&home, &["threads"]);
+    assert_eq!(bad["verified"], true, "{bad}");
+    home.is_left_clean();
+}
