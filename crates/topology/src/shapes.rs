@@ -256,7 +256,7 @@ impl Restricted {
             quota[at].iter_mut().filter(|(host, _)| *host == form).for_each(|(_, left)| *left -= 1);
             let mut cut = Places::default();
             self.lay_out(child, kinds[at].0, &mut cut);
-            let number = Forms::pieces_a_host(kinds[at].1, cut.ends.len() as u32);
+            let number = self.forms.pieces_a_host(part, at, form, cut.ends.len() as u32);
             pieces[at].1.extend(cut.iter().take(number as usize).map(<[u32]>::to_vec));
         }
         pieces

@@ -27,7 +27,7 @@ pub fn check(plan: &Plan, snapshot: &Snapshot, found: &mut Vec<Violation>) {
             continue;
         };
         let covered = shape.places.iter().fold(CpuSet::new(), |all, place| all.union(place));
-        if crosses(&snapshot.machine.root, place, &covered) {
+        if crosses(&snapshot.machine, &looks, place, &shape.places, &covered) {
             found.push(Violation::CrossingPartition { place: place.clone() });
         }
         let look = looks.signature(&snapshot.machine.root, place).unwrap_or_default();
@@ -75,16 +75,27 @@ pub fn shapes_of(plan: &Plan, snapshot: &Snapshot) -> Option<Vec<Shape>> {
     Some(shapes)
 }
 
-/// Whether `place` takes a part of a unit and something outside of it; `covered` are the CPUs that
-/// partitions of this shape use at all.
-fn crosses(root: &Object, place: &CpuSet, covered: &CpuSet) -> bool {
-    let mut unit = root;
+/// Whether `place` takes a part of a unit and something else of its like ("one and a half NUMA nodes").
+/// Parts that others of `places` take of the same unit may only be equal fractions of it, where the
+/// machine is mixed: a core of one kind and half a cluster of another.
+fn crosses(machine: &Machine, looks: &Looks, place: &CpuSet, places: &[CpuSet], covered: &CpuSet) -> bool {
+    let mut unit = &machine.root;
     while let Some(child) = unit.children.iter().find(|child| place.is_subset(&child.cpus)) {
         unit = child;
     }
-    unit.children.iter().any(|child| {
-        let part = child.cpus.intersection(covered);
+    let part_of = |child: &Object| child.cpus.intersection(covered);
+    let split = |child: &&Object| {
+        let part = part_of(child);
         part.intersects(place) && !part.is_subset(place)
+    };
+    unit.children.iter().filter(split).any(|child| {
+        let look = looks.signature(child, &part_of(child));
+        let alike = |other: &Object| looks.signature(other, &part_of(other)) == look;
+        let others = unit.children.iter().filter(|other| other.cpus != child.cpus);
+        let more_of_its_like = others.filter(|other| other.cpus.intersects(place)).any(alike);
+        let mine = looks.signature(child, place);
+        let shares = places.iter().filter(|other| other.intersects(&child.cpus));
+        more_of_its_like || shares.map(|other| looks.signature(child, other)).any(|other| other != mine)
     })
 }
 

@@ -164,11 +164,15 @@ impl Forms {
         count
     }
 
-    /// How many pieces one child may give that can give `count`: where a partition has several
-    /// pieces of a kind (`number`), they must not come from one child, for then they would not look
-    /// like pieces of several.
-    pub(super) fn pieces_a_host(number: u32, count: u32) -> u32 {
-        if number == 1 { count } else { count.min(1) }
+    /// How many pieces of kind `at` of `part` a child may give that can give `count`: where a
+    /// partition has several pieces of a kind, they must not come from one child, for then they
+    /// would not look like pieces of several; and a child that could as well be another piece is not
+    /// divided between two partitions, for these would have one and a half of its like each.
+    pub(super) fn pieces_a_host(&mut self, part: FormId, at: usize, child: FormId, count: u32) -> u32 {
+        let kinds = self.children(part).to_vec();
+        let like_another =
+            |(other, &(piece, _)): (usize, &(FormId, u32))| other != at && self.count(child, piece) > 0;
+        if kinds[at].1 > 1 || kinds.iter().enumerate().any(like_another) { count.min(1) } else { count }
     }
 
     /// How many partitions of form `part` can be put together from the children of `host`.
@@ -202,7 +206,8 @@ impl Forms {
                 if need == 0 || *left == 0 {
                     continue;
                 }
-                let each = Self::pieces_a_host(number, self.count(*child, piece));
+                let count = self.count(*child, piece);
+                let each = self.pieces_a_host(part, at, *child, count);
                 if each > 0 {
                     let take = need.div_ceil(each).min(*left);
                     (need, *left) = (need.saturating_sub(take * each), *left - take);

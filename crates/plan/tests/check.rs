@@ -1,0 +1,419 @@
+//! The checker: one rejection a rule, and what it must let pass.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use common::{id, plan, set};
+use coplace_plan::check::{Explanation, Sequence};
+use coplace_plan::{Promise, ShareBound, Snapshot, Violation, WaitingBound, check_plan};
+use topology::Machine;
+
+/// Two packages of four cores, programs as described.
+fn eight(apps: &str) -> Snapshot {
+    on("pack:2 core:4 pu:1", apps)
+}
+
+fn on(machine: &str, apps: &str) -> Snapshot {
+    let machine = Arc::new(Machine::synthetic(machine).unwrap());
+    Snapshot::for_machine(machine).with_apps(apps).unwrap()
+}
+
+fn judge(snapshot: &Snapshot, text: &str) -> Vec<Violation> {
+    check_plan(&plan(text), snapshot, &Promise::default())
+}
+
+fn judge_shapes(snapshot: &Snapshot, text: &str) -> Vec<Violation> {
+    check_plan(&plan(text), snapshot, &Promise { equal_shapes: true, ..Promise::default() })
+}
+
+/// `$found` is exactly one violation, and this one.
+macro_rules! assert_only {
+    ($found:expr, $pattern:pat $(if $guard:expr)?) => {{
+        let found = $found;
+        assert!(matches!(&found[..], [$pattern] $(if $guard)?), "{found:?}");
+    }};
+}
+
+fn assert_valid(found: Vec<Violation>) {
+    assert_eq!(found, []);
+}
+
+// Invariant 1.
+
+#[test]
+fn every_live_program_must_occur() {
+    assert_only!(judge(&eight("a; b"), "a on 0"), Violation::Missing { app } if app.as_str() == "b");
+    assert_valid(judge(&eight("a; b; c suspended"), "a on 0 waiting [b] suspended [c]"));
+}
+
+#[test]
+fn nothing_that_does_not_live_may_occur() {
+    assert_only!(judge(&eight("a"), "a on 0 waiting [z]"), Violation::Unknown { app } if app.as_str() == "z");
+}
+
+#[test]
+fn a_program_stands_in_one_of_tree_waiting_and_suspended() {
+    assert_only!(judge(&eight("a"), "a on 0 waiting [a]"), Violation::Twice { .. });
+}
+
+#[test]
+fn a_program_cannot_be_in_two_places_at_the_same_time_but_in_several_slots() {
+    let twice = judge(&eight("a; b"), "side_by_side [in_turn [a on 0, b on 0], a on 1]");
+    assert_only!(twice, Violation::TwoPlacesAtOnce { .. });
+    assert_valid(judge(&eight("a; b"), "in_turn [a on 0-3, b on 0-3, a on 4-7]"));
+}
+
+#[test]
+fn only_who_was_asked_to_stand_still_does_and_whoever_was_asked() {
+    assert_only!(judge(&eight("a"), "idle suspended [a]"), Violation::SuspendedUnasked { .. });
+    assert_only!(judge(&eight("a suspended"), "a on 0"), Violation::NotSuspended { .. });
+    assert_only!(judge(&eight("a suspended"), "idle waiting [a]"), Violation::NotSuspended { .. });
+}
+
+#[test]
+fn nothing_in_a_tree_is_empty() {
+    let node = judge(&eight("a"), "side_by_side [a on 0, in_turn []]");
+    assert_only!(node, Violation::EmptyNode { node } if node == "in_turn");
+    assert_only!(judge(&eight("a"), "a on 0 x 0")[..1].to_vec(), Violation::EmptyRun { .. });
+    assert!(judge(&eight("a"), "a on none").contains(&Violation::EmptyRun { app: id("a") }));
+    let mut no_time = plan("in_turn [a on 0, b on 0]");
+    if let Some(coplace_plan::Tree::InTurn { slots, .. }) = &mut no_time.tree {
+        slots[1].slice_ns = 0;
+    }
+    let found = check_plan(&no_time, &eight("a; b"), &Promise::default());
+    assert_only!(found, Violation::EmptySlot { apps } if apps == "b");
+}
+
+// Invariant 2.
+
+#[test]
+fn places_side_by_side_are_disjoint() {
+    let found = judge(&eight("a; b"), "side_by_side [a on 0-3, b on 3-4]");
+    assert_only!(found, Violation::Overlap { cpus } if *cpus == set("3"));
+    assert_valid(judge(&eight("a; b"), "mixed [a on 0-3, b on 3-4]"));
+}
+
+#[test]
+fn places_lie_in_what_is_usable() {
+    let found = judge(&eight("a").with_usable(set("0-3")), "a on 2-5");
+    assert_only!(found, Violation::Outside { cpus, .. } if *cpus == set("4-5"));
+    let strange = judge(&eight("a"), "a on 7-8");
+    assert_only!(strange, Violation::Outside { cpus, .. } if *cpus == set("8"));
+}
+
+#[test]
+fn a_program_stays_where_it_must() {
+    let snapshot = eight("a within 4-5");
+    assert_only!(judge(&snapshot, "a on 3-4"), Violation::Outside { room, .. } if *room == set("4-5"));
+    assert_valid(judge(&snapshot, "a on 4"));
+    // Where nothing that is usable is left to it, it still stays there.
+    assert_valid(judge(&snapshot.clone().with_usable(set("0-3")), "a on 4-5"));
+    assert_only!(judge(&snapshot.with_usable(set("0-3")), "a on 0"), Violation::Outside { .. });
+}
+
+#[test]
+fn only_a_team_wider_than_what_is_usable_reaches_beyond_it_and_no_further_than_it_must() {
+    let snapshot = eight("a rigid max 6").with_usable(set("0-3"));
+    assert_valid(judge(&snapshot, "a on 0-5"));
+    assert_only!(judge(&snapshot, "a on 0-6"), Violation::OverflowTooWide { cpus: 7, needed: 6, .. });
+    assert_only!(judge(&snapshot, "a on 0-3"), Violation::Squeezed { .. });
+    let passive = eight("a rigid max 6 passive").with_usable(set("0-3"));
+    assert_only!(judge(&passive, "a on 0-5"), Violation::Outside { .. });
+    let narrow = eight("a rigid max 2").with_usable(set("0-3"));
+    assert_only!(judge(&narrow, "a on 4-5"), Violation::Outside { .. });
+}
+
+#[test]
+fn an_owner_runs_on_what_it_owns() {
+    let found = judge(&eight("a; b"), "mixed {2: a} [a on 0-1, b on 0-2]");
+    assert_only!(found, Violation::StrangeOwner { cpu: 2, .. });
+    assert_valid(judge(&eight("a; b"), "mixed {0: a} [a on 0-1, b on 0-2]"));
+}
+
+// Invariant 3.
+
+#[test]
+fn more_threads_than_cpus_stand_only_under_mixed() {
+    assert_only!(judge(&eight("a"), "a on 0-1 x 3"), Violation::Oversubscribed { threads: 3, cpus: 2, .. });
+    assert_valid(judge(&eight("a"), "mixed [a on 0-1 x 3]"));
+}
+
+#[test]
+fn a_rigid_program_is_never_narrower_than_its_team() {
+    let started = eight("a rigid max 4 team 6");
+    assert_only!(judge(&started, "a on 0-4"), Violation::Squeezed { cpus: 5, needed: 6, .. });
+    assert_valid(judge(&started, "a on 0-5"));
+    let mixed = judge(&eight("a rigid team 4; b rigid team 4"), "mixed [a on 0-3, b on 0-2]");
+    assert_only!(mixed, Violation::Squeezed { app, .. } if app.as_str() == "b");
+    // Before anything was observed, what it demands; as wide as the machine where it does not say.
+    assert_only!(judge(&eight("a rigid max 3"), "a on 0-1"), Violation::Squeezed { needed: 3, .. });
+    assert_only!(judge(&eight("a rigid"), "a on 0-6"), Violation::Squeezed { needed: 8, .. });
+    // Wider than everything that there is, all that there is.
+    assert_valid(judge(&eight("a rigid team 64"), "a on 0-7"));
+    assert_valid(judge(&eight("a rigid team 4 passive"), "mixed [a on 0 x 4]"));
+}
+
+#[test]
+fn moldable_and_evolving_programs_are_rigid_once_they_run() {
+    for kind in ["moldable", "evolving"] {
+        assert_valid(judge(&eight(&format!("a {kind} max 8")), "a on 0-1"));
+        let started = eight(&format!("a {kind} team 4"));
+        assert_only!(judge(&started, "a on 0-1"), Violation::Squeezed { needed: 4, .. });
+    }
+}
+
+#[test]
+fn a_malleable_team_is_squeezed_only_if_it_is_asked_to_shrink() {
+    let running = eight("a team 4");
+    assert_valid(judge(&running, "a on 0-1"));
+    assert_only!(judge(&running, "mixed [a on 0-1 x 4]"), Violation::NotShrunk { team: 4, cpus: 2, .. });
+    assert_valid(judge(&eight("a team 4 passive"), "mixed [a on 0-1 x 4]"));
+}
+
+#[test]
+fn nobody_is_asked_for_fewer_threads_than_it_can_run_with() {
+    assert_only!(judge(&eight("a min 3"), "a on 0-1"), Violation::Squeezed { needed: 3, .. });
+    assert_only!(judge(&eight("a min 3"), "a on 0-3 x 2"), Violation::BelowMinimum { least: 3, .. });
+}
+
+#[test]
+fn what_must_not_be_stopped_never_takes_turns_or_waits_once_it_runs() {
+    let snapshot = eight("a fixed team 2; b");
+    let turns = judge(&snapshot, "in_turn [a on 0-1, b on 0-1]");
+    assert_only!(turns, Violation::StoppedInTurn { app } if app.as_str() == "a");
+    let every_slot = "in_turn [side_by_side [a on 0-1, b on 2], a on 0-1]";
+    assert_valid(judge(&snapshot, every_slot));
+    assert_only!(judge(&snapshot, "b on 0 waiting [a]"), Violation::StoppedWaiting { .. });
+    assert_valid(judge(&eight("a fixed; b"), "b on 0 waiting [a]"));
+}
+
+// Invariant 4.
+
+#[test]
+fn partitions_are_units_or_equal_fractions() {
+    let snapshot = eight("a; b");
+    for good in [
+        "side_by_side [a on 0-3, b on 4-7]",
+        "side_by_side [a on 0-1, b on 6-7]",
+        "side_by_side [a on 2, b on 5]",
+        "in_turn [a on 0-7, b on 0-7]",
+        "in_turn [side_by_side [a on 0-3, b on 4-7], a on 0-7]",
+    ] {
+        assert_valid(judge_shapes(&snapshot, good));
+    }
+    for odd in ["0-2", "0-5", "1-2", "3-4", "0,4"] {
+        let found = judge_shapes(&eight("a"), &format!("a on {odd}"));
+        assert!(
+            found.iter().any(|wrong| matches!(wrong, Violation::OddPartition { .. })),
+            "{odd}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn where_a_program_must_stand_is_no_question_of_shape() {
+    assert_valid(judge_shapes(&eight("a within 1-3"), "a on 1-3"));
+    assert_valid(judge_shapes(&eight("a rigid team 3; b"), "side_by_side [a on 0-2, b on 4-7]"));
+    // What rigid programs leave can be cut into equal parts, too.
+    assert_valid(judge_shapes(&eight("a rigid team 6; b; c"), "side_by_side [a on 0-5, b on 6, c on 7]"));
+}
+
+#[test]
+fn every_shape_that_the_topology_offers_passes_the_test_by_looks() {
+    for machine in [
+        "pack:4 [numa] l3:1 core:6 pu:1",
+        "pack:2 l3:2 core:4 pu:2",
+        "pack:1 core:7 pu:1",
+        "pack:3 core:3 pu:2",
+        "core:2 pu:1",
+    ] {
+        let whole = on(machine, "");
+        let all = whole.machine.all_cpus().clone();
+        let holes: topology::CpuSet = all.iter().filter(|cpu| cpu % 5 != 3).collect();
+        for usable in [all.clone(), holes] {
+            let snapshot = whole.clone().with_usable(usable.clone());
+            for shape in whole.machine.shapes(&usable) {
+                let mut filled = snapshot.clone();
+                let mut runs = Vec::new();
+                for (index, place) in shape.places.iter().enumerate() {
+                    filled = filled.with_apps(&format!("a{index}")).unwrap();
+                    runs.push(format!("a{index} on {place}"));
+                }
+                let found = judge_shapes(&filled, &format!("side_by_side [{}]", runs.join(", ")));
+                assert_eq!(found, [], "{machine}, usable {usable}, {} wide", shape.width);
+            }
+        }
+    }
+}
+
+#[test]
+fn left_over_cpus_are_spoken_of() {
+    let snapshot = on("pack:1 core:7 pu:1", "a; b");
+    let shape =
+        snapshot.machine.shapes(&snapshot.usable).into_iter().find(|shape| !shape.left_over.is_empty());
+    let shape = shape.expect("seven CPUs cannot all be cut into equal parts");
+    let text = format!("side_by_side [a on {}, b on {}]", shape.places[0], shape.places[1]);
+    let promise = Promise { equal_shapes: true, ..Promise::default() };
+    let step = |lines: &[String]| {
+        let explanation = Explanation { lines, moves: &BTreeMap::new() };
+        Sequence::default().check_step(&plan(&text), &snapshot, &promise, explanation)
+    };
+    assert_only!(step(&[]), Violation::LeftOverUnexplained { cpus } if *cpus == shape.left_over);
+    assert_valid(step(&[format!("CPU {} stays idle", shape.left_over)]));
+}
+
+// Invariant 5.
+
+#[test]
+fn equal_programs_have_equal_shares_up_to_the_promise() {
+    let judge = |apps: &str, text: &str, bound| {
+        let promise = Promise { share_bound: Some(bound), ..Promise::default() };
+        check_plan(&plan(text), &eight(apps), &promise)
+    };
+    let uneven = "side_by_side [a on 0-2, b on 3-4]";
+    assert_only!(judge("a; b", uneven, ShareBound::Ratio(1.0)), Violation::Unfair { richer, .. } if richer.as_str() == "a");
+    assert_valid(judge("a; b", uneven, ShareBound::Ratio(1.5)));
+    assert_only!(judge("a; b", uneven, ShareBound::Difference(0.1)), Violation::Unfair { .. });
+    assert_valid(judge("a; b", uneven, ShareBound::Difference(0.125)));
+    // Who waits has nothing; who asks for something else cannot be compared.
+    assert_only!(judge("a; b", "a on 0 waiting [b]", ShareBound::Ratio(9.0)), Violation::Unfair { .. });
+    assert_valid(judge("a; b weight 500", uneven, ShareBound::Ratio(1.0)));
+    assert_valid(judge("a; b rigid max 2", uneven, ShareBound::Ratio(1.0)));
+    assert_valid(judge("a; b suspended", "a on 0 suspended [b]", ShareBound::Ratio(1.0)));
+}
+
+// Invariants 6 and 7.
+
+struct History {
+    sequence: Sequence,
+    promise: Promise,
+}
+
+impl History {
+    fn new(promise: Promise) -> History {
+        History { sequence: Sequence::default(), promise }
+    }
+
+    fn step(&mut self, snapshot: &Snapshot, text: &str) -> Vec<Violation> {
+        self.step_with(snapshot, text, &BTreeMap::new())
+    }
+
+    fn step_with(
+        &mut self,
+        snapshot: &Snapshot,
+        text: &str,
+        moves: &BTreeMap<workload::AppId, String>,
+    ) -> Vec<Violation> {
+        let explanation = Explanation { lines: &[], moves };
+        self.sequence.check_step(&plan(text), snapshot, &self.promise, explanation)
+    }
+}
+
+#[test]
+fn waiting_ends_after_the_promised_number_of_terminations() {
+    let bound = WaitingBound::Terminations(2);
+    let mut history = History::new(Promise { waiting_bound: Some(bound), ..Promise::default() });
+    assert_valid(history.step(&eight("a; b; c; w"), "side_by_side [a on 0, b on 1, c on 2] waiting [w]"));
+    assert_valid(history.step(&eight("b; c; w"), "side_by_side [b on 1, c on 2] waiting [w]"));
+    let late = history.step(&eight("c; w"), "c on 2 waiting [w]");
+    assert_only!(late, Violation::WaitsTooLong { app, terminations: 2, .. } if app.as_str() == "w");
+    let mut nobody =
+        History::new(Promise { waiting_bound: Some(WaitingBound::Terminations(0)), ..Promise::default() });
+    assert_only!(nobody.step(&eight("w"), "idle waiting [w]"), Violation::WaitsTooLong { .. });
+}
+
+#[test]
+fn waiting_behind_earlier_arrivals_ends_with_the_last_of_them() {
+    let bound = WaitingBound::EarlierArrivals;
+    let promise = Promise { waiting_bound: Some(bound), ..Promise::default() };
+    let mut history = History::new(promise);
+    assert_valid(history.step(&eight("a; b; w; z"), "a on 0 waiting [b, w, z]"));
+    assert_valid(history.step(&eight("b; w"), "b on 0 waiting [w]"));
+    assert_only!(history.step(&eight("w; y"), "y on 0 waiting [w]"), Violation::WaitsTooLong { .. });
+    // A later arrival's end brings nobody's turn nearer, and who is suspended blocks nobody.
+    let mut history = History::new(promise);
+    assert_valid(history.step(&eight("a; w; z"), "a on 0 waiting [w, z]"));
+    assert_valid(history.step(&eight("a; w"), "a on 0 waiting [w]"));
+    let blocked = history.step(&eight("a suspended; w"), "idle waiting [w] suspended [a]");
+    assert_only!(blocked, Violation::WaitsTooLong { .. });
+}
+
+#[test]
+fn a_wait_that_was_interrupted_begins_anew() {
+    let bound = WaitingBound::Terminations(1);
+    let mut history = History::new(Promise { waiting_bound: Some(bound), ..Promise::default() });
+    assert_valid(history.step(&eight("a; w"), "a on 0 waiting [w]"));
+    assert_valid(history.step(&eight("w; b"), "side_by_side [w on 0, b on 1]"));
+    assert_valid(history.step(&eight("w; b"), "b on 0 waiting [w]"));
+    history.sequence.forget_waits();
+    assert_valid(history.step(&eight("w; c"), "c on 0 waiting [w]"));
+}
+
+fn keeping() -> Promise {
+    Promise { equal_shapes: true, keeps_cpus: true, ..Promise::default() }
+}
+
+#[test]
+fn partitions_are_dealt_out_so_that_most_cpus_are_kept() {
+    let snapshot = eight("a; b");
+    let mut history = History::new(keeping());
+    assert_valid(history.step(&snapshot, "side_by_side [a on 0-3, b on 4-7]"));
+    let swapped = history.step(&snapshot, "side_by_side [b on 0-3, a on 4-7]");
+    assert_only!(swapped, Violation::NeedlessMove { kept: 0, possible: 8, moved } if moved == "b, a");
+}
+
+#[test]
+fn a_free_partition_where_a_program_stood_is_a_better_one() {
+    let mut history = History::new(keeping());
+    assert_valid(history.step(&eight("a"), "a on 4-7"));
+    let moved = history.step(&eight("a; b"), "side_by_side [a on 0-1, b on 2-3]");
+    assert_only!(moved, Violation::NeedlessMove { kept: 0, possible: 2, .. });
+    let mut history = History::new(keeping());
+    assert_valid(history.step(&eight("a"), "a on 4-7"));
+    assert_valid(history.step(&eight("a; b"), "side_by_side [a on 4-5, b on 0-1]"));
+}
+
+#[test]
+fn a_move_with_a_reason_is_no_needless_one() {
+    let snapshot = eight("a; b");
+    let mut history = History::new(keeping());
+    assert_valid(history.step(&snapshot, "side_by_side [a on 0-3, b on 4-7]"));
+    let why = "its pages are there".to_owned();
+    let reasons = BTreeMap::from([(id("a"), why.clone()), (id("b"), why)]);
+    assert_valid(history.step_with(&snapshot, "side_by_side [b on 0-3, a on 4-7]", &reasons));
+}
+
+#[test]
+fn gangs_that_share_a_place_move_together_or_not_at_all() {
+    let snapshot = eight("a; b; c");
+    let mut history = History::new(keeping());
+    assert_valid(history.step(&snapshot, "side_by_side [in_turn [a on 0-3, b on 0-3], c on 4-7]"));
+    let moved = history.step(&snapshot, "side_by_side [in_turn [a on 4-7, b on 4-7], c on 0-3]");
+    assert_only!(moved, Violation::NeedlessMove { kept: 0, possible: 12, .. });
+}
+
+#[test]
+fn new_shapes_move_whom_they_must() {
+    let mut history = History::new(keeping());
+    assert_valid(history.step(&eight("a"), "a on 0-7"));
+    assert_valid(history.step(&eight("a; b"), "side_by_side [a on 0-3, b on 4-7]"));
+    assert_valid(history.step(&eight("b"), "b on 0-7"));
+}
+
+#[test]
+fn a_policy_that_promises_nothing_is_held_to_nothing_of_sequences() {
+    let snapshot = eight("a; b");
+    let mut history = History::new(Promise::default());
+    assert_valid(history.step(&snapshot, "side_by_side [a on 0-3, b on 4-7]"));
+    assert_valid(history.step(&snapshot, "side_by_side [b on 0-3, a on 4-7]"));
+    assert_valid(history.step(&snapshot, "idle waiting [a, b]"));
+}
+
+#[test]
+fn every_violation_says_its_invariant_and_names_what_it_is_about() {
+    let found = judge(&eight("a rigid team 4"), "a on 0-1");
+    assert_eq!(found[0].invariant(), 3);
+    assert_eq!(found[0].to_string(), "a cannot run on fewer than 4 CPUs, but is given 2");
+}
