@@ -27,8 +27,8 @@ impl Random {
         self.next() % limit
     }
 
-    fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[self.below(all.len() as u64) as usize]
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
     }
 }
 
@@ -53,7 +53,7 @@ struct Round {
 
 impl Round {
     fn draw(random: &mut Random, mechanisms: &[&'static str]) -> Round {
-        let victim = *random.one_of(&[Victim::Daemon, Victim::LeadingRun, Victim::Guard]);
+        let victim = random.one_of(&[Victim::Daemon, Victim::LeadingRun, Victim::Guard]);
         let count = 1 + random.below(3);
         let programs = (0..count).map(|number| {
             let scale = format!("{:.2}", 0.3 + random.below(70) as f64 / 100.0);
@@ -201,7 +201,9 @@ fn play(round: &Round) -> Duration {
     for daemon in &daemons {
         daemon.signal(libc::SIGTERM);
     }
-    runs.iter_mut().chain(&mut daemons).for_each(|child| drop(child.ended_within(Duration::from_secs(10))));
+    runs.iter_mut().chain(&mut daemons).for_each(|child| {
+        child.ended_within(Duration::from_secs(10));
+    });
     home.is_left_clean();
     longest
 }
