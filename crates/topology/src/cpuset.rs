@@ -40,6 +40,12 @@ impl CpuSet {
 
     /// The set of these CPUs, in any order; one allocation, unlike collecting.
     pub fn from_cpus(cpus: &[u32]) -> Self {
+        if let [first, .., last] = cpus
+            && cpus.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1))
+            && first < last
+        {
+            return CpuSet::range(*first, *last);
+        }
         let (Some(&lowest), Some(&highest)) = (cpus.iter().min(), cpus.iter().max()) else {
             return CpuSet::new();
         };
@@ -49,6 +55,16 @@ impl CpuSet {
         for &cpu in cpus {
             words[cpu as usize / 64 - base] |= 1 << (cpu % 64);
         }
+        CpuSet { base, words }
+    }
+
+    /// `first` to `last`, both included: whole words at a time, as partitions mostly are.
+    fn range(first: u32, last: u32) -> CpuSet {
+        assert!(last < MAX_CPUS, "CPU {last} is beyond {MAX_CPUS}");
+        let (base, end) = (first as usize / 64, last as usize / 64);
+        let mut words = vec![u64::MAX; end + 1 - base];
+        words[0] &= u64::MAX << (first % 64);
+        words[end - base] &= u64::MAX >> (63 - last % 64);
         CpuSet { base, words }
     }
 

@@ -31,8 +31,9 @@
 //! # Cost
 //!
 //! Counting works on forms, of which a regular machine has one a level; only the shapes that are
-//! kept are laid out on CPUs. 1,024 CPUs take less than 200 µs (`benches` are in the tests' output:
-//! `cargo test --release -p coplace-topology -- --ignored --nocapture`).
+//! kept are laid out on CPUs. On a 2.25 GHz EPYC, 1,024 CPUs take about 0.18 ms when all are usable
+//! and 0.6 to 1.1 ms when holes make units unlike (`cargo test --release -p coplace-topology --test
+//! shapes -- --ignored --nocapture`): who asks at every decision keeps the answer by usable set.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -263,10 +264,11 @@ impl Restricted {
     }
 
     fn shape(&self, machine: &Machine, form: FormId, places: &Places) -> Shape {
-        let highest = self.leaves.iter().max().copied().unwrap_or(0);
-        let mut taken = vec![false; highest as usize + 1];
-        places.leaves.iter().for_each(|&cpu| taken[cpu as usize] = true);
-        let rest: Vec<u32> = self.leaves.iter().copied().filter(|&cpu| !taken[cpu as usize]).collect();
+        let rest = if places.leaves.len() == self.leaves.len() {
+            CpuSet::new()
+        } else {
+            CpuSet::from_cpus(&self.leaves).difference(&CpuSet::from_cpus(&places.leaves))
+        };
         let (mut level, mut description) = self.forms.describe(form);
         if rest.is_empty() && places.ends.len() == 1 {
             level = machine.root.level;
@@ -283,7 +285,7 @@ impl Restricted {
         Shape {
             width: self.forms.width(form),
             places: places.iter().map(CpuSet::from_cpus).collect(),
-            left_over: CpuSet::from_cpus(&rest),
+            left_over: rest,
             level,
             description,
         }

@@ -50,6 +50,12 @@ proptest! {
     }
 
     #[test]
+    fn a_range_is_the_set_of_its_numbers(first in 0u32..200, count in 0u32..200) {
+        let all: Vec<u32> = (first..first + count).collect();
+        prop_assert_eq!(CpuSet::from_cpus(&all), all.iter().copied().collect::<CpuSet>());
+    }
+
+    #[test]
     fn lists_are_read_as_they_were_written(a in any_set()) {
         let set = cpus(&a);
         prop_assert_eq!(set.to_string().parse::<CpuSet>(), Ok(set.clone()));
