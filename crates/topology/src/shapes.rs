@@ -31,8 +31,8 @@
 //! # Cost
 //!
 //! Counting works on forms, of which a regular machine has one a level; only the shapes that are
-//! kept are laid out on CPUs. On a 2.25 GHz EPYC, 1,024 CPUs take about 0.18 ms when all are usable
-//! and 0.6 to 1.1 ms when holes make units unlike (`cargo test --release -p coplace-topology --test
+//! kept are laid out on CPUs. On a 2.25 GHz EPYC, 1,024 CPUs take about 0.2 ms when all are usable
+//! and 0.6 to 1.3 ms when holes make units unlike (`cargo test --release -p coplace-topology --test
 //! shapes -- --ignored --nocapture`): who asks at every decision keeps the answer by usable set.
 
 use std::collections::{BTreeMap, VecDeque};
