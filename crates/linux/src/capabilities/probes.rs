@@ -1,0 +1,267 @@
+//! The trying itself: `Ok` says how or where, `Err` why not and what to do.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+
+use topology::CpuSet;
+
+use super::Mechanism;
+use crate::affinity;
+use crate::cgroup::{self, make_dir};
+use crate::cgroup1;
+use crate::cgroup2::{self, DELEGATE};
+use crate::clock;
+use crate::error::{Absent, Error};
+use crate::pidfd::PidFd;
+use crate::procfs::Process;
+use crate::root::{Root, read, write};
+
+type Found = Result<String, Absent>;
+type Table = BTreeMap<Mechanism, Found>;
+
+const AS_ROOT: &str = "run as root";
+
+/// `what` is filled in by the caller.
+fn absent(why: impl std::fmt::Display, remedy: &str) -> Absent {
+    Absent::new("", why, remedy)
+}
+
+fn from_error(error: Error, remedy: &str) -> Absent {
+    match error {
+        Error::Absent(absent) => absent,
+        error => absent(error, remedy),
+    }
+}
+
+fn lookup(table: Result<Table, Absent>) -> impl Fn(Mechanism) -> Found {
+    move |mechanism| match &table {
+        Ok(table) => {
+            table.get(&mechanism).cloned().unwrap_or_else(|| Err(absent("it was not tried", AS_ROOT)))
+        }
+        Err(all) => Err(all.clone()),
+    }
+}
+
+/// Tries the v1 hierarchies on a group that holds nobody.
+pub fn version1(root: &Root) -> impl Fn(Mechanism) -> Found {
+    lookup(try_version1(root).map_err(|error| from_error(error, AS_ROOT)))
+}
+
+fn try_version1(root: &Root) -> Result<Table, Error> {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let hierarchy = cgroup1::Hierarchy::discover(root)?;
+    let group = hierarchy.group(&format!("probe-{}", std::process::id()), "probe")?;
+    let found = |controller: &str, result: crate::Result<()>| {
+        let at = || {
+            group
+                .dir(controller)
+                .and_then(|dir| dir.ancestors().nth(3))
+                .map(|base| base.display().to_string())
+        };
+        result
+            .map(|()| format!("below {}", at().unwrap_or_default()))
+            .map_err(|error| from_error(error, AS_ROOT))
+    };
+    let toggle = |switch: crate::Switch| {
+        let path = switch.path().to_owned();
+        switch.set(true).and_then(|()| switch.set(false)).map_err(|e| Error::io("switch", path, e))
+    };
+    let table = Table::from([
+        (Mechanism::CpusetV1, found("cpuset", group.cpus().and_then(|cpus| group.set_cpus(&cpus)))),
+        (Mechanism::WeightsV1, found("cpu", group.set_weight(100))),
+        (Mechanism::IdleV1, found("cpu", group.idle_switch().and_then(toggle))),
+        (
+            Mechanism::FreezerV1,
+            found("freezer", group.freeze(SECOND_NS).and_then(|_| group.thaw(SECOND_NS)).map(drop)),
+        ),
+    ]);
+    group.remove(root)?;
+    Ok(table)
+}
+
+/// Tries v2 on a group that holds nobody. Controllers that are not handed down to it yet are not
+/// enabled for the trial: that would change every group of the machine.
+pub fn version2(root: &Root) -> impl Fn(Mechanism) -> Found {
+    lookup(try_version2(root).map_err(|error| from_error(error, AS_ROOT)))
+}
+
+fn try_version2(root: &Root) -> Result<Table, Error> {
+    let hierarchy = cgroup2::Hierarchy::discover(root)?;
+    let base = hierarchy.base().to_owned();
+    let dir = base.join(format!("coplace-probe-{}", std::process::id()));
+    make_dir(&dir)?;
+    let freeze = cgroup::wait_until("freezing", &dir, 1_000_000_000, || {
+        write(&dir.join("cgroup.freeze"), "1")?;
+        Ok(true)
+    })
+    .and_then(|_| write(&dir.join("cgroup.freeze"), "0"));
+    let freezer = freeze
+        .map(|()| format!("below {}", base.display()))
+        .map_err(|error| from_error(error, "Linux 5.2 or newer is needed"));
+    let has_idle = kernel_at_least(root, 5, 15);
+    let controller = |name: &str, file: &str| -> Found {
+        if !hierarchy.has(name) {
+            let why = format!("the controller '{name}' is not in {}/cgroup.controllers", base.display());
+            let remedy = format!(
+                "as root add it to cgroup.subtree_control of the groups above (a v1 mount of it must go first); as a user {DELEGATE}"
+            );
+            return Err(Absent::new("", why, remedy));
+        }
+        let path = dir.join(file);
+        if path.exists() {
+            let text = read(&path).map_err(|error| from_error(error, AS_ROOT))?;
+            return match write(&path, text.trim()) {
+                Ok(()) => Ok(format!("below {}", base.display())),
+                // An empty cpuset means "as the parent"; writing it back is refused by old kernels.
+                Err(_) if text.trim().is_empty() => Ok(format!("below {}", base.display())),
+                Err(error) => Err(from_error(error, AS_ROOT)),
+            };
+        }
+        if file == "cpu.idle" && !has_idle {
+            return Err(absent("the kernel is older than Linux 5.15", "a newer kernel is needed"));
+        }
+        Ok(format!("below {}, where '{name}' will be enabled when it is needed", base.display()))
+    };
+    let table = Table::from([
+        (Mechanism::FreezerV2, freezer),
+        (Mechanism::CpusetV2, controller("cpuset", "cpuset.cpus")),
+        (Mechanism::WeightsV2, controller("cpu", "cpu.weight")),
+        (Mechanism::IdleV2, controller("cpu", "cpu.idle")),
+    ]);
+    fs::remove_dir(&dir).map_err(|e| Error::io("remove the trial group", dir, e))?;
+    Ok(table)
+}
+
+fn kernel_at_least(root: &Root, major: u32, minor: u32) -> bool {
+    let release = read(&root.proc.join("sys/kernel/osrelease")).unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map(|part| part.trim().parse::<u32>().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)
+}
+
+/// Things that can only be tried on the machine that we run on.
+fn live(root: &Root) -> Result<(), Absent> {
+    if root.is_live() {
+        return Ok(());
+    }
+    Err(absent(format!("{} is not the running machine", root.base.display()), "ask on the machine itself"))
+}
+
+/// Runs a trial in a thread that ends with it, so that the caller keeps its mask and priority.
+fn in_thread<T: Send>(trial: impl FnOnce() -> T + Send) -> Result<T, Absent> {
+    std::thread::scope(|scope| {
+        std::thread::Builder::new()
+            .spawn_scoped(scope, trial)
+            .map_err(|e| absent(format!("no thread can be made: {e}"), "raise ulimit -u"))?
+            .join()
+            .map_err(|_| absent("the trial failed", "report this"))
+    })
+}
+
+pub fn affinity(root: &Root) -> Found {
+    live(root)?;
+    let set = || affinity::get(0).and_then(|mask| affinity::set(0, &mask).map(|()| mask));
+    let mask =
+        in_thread(set)?.map_err(|error| from_error(error, "allow sched_setaffinity in the container"))?;
+    Ok(format!("this user's programs, on CPUs {mask}"))
+}
+
+pub fn stop(root: &Root) -> Found {
+    live(root)?;
+    match Process::own(root).and_then(|own| PidFd::open(own, root)) {
+        Ok(_) => Ok("through pidfd".to_owned()),
+        Err(_) => Ok("by kill, with a check of identity (pidfd needs Linux 5.3)".to_owned()),
+    }
+}
+
+pub fn real_time(root: &Root) -> Found {
+    live(root)?;
+    match in_thread(clock::raise_priority)? {
+        clock::Priority::RealTime { priority } => Ok(format!("priority {priority}")),
+        clock::Priority::Nice { .. } => {
+            Err(absent("SCHED_FIFO is refused", "run as root or raise RLIMIT_RTPRIO (limits.conf: rtprio 1)"))
+        }
+        clock::Priority::Unchanged { why } => {
+            Err(absent(why, "run as root or raise RLIMIT_RTPRIO (limits.conf: rtprio 1)"))
+        }
+    }
+}
+
+pub fn nice(root: &Root) -> Found {
+    live(root)?;
+    let nice = clock::RAISED_NICE;
+    // The niceness of a process is that of one thread on Linux: this ends with the trial.
+    in_thread(|| rustix::process::setpriority_process(None, nice))?
+        .map(|()| "granted".to_owned())
+        .map_err(|e| absent(io::Error::from(e), "run as root or raise RLIMIT_NICE (limits.conf: nice -11)"))
+}
+
+pub fn perf_events(root: &Root) -> Found {
+    live(root)?;
+    // The first published form of perf_event_attr, 64 bytes: type, size, config, …, flags.
+    const BYTES: usize = 64;
+    const INSTRUCTIONS: u64 = 1;
+    const EXCLUDE_KERNEL_AND_HYPERVISOR: u64 = 1 << 5 | 1 << 6;
+    let mut attributes = [0u64; BYTES / 8];
+    // PERF_TYPE_HARDWARE is 0, so the first word holds only the size, in its second half.
+    attributes[0] = u64::from_ne_bytes({
+        let mut word = [0; 8];
+        word[4..].copy_from_slice(&(BYTES as u32).to_ne_bytes());
+        word
+    });
+    attributes[1] = INSTRUCTIONS;
+    attributes[5] = EXCLUDE_KERNEL_AND_HYPERVISOR;
+    // SAFETY: the attributes are as long as they say and outlive the call: this thread (0), any CPU
+    // (−1), no group (−1), close-on-exec (8).
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 8) };
+    if fd >= 0 {
+        // SAFETY: the kernel just gave us this descriptor and nobody else knows it.
+        drop(unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd as i32) });
+        return Ok("instructions of this user's programs".to_owned());
+    }
+    let error = io::Error::last_os_error();
+    Err(match error.raw_os_error() {
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => absent(
+            "this machine shows no hardware counters",
+            "virtual machines need vPMU; the preload library counts regions instead",
+        ),
+        Some(libc::EACCES | libc::EPERM) => {
+            let level = read(&root.proc.join("sys/kernel/perf_event_paranoid")).unwrap_or_default();
+            let why = format!("{error} (kernel.perf_event_paranoid is {})", level.trim());
+            absent(
+                why,
+                "as root: sysctl kernel.perf_event_paranoid=2, or allow perf_event_open in the container",
+            )
+        }
+        _ => absent(error, "a kernel with perf events is needed"),
+    })
+}
+
+pub fn resctrl(root: &Root) -> Found {
+    let dir = root.sys.join("fs/resctrl");
+    if dir.join("schemata").exists() {
+        let schemata = read(&dir.join("schemata")).map_err(|error| from_error(error, AS_ROOT))?;
+        let resources: Vec<&str> =
+            schemata.lines().filter_map(|line| line.split(':').next()).map(str::trim).collect();
+        return Ok(resources.join(", "));
+    }
+    if dir.is_dir() {
+        return Err(absent("it is not mounted", "as root: mount -t resctrl resctrl /sys/fs/resctrl"));
+    }
+    Err(absent(
+        "this CPU or this kernel has no cache or bandwidth allocation",
+        "a server CPU with RDT, QoS or MPAM is needed",
+    ))
+}
+
+pub fn numa(root: &Root) -> Found {
+    let path = root.sys.join("devices/system/node/online");
+    let nodes: CpuSet = match read(&path) {
+        Ok(text) => text.parse().map_err(|e| absent(format!("{}: {e}", path.display()), "report this"))?,
+        Err(_) => return Err(absent("the kernel shows no NUMA nodes", "nothing is needed: memory is one")),
+    };
+    if nodes.len() < 2 {
+        return Err(absent("there is one node only", "nothing is needed: memory is equally near"));
+    }
+    Ok(format!("nodes {nodes}"))
+}

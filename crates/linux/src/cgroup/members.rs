@@ -1,0 +1,210 @@
+//! Moving process trees into groups and back to where they were.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Mount, Origin, Origins, TOP, check_name, membership};
+use crate::error::{Error, Result};
+use crate::procfs::{self, Process};
+use crate::root::{Root, read, write};
+
+const MAX_ROUNDS: u32 = 32;
+
+/// What moving a process tree came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// The members of the tree, newly found ones included.
+    pub processes: Vec<Process>,
+    pub rounds: u32,
+    /// Whether the last two scans agreed: no process was left out.
+    pub settled: bool,
+    pub failed: Vec<(Process, String)>,
+}
+
+/// One directory of a group: v1 has one a hierarchy, v2 has one.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// A controller of the v1 hierarchy; `None` for v2.
+    pub controller: Option<&'static str>,
+    pub mount: Mount,
+    pub base: PathBuf,
+    pub dir: PathBuf,
+}
+
+impl Place {
+    fn dir_of(&self, process: Process, root: &Root) -> Result<PathBuf> {
+        let membership = membership(process.pid, root)?;
+        let path = match self.controller {
+            None => membership.v2,
+            Some(controller) => membership.v1.get(controller).cloned(),
+        };
+        Ok(self.mount.dir(path.as_deref().unwrap_or("/")))
+    }
+}
+
+/// A group's directories and who was moved into them.
+#[derive(Clone, Debug)]
+pub(crate) struct Members {
+    pub places: Vec<Place>,
+    pub origins: Origins,
+}
+
+/// The path of an application's group below its base.
+pub(crate) fn group_path(scheduler: &str, app: &str) -> Result<PathBuf> {
+    check_name("a scheduler", scheduler)?;
+    check_name("an application", app)?;
+    Ok(Path::new(TOP).join(scheduler).join(app))
+}
+
+/// The names of the subdirectories of `path`; none if it does not exist.
+pub(crate) fn subgroups(path: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(Error::io("list", path, e)),
+    };
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok())
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Makes one level of a group; that it exists already is as good.
+pub(crate) fn make_dir(path: &Path) -> Result<()> {
+    match fs::create_dir(path) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(Error::io("make the group", path, e)),
+        _ => Ok(()),
+    }
+}
+
+fn enter(process: Process, dir: &Path, root: &Root) -> Result<()> {
+    // The pid is checked right before it is used; a pid comes round again only after thousands of
+    // others.
+    if !process.is_alive(root) {
+        return Err(Error::Gone(process));
+    }
+    write(&dir.join("cgroup.procs"), &process.pid.to_string())
+}
+
+impl Members {
+    /// Moves these processes and all their descendants in, again and again until a scan finds none
+    /// outside: a child forked before its parent was moved is born outside.
+    pub fn add(&mut self, processes: &[Process], root: &Root) -> Result<Moved> {
+        let mut moved = Moved { processes: processes.to_vec(), ..Moved::default() };
+        let mut done = BTreeSet::new();
+        while moved.rounds < MAX_ROUNDS && !moved.settled {
+            moved.rounds += 1;
+            moved.processes = procfs::tree_with(&moved.processes, root)?;
+            moved.settled = true;
+            for process in moved.processes.clone() {
+                if done.insert(process) {
+                    moved.settled = false;
+                    match self.add_one(process, root) {
+                        Ok(()) => {}
+                        Err(_) if !process.is_alive(root) => {}
+                        Err(error) => moved.failed.push((process, error.to_string())),
+                    }
+                }
+            }
+        }
+        Ok(moved)
+    }
+
+    fn add_one(&mut self, process: Process, root: &Root) -> Result<()> {
+        let dirs: Vec<PathBuf> =
+            self.places.iter().map(|place| place.dir_of(process, root)).collect::<Result<_>>()?;
+        let all_in = dirs.iter().zip(&self.places).all(|(dir, place)| *dir == place.dir);
+        // Remembered before the first write: a failure half-way must be reversible as well. Born
+        // inside: its origin is its parent's, which `release` finds.
+        if !all_in && self.origins.find(process).is_none() {
+            self.origins.entries.push(Origin { process, dirs: dirs.clone() });
+        }
+        for (dir, place) in dirs.iter().zip(&self.places) {
+            if *dir != place.dir {
+                enter(process, &place.dir, root)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves processes back to where they were; children born inside go where the first member
+    /// came from, and where that is gone to the group's base.
+    pub fn release(&mut self, processes: &[Process], root: &Root) -> Moved {
+        let mut moved = Moved { processes: processes.to_vec(), rounds: 1, settled: true, ..Moved::default() };
+        for process in processes {
+            let origin = self.origins.find(*process).or(self.origins.entries.first()).cloned();
+            for (index, place) in self.places.iter().enumerate() {
+                if place.dir_of(*process, root).is_ok_and(|dir| dir != place.dir) {
+                    continue;
+                }
+                let home = origin.as_ref().and_then(|origin| origin.dirs.get(index));
+                let back = home
+                    .map_or(Err(Error::Gone(*process)), |home| enter(*process, home, root))
+                    .or_else(|_| enter(*process, &place.base, root))
+                    // A v2 base with controllers takes no processes; its root always does.
+                    .or_else(|_| enter(*process, &place.mount.point, root));
+                if let Err(error) = back
+                    && process.is_alive(root)
+                {
+                    moved.failed.push((*process, error.to_string()));
+                }
+            }
+            self.origins.entries.retain(|origin| origin.process != *process);
+        }
+        moved
+    }
+
+    /// The living members of any of the directories, in ascending order of pid.
+    pub fn processes(&self, root: &Root) -> Result<Vec<Process>> {
+        let mut pids = BTreeSet::new();
+        for place in &self.places {
+            let path = place.dir.join("cgroup.procs");
+            for line in read(&path)?.lines() {
+                // 0 is a process that this pid namespace cannot see.
+                pids.extend(line.trim().parse::<u32>().ok().filter(|pid| *pid != 0));
+            }
+        }
+        Ok(pids.into_iter().filter_map(|pid| Process::of(pid, root).ok()).collect())
+    }
+
+    /// Empties and removes the directories, then the levels above that nobody uses any more.
+    /// Thawing is the caller's part: a frozen process can be moved, but never told.
+    pub fn remove(&mut self, root: &Root) -> Result<()> {
+        let mut left = Vec::new();
+        for _ in 0..MAX_ROUNDS {
+            let members = self.processes(root)?;
+            if members.is_empty() {
+                break;
+            }
+            left = self.release(&members, root).failed;
+        }
+        for place in &self.places {
+            let waited = super::wait_until("removing the group", &place.dir, 1_000_000_000, || {
+                match fs::remove_dir(&place.dir) {
+                    Ok(()) => Ok(true),
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+                    // Zombies and threads on their way out hold a group for a moment.
+                    Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Ok(false),
+                    Err(e) => Err(Error::io("remove the group", &place.dir, e)),
+                }
+            });
+            if let Err(error) = waited {
+                let Some((_, why)) = left.first() else { return Err(error) };
+                let source = io::Error::new(io::ErrorKind::ResourceBusy, why.clone());
+                return Err(Error::io("empty and remove the group", &place.dir, source));
+            }
+            for level in place.dir.ancestors().skip(1).take_while(|level| *level != place.base) {
+                // Another application or scheduler may still be in there.
+                if fs::remove_dir(level).is_err() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

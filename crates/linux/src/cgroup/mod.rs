@@ -1,0 +1,221 @@
+//! What both versions of control groups share: where they are mounted, which group a process is
+//! in, and moving process trees in and back.
+//!
+//! Groups are made at `coplace/<scheduler>/<application>` below a base directory, so that whoever
+//! finds them after a crash knows whose they are.
+
+mod members;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::procfs::Process;
+use crate::root::{Root, read};
+
+pub use members::Moved;
+pub(crate) use members::{Members, Place, group_path, make_dir, subgroups};
+
+/// The directory below the base under which all our groups stand.
+pub const TOP: &str = "coplace";
+
+/// One mounted hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Where it is mounted, below the injected root.
+    pub point: PathBuf,
+    /// Which group of the hierarchy the mount point shows: `/`, or another in containers.
+    pub shows: String,
+}
+
+impl Mount {
+    /// The directory of a group by its path in `/proc/PID/cgroup`. A group outside of what is
+    /// mounted (seen from a container) stands for the mount point itself.
+    pub fn dir(&self, path: &str) -> PathBuf {
+        let inside = match self.shows.as_str() {
+            "/" => Some(path),
+            shows => path.strip_prefix(shows).filter(|rest| rest.is_empty() || rest.starts_with('/')),
+        };
+        let relative = inside.unwrap_or("").trim_start_matches('/');
+        if relative.is_empty() || relative.split('/').any(|part| part == "..") {
+            return self.point.clone();
+        }
+        self.point.join(relative)
+    }
+}
+
+/// The mounted hierarchies. A v1 hierarchy with several controllers stands under each of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mounts {
+    pub v2: Option<Mount>,
+    pub v1: BTreeMap<String, Mount>,
+}
+
+/// Reads `/proc/self/mountinfo`.
+pub fn mounts(root: &Root) -> Result<Mounts> {
+    let path = root.proc.join("self/mountinfo");
+    let mut mounts = Mounts::default();
+    for line in read(&path)?.lines() {
+        // id parent device root point options [optional …] - type source super-options
+        let Some((before, after)) = line.split_once(" - ") else { continue };
+        let mut before = before.split(' ').skip(3).map(unescape);
+        let mut after = after.split(' ');
+        let (Some(shows), Some(point)) = (before.next(), before.next()) else { continue };
+        let mount = Mount { point: root.resolve(Path::new(&point)), shows };
+        match after.next() {
+            // The first mount wins: later ones are usually bind mounts of parts of it.
+            Some("cgroup2") if mounts.v2.is_none() => mounts.v2 = Some(mount),
+            Some("cgroup") => {
+                for option in after.nth(1).unwrap_or("").split(',') {
+                    if !matches!(option, "rw" | "ro" | "") && !option.contains('=') {
+                        mounts.v1.entry(option.to_owned()).or_insert_with(|| mount.clone());
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(mounts)
+}
+
+/// The kernel writes blanks and backslashes in paths as octal numbers (`\040`).
+fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let octal =
+            tail.get(..3).filter(|digits| byte == b'\\' && digits.iter().all(|d| (b'0'..=b'7').contains(d)));
+        match octal {
+            Some(digits) => {
+                bytes.push(digits.iter().fold(0u8, |value, digit| (value << 3) | (digit - b'0')));
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Which groups a process is in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Membership {
+    pub v2: Option<String>,
+    /// By controller.
+    pub v1: BTreeMap<String, String>,
+}
+
+/// Reads `/proc/PID/cgroup`.
+pub fn membership(pid: u32, root: &Root) -> Result<Membership> {
+    let path = root.proc.join(pid.to_string()).join("cgroup");
+    let mut membership = Membership::default();
+    for line in read(&path)?.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(id), Some(controllers), Some(group)) = (fields.next(), fields.next(), fields.next()) else {
+            return Err(Error::parse(path, line, "expected number:controllers:path"));
+        };
+        if id == "0" && controllers.is_empty() {
+            membership.v2 = Some(group.to_owned());
+        }
+        for controller in controllers.split(',').filter(|controller| !controller.is_empty()) {
+            membership.v1.insert(controller.to_owned(), group.to_owned());
+        }
+    }
+    Ok(membership)
+}
+
+/// Where processes were before we moved them: a value that a guard can keep on disk, so that they
+/// can go back even if whoever moved them is gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origins {
+    pub(crate) entries: Vec<Origin>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    pub process: Process,
+    /// The group's directory in the same order as the places it was moved to.
+    pub dirs: Vec<PathBuf>,
+}
+
+impl Origins {
+    pub fn processes(&self) -> Vec<Process> {
+        self.entries.iter().map(|origin| origin.process).collect()
+    }
+
+    pub(crate) fn find(&self, process: Process) -> Option<&Origin> {
+        self.entries.iter().find(|origin| origin.process == process)
+    }
+}
+
+/// The CPU time that a group may use, as `cpu.max` or `cpu.cfs_quota_us` limit it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuMax {
+    pub quota_us: u64,
+    pub period_us: u64,
+}
+
+impl CpuMax {
+    /// In thousandths of a CPU.
+    pub fn milli_cpus(&self) -> u64 {
+        self.quota_us.saturating_mul(1_000) / self.period_us.max(1)
+    }
+
+    pub(crate) fn tighter(one: Option<CpuMax>, other: Option<CpuMax>) -> Option<CpuMax> {
+        match (one, other) {
+            (Some(a), Some(b)) => Some(if a.milli_cpus() <= b.milli_cpus() { a } else { b }),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+/// Whether a group of threads stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FreezeState {
+    Thawed,
+    /// Asked to, but not every thread stands still yet.
+    Freezing,
+    Frozen,
+}
+
+/// Names become directories: they must be one harmless path component.
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
+    let harmless = !name.is_empty()
+        && name.len() <= 200
+        && !name.starts_with('.')
+        && name.chars().all(|c| !c.is_control() && c != '/');
+    if harmless {
+        return Ok(());
+    }
+    let why = format!("the name of {what} must be one path component that does not start with a dot");
+    Err(Error::parse(Path::new(TOP), name, why))
+}
+
+/// Polls until `reached`, first quickly, then every millisecond; returns the nanoseconds it took.
+pub(crate) fn wait_until(
+    what: &str,
+    path: &Path,
+    timeout_ns: u64,
+    mut reached: impl FnMut() -> Result<bool>,
+) -> Result<u64> {
+    use crate::clock::{now_ns, sleep_until};
+    let start_ns = now_ns();
+    let mut pause_ns = 20_000;
+    loop {
+        let done = reached()?;
+        let waited_ns = now_ns() - start_ns;
+        if done {
+            return Ok(waited_ns);
+        }
+        if waited_ns >= timeout_ns {
+            return Err(Error::Timeout { what: what.to_owned(), path: path.to_owned(), waited_ns });
+        }
+        sleep_until(now_ns() + pause_ns);
+        pause_ns = (pause_ns * 2).min(1_000_000);
+    }
+}

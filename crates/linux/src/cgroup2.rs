@@ -1,0 +1,272 @@
+//! Control groups, version 2: the one hierarchy with `cpuset`, `cpu` and `cgroup.freeze`.
+//!
+//! Kernel documentation: admin-guide/cgroup-v2. What to know: a controller reaches a group only
+//! through `cgroup.subtree_control` of every group above it; a group other than the root that
+//! hands controllers down must hold no processes itself; freezing needs no controller, and SIGKILL
+//! reaches frozen processes; leaving idle resets the weight.
+
+mod delegation;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+use topology::CpuSet;
+
+use crate::cgroup::{
+    self, CpuMax, FreezeState, Members, Mount, Moved, Origins, Place, TOP, group_path, make_dir, membership,
+    mounts, subgroups, wait_until,
+};
+use crate::error::{Absent, Error, Result};
+use crate::procfs::Process;
+use crate::root::{Root, number, read, write};
+use crate::signals::{self, Sent};
+use crate::switch::Switch;
+
+pub use delegation::{DELEGATE, delegated_scope, find_base, user_manager_answers};
+
+/// Where this user may make groups, and with which controllers.
+#[derive(Clone, Debug)]
+pub struct Hierarchy {
+    mount: Mount,
+    base: PathBuf,
+    controllers: BTreeSet<String>,
+}
+
+impl Hierarchy {
+    /// Finds the base: as root the whole hierarchy, else a subtree delegated to this user.
+    pub fn discover(root: &Root) -> Result<Hierarchy> {
+        let mount = mounts(root)?.v2.ok_or_else(|| {
+            Absent::new("cgroup v2", "no cgroup2 file system is mounted", "mount one, or use version 1")
+        })?;
+        let base = find_base(&mount, root)?;
+        Hierarchy::below(mount, base)
+    }
+
+    /// A hierarchy whose groups are made below the given directory.
+    pub fn below(mount: Mount, base: PathBuf) -> Result<Hierarchy> {
+        let controllers = read(&base.join("cgroup.controllers"))?;
+        let controllers = controllers.split_ascii_whitespace().map(str::to_owned).collect();
+        Ok(Hierarchy { mount, base, controllers })
+    }
+
+    pub fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// Whether a controller (`cpuset`, `cpu`) is usable. `freezer` always is.
+    pub fn has(&self, controller: &str) -> bool {
+        controller == "freezer" || self.controllers.contains(controller)
+    }
+
+    /// Makes the group of an application (or takes the existing one), empty and unconfined.
+    pub fn group(&self, scheduler: &str, app: &str, root: &Root) -> Result<Group> {
+        let path = group_path(scheduler, app)?;
+        let mut dir = self.base.clone();
+        for part in path.iter() {
+            self.hand_down(&dir, root)?;
+            dir.push(part);
+            make_dir(&dir)?;
+        }
+        let (mount, base) = (self.mount.clone(), self.base.clone());
+        let places = vec![Place { controller: None, mount, base, dir }];
+        Ok(Group { members: Members { places, origins: Origins::default() } })
+    }
+
+    /// Enables the controllers for the groups below `dir`.
+    fn hand_down(&self, dir: &Path, root: &Root) -> Result<()> {
+        let path = dir.join("cgroup.subtree_control");
+        for controller in ["cpuset", "cpu"].into_iter().filter(|controller| self.has(controller)) {
+            if read(&path)?.split_ascii_whitespace().any(|enabled| enabled == controller) {
+                continue;
+            }
+            let enable = || write(&path, &format!("+{controller}"));
+            match enable() {
+                Err(Error::Io { source, .. })
+                    if source.raw_os_error() == Some(libc::EBUSY) && dir == self.base =>
+                {
+                    self.make_room(root)?;
+                    enable()?;
+                }
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the processes that stand in a delegated base itself (we and our parents in the same
+    /// scope) into a leaf beside our groups: the kernel wants processes in leaves only.
+    fn make_room(&self, root: &Root) -> Result<()> {
+        let leaf = self.base.join("coplace-outside");
+        make_dir(&leaf)?;
+        let place = Place {
+            controller: None,
+            mount: self.mount.clone(),
+            base: self.base.clone(),
+            dir: self.base.clone(),
+        };
+        let inside = Members { places: vec![place], origins: Origins::default() };
+        for process in inside.processes(root)? {
+            match write(&leaf.join("cgroup.procs"), &process.pid.to_string()) {
+                Err(_) if !process.is_alive(root) => {}
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The groups of a scheduler that exist, ours or left by one that died.
+    pub fn groups(&self, scheduler: &str) -> Result<Vec<String>> {
+        cgroup::check_name("a scheduler", scheduler)?;
+        subgroups(&self.base.join(TOP).join(scheduler))
+    }
+
+    /// The schedulers that have groups here.
+    pub fn schedulers(&self) -> Result<Vec<String>> {
+        subgroups(&self.base.join(TOP))
+    }
+
+    /// Sets the weight of all of a scheduler's groups together against the rest of the machine
+    /// (1 … 10,000, default 100); unlike a group's own it survives their idleness. Its groups must
+    /// exist.
+    pub fn set_weight(&self, scheduler: &str, weight: u32) -> Result<()> {
+        cgroup::check_name("a scheduler", scheduler)?;
+        let dir = self.base.join(TOP).join(scheduler);
+        write(&existing(&dir, "cpu weights", "cpu.weight")?, &weight.clamp(1, 10_000).to_string())
+    }
+}
+
+fn existing(dir: &Path, what: &str, file: &str) -> Result<PathBuf> {
+    let path = dir.join(file);
+    if !path.exists() {
+        let why = format!("{} does not exist", path.display());
+        let remedy = format!(
+            "its controller is not handed down to this group (or the kernel is too old): as root add it to cgroup.subtree_control above, as a user {DELEGATE}"
+        );
+        return Err(Absent::new(what, why, remedy).into());
+    }
+    Ok(path)
+}
+
+/// The tightest `cpu.max` on a process, its group's ancestors included; `None` = no limit.
+pub fn cpu_max(pid: u32, root: &Root) -> Result<Option<CpuMax>> {
+    let Some(mount) = mounts(root)?.v2 else { return Ok(None) };
+    let dir = mount.dir(membership(pid, root)?.v2.as_deref().unwrap_or("/"));
+    let mut tightest = None;
+    for level in dir.ancestors().take_while(|level| level.starts_with(&mount.point)) {
+        let path = level.join("cpu.max");
+        // The root group has no such file, nor has a group without the controller.
+        let Ok(text) = read(&path) else { continue };
+        let mut fields = text.split_ascii_whitespace();
+        let (quota, period) = (fields.next().unwrap_or(""), fields.next().unwrap_or("100000"));
+        if quota != "max" {
+            let limit = CpuMax { quota_us: number(&path, quota)?, period_us: number(&path, period)? };
+            tightest = CpuMax::tighter(tightest, Some(limit));
+        }
+    }
+    Ok(tightest)
+}
+
+/// One application's directory.
+#[derive(Clone, Debug)]
+pub struct Group {
+    members: Members,
+}
+
+impl Group {
+    pub fn dir(&self) -> &Path {
+        &self.members.places[0].dir
+    }
+
+    /// Moves these processes and their descendants in, until two scans agree.
+    pub fn add(&mut self, processes: &[Process], root: &Root) -> Result<Moved> {
+        self.members.add(processes, root)
+    }
+
+    /// Moves processes back to the groups they came from. Thaw first.
+    pub fn release(&mut self, processes: &[Process], root: &Root) -> Moved {
+        self.members.release(processes, root)
+    }
+
+    pub fn processes(&self, root: &Root) -> Result<Vec<Process>> {
+        self.members.processes(root)
+    }
+
+    pub fn origins(&self) -> &Origins {
+        &self.members.origins
+    }
+
+    /// Takes over what an earlier owner of the group remembered.
+    pub fn set_origins(&mut self, origins: Origins) {
+        self.members.origins = origins;
+    }
+
+    pub fn set_cpus(&self, cpus: &CpuSet) -> Result<()> {
+        write(&existing(self.dir(), "a cpuset", "cpuset.cpus")?, &cpus.to_string())
+    }
+
+    /// The CPUs that members may really use.
+    pub fn cpus(&self) -> Result<CpuSet> {
+        let path = existing(self.dir(), "a cpuset", "cpuset.cpus.effective")?;
+        number(&path, &read(&path)?)
+    }
+
+    /// The weight among its siblings (1 … 10,000, default 100). Refused (EINVAL) to a group that
+    /// idles.
+    pub fn set_weight(&self, weight: u32) -> Result<()> {
+        write(&existing(self.dir(), "cpu weights", "cpu.weight")?, &weight.clamp(1, 10_000).to_string())
+    }
+
+    /// `cpu.idle`, on: the group runs only where nothing else wants to. Turning it off resets the
+    /// group's weight.
+    pub fn idle_switch(&self) -> Result<Switch> {
+        Switch::open(existing(self.dir(), "cpu.idle", "cpu.idle")?, "1", "0")
+    }
+
+    /// `cgroup.freeze`, on: frozen. See [`Group::freeze`] for waiting.
+    pub fn freeze_switch(&self) -> Result<Switch> {
+        Switch::open(existing(self.dir(), "cgroup.freeze", "cgroup.freeze")?, "1", "0")
+    }
+
+    pub fn freeze_state(&self) -> Result<FreezeState> {
+        let asked = existing(self.dir(), "cgroup.freeze", "cgroup.freeze")?;
+        let events = self.dir().join("cgroup.events");
+        let frozen = read(&events)?.lines().any(|line| line.trim() == "frozen 1");
+        Ok(match (frozen, read(&asked)?.trim()) {
+            (true, _) => FreezeState::Frozen,
+            (false, "0") => FreezeState::Thawed,
+            (false, _) => FreezeState::Freezing,
+        })
+    }
+
+    /// Freezes and waits until every thread stands still; returns the nanoseconds that it took.
+    /// On a timeout the group is still freezing: thaw it or wait on.
+    pub fn freeze(&self, timeout_ns: u64) -> Result<u64> {
+        self.reach(FreezeState::Frozen, "1", timeout_ns)
+    }
+
+    pub fn thaw(&self, timeout_ns: u64) -> Result<u64> {
+        self.reach(FreezeState::Thawed, "0", timeout_ns)
+    }
+
+    fn reach(&self, state: FreezeState, text: &str, timeout_ns: u64) -> Result<u64> {
+        let path = existing(self.dir(), "cgroup.freeze", "cgroup.freeze")?;
+        write(&path, text)?;
+        wait_until(&format!("becoming {state:?}"), &path, timeout_ns, || Ok(self.freeze_state()? == state))
+    }
+
+    /// Sends a signal to every member, then thaws, so that it is acted on.
+    pub fn signal(&self, signal: Signal, root: &Root) -> Result<Sent> {
+        let sent = signals::send(&self.processes(root)?, signal, root);
+        self.thaw(1_000_000_000)?;
+        Ok(sent)
+    }
+
+    /// Thaws, moves every member back and removes the directory.
+    pub fn remove(mut self, root: &Root) -> Result<()> {
+        if self.dir().exists() {
+            self.thaw(1_000_000_000)?;
+        }
+        self.members.remove(root)
+    }
+}

@@ -1,0 +1,91 @@
+//! What can go wrong, with the path and what to do about it.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::procfs::Process;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A kernel feature or a right that this machine or this user does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{what} is not available: {why}; {remedy}")]
+pub struct Absent {
+    pub what: String,
+    pub why: String,
+    /// What a person can do about it, as a clause that follows a semicolon.
+    pub remedy: String,
+}
+
+impl Absent {
+    pub fn new(what: impl Into<String>, why: impl fmt::Display, remedy: impl Into<String>) -> Self {
+        Absent { what: what.into(), why: why.to_string(), remedy: remedy.into() }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// `action` reads after "cannot", for example `read` or `write '0-1' to`.
+    #[error("cannot {action} {}: {source}{}", path.display(), hint(source))]
+    Io { action: String, path: PathBuf, source: io::Error },
+
+    #[error("{}: cannot understand '{text}': {why}", path.display())]
+    Parse { path: PathBuf, text: String, why: String },
+
+    #[error("{call} failed for {subject}: {source}{}", hint(source))]
+    Call { call: &'static str, subject: String, source: io::Error },
+
+    #[error("process {} that started at tick {} has ended", .0.pid, .0.start_time_ticks)]
+    Gone(Process),
+
+    #[error(transparent)]
+    Absent(#[from] Absent),
+
+    #[error("{}: {what} did not happen within {} ms", path.display(), waited_ns / 1_000_000)]
+    Timeout { what: String, path: PathBuf, waited_ns: u64 },
+}
+
+impl Error {
+    pub(crate) fn io(action: impl Into<String>, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Error::Io { action: action.into(), path: path.into(), source }
+    }
+
+    pub(crate) fn parse(path: impl Into<PathBuf>, text: &str, why: impl fmt::Display) -> Self {
+        // A line is enough to find the fault; a whole /proc/stat in a message hides it.
+        let text = text.trim().chars().take(120).collect();
+        Error::Parse { path: path.into(), text, why: why.to_string() }
+    }
+
+    /// Whether the error only says that the process or thread has ended meanwhile.
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Error::Gone(_) => true,
+            Error::Io { source, .. } | Error::Call { source, .. } => {
+                matches!(source.raw_os_error(), Some(libc::ESRCH | libc::ENOENT))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the error says that this user may not do that.
+    pub fn is_denied(&self) -> bool {
+        match self {
+            Error::Io { source, .. } | Error::Call { source, .. } => {
+                matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
+            }
+            _ => false,
+        }
+    }
+}
+
+fn hint(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => " (run as root, or in a cgroup delegated to this user)",
+        Some(libc::EROFS) => " (mounted read-only, as in many containers; remount it read-write)",
+        Some(libc::EMFILE) => " (too many open files; raise ulimit -n)",
+        _ => "",
+    }
+}

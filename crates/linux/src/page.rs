@@ -1,0 +1,508 @@
+//! The node's side of the shared pages through which the preload library hears of team sizes and
+//! tells what the program does. The layout and its rules are those of `include/coplace/page.h`; a
+//! test compares the two.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use memmap2::{MmapOptions, MmapRaw};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Absent, Error, Result};
+use crate::procfs::Process;
+use crate::root::Root;
+
+/// The environment variable that names the directory of pages to the library.
+pub const PAGES_VARIABLE: &str = "COPLACE_PAGES";
+pub const PAGE_BYTES: usize = 4096;
+pub const MAGIC: u64 = 0x3165_6361_6c70_6f63;
+pub const VERSION: u32 = 1;
+/// Team sizes counted one by one; all larger ones share one more entry.
+pub const SIZES: usize = 111;
+
+/// Bits of the page's `state`.
+pub mod state {
+    pub const LOADED: u32 = 1 << 0;
+    pub const RUNTIME_INITIALISED: u32 = 1 << 1;
+    pub const BINDS_THREADS: u32 = 1 << 2;
+    pub const SPINS_LONG: u32 = 1 << 3;
+    pub const RUNTIME_DYNAMIC: u32 = 1 << 4;
+    pub const EXITED: u32 = 1 << 5;
+}
+
+#[repr(C)]
+struct Size {
+    regions: AtomicU64,
+    ns: AtomicU64,
+}
+
+#[repr(C)]
+struct Lane {
+    now: AtomicU64,
+    entered_ns: AtomicU64,
+    left_ns: AtomicU64,
+    regions: AtomicU64,
+    shrunk: AtomicU64,
+    resizes: AtomicU64,
+    reserved: [AtomicU64; 2],
+    size: [Size; SIZES + 1],
+}
+
+#[repr(C)]
+struct Raw {
+    magic: AtomicU64,
+    version: AtomicU32,
+    bytes: AtomicU32,
+    pid: AtomicU32,
+    generation: AtomicU32,
+    start_time: AtomicU64,
+    state: AtomicU32,
+    rigid: AtomicU32,
+    told: AtomicU32,
+    requested: AtomicU32,
+    nested: AtomicU32,
+    applied_seq: AtomicU32,
+    runtimes: AtomicU32,
+    masters: AtomicU32,
+    loaded_ns: AtomicU64,
+    procs: AtomicU32,
+    reserved_program: [AtomicU32; 13],
+    /// `target` and `target_seq`, stored at once so that the program never sees one without the
+    /// other.
+    node: AtomicU64,
+    reserved_node: [AtomicU32; 14],
+    reserved: [AtomicU64; 24],
+    lane: [Lane; 2],
+}
+
+const _: () = assert!(size_of::<Raw>() == PAGE_BYTES);
+
+/// Offset of each field in the page by its name in the header.
+#[doc(hidden)]
+pub fn layout() -> Vec<(&'static str, usize)> {
+    macro_rules! offsets {
+        ($($name:ident),*) => { vec![$((stringify!($name), std::mem::offset_of!(Raw, $name))),*] };
+    }
+    let mut fields = offsets!(
+        magic,
+        version,
+        bytes,
+        pid,
+        generation,
+        start_time,
+        state,
+        rigid,
+        told,
+        requested,
+        nested,
+        applied_seq,
+        runtimes,
+        masters,
+        loaded_ns,
+        procs,
+        lane
+    );
+    fields.push(("target", std::mem::offset_of!(Raw, node)));
+    fields.push(("target_seq", std::mem::offset_of!(Raw, node) + 4));
+    macro_rules! lane_offsets {
+        ($($name:ident),*) => {
+            $(fields.push((concat!("lane[1].", stringify!($name)),
+                std::mem::offset_of!(Raw, lane) + size_of::<Lane>() + std::mem::offset_of!(Lane, $name)));)*
+        };
+    }
+    lane_offsets!(now, entered_ns, left_ns, regions, shrunk, resizes, size);
+    fields
+}
+
+fn pack(target: u32, seq: u32) -> u64 {
+    let (first, second) = (target.to_ne_bytes(), seq.to_ne_bytes());
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&first);
+    bytes[4..].copy_from_slice(&second);
+    u64::from_ne_bytes(bytes)
+}
+
+fn unpack(word: u64) -> (u32, u32) {
+    let bytes = word.to_ne_bytes();
+    let half = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    (half(0), half(4))
+}
+
+/// Why the library passes every call of a program unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RigidReason {
+    SetDynamic0,
+    ExplicitNumThreads,
+    Declared,
+    RuntimeUnknown,
+    SpinsInDock,
+    /// A bit that this version does not know: rigid all the same.
+    Unknown,
+}
+
+impl RigidReason {
+    const KNOWN: [(u32, RigidReason); 5] = [
+        (1 << 0, RigidReason::SetDynamic0),
+        (1 << 1, RigidReason::ExplicitNumThreads),
+        (1 << 2, RigidReason::Declared),
+        (1 << 3, RigidReason::RuntimeUnknown),
+        (1 << 4, RigidReason::SpinsInDock),
+    ];
+
+    fn of(bits: u32) -> Vec<RigidReason> {
+        let mut reasons: Vec<_> =
+            Self::KNOWN.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, reason)| *reason).collect();
+        if bits & !Self::KNOWN.iter().fold(0, |all, (bit, _)| all | bit) != 0 {
+            reasons.push(RigidReason::Unknown);
+        }
+        reasons
+    }
+
+    /// A sentence for people.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            RigidReason::SetDynamic0 => "The program forbids smaller teams (omp_set_dynamic(0)).",
+            RigidReason::ExplicitNumThreads => "A parallel region asks for a number of threads of its own.",
+            RigidReason::Declared => "It was declared rigid.",
+            RigidReason::RuntimeUnknown => "Its OpenMP runtime is not GCC's, or it has none.",
+            RigidReason::SpinsInDock => "Its libgomp is older than GCC 9 and its idle threads spin.",
+            RigidReason::Unknown => "The preload library gives a reason that this version does not know.",
+        }
+    }
+}
+
+/// What ran in teams of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SizeFigures {
+    /// The team size; `SIZES + 1` stands for all larger ones too.
+    pub threads: u32,
+    pub regions: u64,
+    /// Wall-clock time in those regions.
+    pub ns: u64,
+}
+
+/// One process's page, mapped.
+///
+/// The file belongs to the program's user: one who cuts it short while it is mapped makes the
+/// reader fail (SIGBUS). A node that serves other users keeps its pages in directories that only
+/// it can write to, or maps them in a process of its own.
+#[derive(Debug)]
+pub struct Page {
+    map: MmapRaw,
+    path: PathBuf,
+}
+
+impl Page {
+    /// Maps a page; `None` while the library is still making it, and for a page of another version.
+    pub fn open(path: &Path) -> Result<Option<Page>> {
+        let error = |e| Error::io("open the page", path, e);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)
+            .map_err(error)?;
+        let metadata = file.metadata().map_err(error)?;
+        if !metadata.is_file() || metadata.len() < PAGE_BYTES as u64 {
+            return Ok(None);
+        }
+        let map = MmapOptions::new().len(PAGE_BYTES).map_raw(&file).map_err(error)?;
+        let page = Page { map, path: path.to_owned() };
+        if !page.is_ready() {
+            return Ok(None);
+        }
+        match page.raw().version.load(Ordering::Relaxed) {
+            VERSION => Ok(Some(page)),
+            other => Err(Absent::new(
+                format!("the page {}", path.display()),
+                format!("it has version {other}, this program speaks version {VERSION}"),
+                "use the preload library of the same release",
+            )
+            .into()),
+        }
+    }
+
+    fn raw(&self) -> &Raw {
+        // SAFETY: the mapping is PAGE_BYTES long (checked at opening), page-aligned, lives as long as
+        // `self`, and Raw consists of atomics only, for which every bit pattern is valid and which
+        // other processes may change at any time.
+        unsafe { &*self.map.as_ptr().cast::<Raw>() }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// False for a moment while the program replaces itself (exec).
+    pub fn is_ready(&self) -> bool {
+        self.raw().magic.load(Ordering::Acquire) == MAGIC
+    }
+
+    /// The process that the page belongs to, or belonged to.
+    pub fn process(&self) -> Process {
+        let raw = self.raw();
+        Process {
+            pid: raw.pid.load(Ordering::Relaxed),
+            start_time_ticks: raw.start_time.load(Ordering::Relaxed),
+        }
+    }
+
+    pub fn generation(&self) -> u32 {
+        self.raw().generation.load(Ordering::Relaxed)
+    }
+
+    /// The team size that we wish; 0 = no wish.
+    pub fn target(&self) -> u32 {
+        unpack(self.raw().node.load(Ordering::Relaxed)).0
+    }
+
+    pub fn target_seq(&self) -> u32 {
+        unpack(self.raw().node.load(Ordering::Relaxed)).1
+    }
+
+    /// Wishes for teams of `target` threads (0: no wish) and returns the wish's number. What
+    /// [`Page::running`] says afterwards was read behind a full barrier, as the header requires.
+    pub fn set_target(&self, target: u32) -> u32 {
+        let node = &self.raw().node;
+        let seq = unpack(node.load(Ordering::Relaxed)).1.wrapping_add(1);
+        node.store(pack(target, seq), Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        seq
+    }
+
+    /// The number of the wish under which the latest outermost region was sized.
+    pub fn applied_seq(&self) -> u32 {
+        self.raw().applied_seq.load(Ordering::Acquire)
+    }
+
+    /// Threads that run in parallel regions now, nested ones included; 0 between regions. (In C:
+    /// `coplace_page_running`.)
+    pub fn running(&self) -> u32 {
+        let raw = self.raw();
+        let now = |lane: &Lane| lane.now.load(Ordering::SeqCst);
+        let (first, others) = (now(&raw.lane[0]), now(&raw.lane[1]));
+        let first = if first >> 32 == 0 { 0 } else { first as u32 };
+        first.saturating_add(others as u32).saturating_add(raw.nested.load(Ordering::SeqCst))
+    }
+
+    /// The same, but between regions the size of the last team of the first thread that starts
+    /// teams (0 before the first): its threads may still wait, spinning. (In C:
+    /// `coplace_page_team`.)
+    pub fn team(&self) -> u32 {
+        match self.running() {
+            0 => self.raw().lane[0].now.load(Ordering::SeqCst) as u32,
+            running => running,
+        }
+    }
+
+    pub fn in_region(&self) -> bool {
+        self.raw().lane.iter().any(|lane| lane.now.load(Ordering::Acquire) >> 32 != 0)
+    }
+
+    /// Whether the program's threads are down to the target, so that CPUs beyond it may be taken
+    /// away: it can shrink, and what runs now fits.
+    pub fn fits_target(&self) -> bool {
+        let target = self.target();
+        // What waits between regions sleeps soon, unless it was told to spin on.
+        let threads = if self.has(state::SPINS_LONG) { self.team() } else { self.running() };
+        target != 0 && self.rigid_bits() == 0 && threads <= target
+    }
+
+    /// The greatest number that `omp_get_max_threads` ever told the program; 0 = none yet.
+    pub fn told(&self) -> u32 {
+        self.raw().told.load(Ordering::Relaxed)
+    }
+
+    /// The team that the latest outermost region would have got without us.
+    pub fn requested(&self) -> u32 {
+        self.raw().requested.load(Ordering::Relaxed)
+    }
+
+    /// `omp_get_num_procs()` when the runtime was found; 0 = none yet.
+    pub fn procs(&self) -> u32 {
+        self.raw().procs.load(Ordering::Relaxed)
+    }
+
+    /// Distinct OpenMP runtimes in the process.
+    pub fn runtimes(&self) -> u32 {
+        self.raw().runtimes.load(Ordering::Relaxed)
+    }
+
+    /// Threads that ever started an outermost region.
+    pub fn masters(&self) -> u32 {
+        self.raw().masters.load(Ordering::Relaxed)
+    }
+
+    /// The bits of [`state`].
+    pub fn state(&self) -> u32 {
+        self.raw().state.load(Ordering::Acquire)
+    }
+
+    pub fn has(&self, bit: u32) -> bool {
+        self.state() & bit != 0
+    }
+
+    pub fn rigid_bits(&self) -> u32 {
+        self.raw().rigid.load(Ordering::Acquire)
+    }
+
+    /// Why the program cannot be resized; empty = it can.
+    pub fn rigid(&self) -> Vec<RigidReason> {
+        RigidReason::of(self.rigid_bits())
+    }
+
+    fn sum(&self, figure: impl Fn(&Lane) -> &AtomicU64) -> u64 {
+        self.raw().lane.iter().map(|lane| figure(lane).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+    }
+
+    /// Outermost regions entered.
+    pub fn regions(&self) -> u64 {
+        self.sum(|lane| &lane.regions)
+    }
+
+    /// Of these: given fewer threads than the program would have got.
+    pub fn shrunk(&self) -> u64 {
+        self.sum(|lane| &lane.shrunk)
+    }
+
+    /// Of these: given, by our doing, another size than the one before.
+    pub fn resizes(&self) -> u64 {
+        self.sum(|lane| &lane.resizes)
+    }
+
+    /// `CLOCK_MONOTONIC` at the latest entry of a region; 0 = never.
+    pub fn entered_ns(&self) -> u64 {
+        self.raw().lane.iter().map(|lane| lane.entered_ns.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+
+    /// `CLOCK_MONOTONIC` at the latest exit of a region; 0 = never.
+    pub fn left_ns(&self) -> u64 {
+        self.raw().lane.iter().map(|lane| lane.left_ns.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+
+    /// `CLOCK_MONOTONIC` when the page was made.
+    pub fn loaded_ns(&self) -> u64 {
+        self.raw().loaded_ns.load(Ordering::Relaxed)
+    }
+
+    /// Regions and time by team size; sizes that never ran are left out.
+    pub fn sizes(&self) -> Vec<SizeFigures> {
+        let figures = |index: usize| SizeFigures {
+            threads: index as u32 + 1,
+            regions: self.sum(|lane| &lane.size[index].regions),
+            ns: self.sum(|lane| &lane.size[index].ns),
+        };
+        (0..=SIZES).map(figures).filter(|figures| figures.regions != 0).collect()
+    }
+}
+
+/// The directory of one application's pages.
+#[derive(Clone, Debug)]
+pub struct PageDir {
+    path: PathBuf,
+}
+
+impl PageDir {
+    /// Makes the directory (or takes the existing one, if it is ours alone) with its `default` page:
+    /// the target and the declaration that processes start with.
+    pub fn create(path: impl Into<PathBuf>, target: u32, declared_rigid: bool) -> Result<PageDir> {
+        let path = path.into();
+        match fs::DirBuilder::new().mode(0o700).create(&path) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(Error::io("make the directory of pages", path, e));
+            }
+            _ => {}
+        }
+        let metadata = fs::symlink_metadata(&path).map_err(|e| Error::io("look at", &path, e))?;
+        let owner = rustix::process::geteuid().as_raw();
+        if !metadata.is_dir() || metadata.uid() != owner || metadata.permissions().mode() & 0o022 != 0 {
+            let why = "it must be a directory of this user that nobody else can write to; remove it";
+            return Err(Error::io("use the directory of pages", path, io::Error::other(why)));
+        }
+        let pages = PageDir { path };
+        pages.set_default(target, declared_rigid)?;
+        Ok(pages)
+    }
+
+    /// A directory made earlier, perhaps by a scheduler that has died.
+    pub fn open(path: impl Into<PathBuf>) -> PageDir {
+        PageDir { path: path.into() }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What processes that start from now on begin with. Replaced at once: a process never reads
+    /// half of it.
+    pub fn set_default(&self, target: u32, declared_rigid: bool) -> Result<()> {
+        let mut bytes = vec![0u8; PAGE_BYTES];
+        let mut put =
+            |offset: usize, value: &[u8]| bytes[offset..offset + value.len()].copy_from_slice(value);
+        put(std::mem::offset_of!(Raw, magic), &MAGIC.to_ne_bytes());
+        put(std::mem::offset_of!(Raw, version), &VERSION.to_ne_bytes());
+        put(std::mem::offset_of!(Raw, bytes), &(PAGE_BYTES as u32).to_ne_bytes());
+        put(std::mem::offset_of!(Raw, rigid), &(u32::from(declared_rigid) << 2).to_ne_bytes());
+        put(std::mem::offset_of!(Raw, node), &pack(target, 1).to_ne_bytes());
+        let (path, draft) = (self.path.join("default"), self.path.join(".default"));
+        let written = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&draft)
+            .and_then(|mut file| file.write_all(&bytes))
+            .and_then(|()| fs::rename(&draft, &path));
+        written.map_err(|e| Error::io("write the default page", path, e))
+    }
+
+    /// The page of a process; `None` if it has none (yet).
+    pub fn page(&self, pid: u32) -> Result<Option<Page>> {
+        match Page::open(&self.path.join(pid.to_string())) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            result => result,
+        }
+    }
+
+    /// All pages that are ready, by pid (as the program itself sees it), those of ended processes
+    /// included.
+    pub fn pages(&self) -> Result<Vec<(u32, Page)>> {
+        let mut pages = Vec::new();
+        for pid in crate::procfs::numbered(&self.path)? {
+            if let Some(page) = self.page(pid)? {
+                pages.push((pid, page));
+            }
+        }
+        Ok(pages)
+    }
+
+    /// Removes the page of a process that has ended.
+    pub fn remove_page(&self, pid: u32) -> Result<()> {
+        let path = self.path.join(pid.to_string());
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove the page", path, e)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the pages whose process does not live any more and returns their pids.
+    pub fn remove_stale(&self, root: &Root) -> Result<Vec<u32>> {
+        let mut removed = Vec::new();
+        for (pid, page) in self.pages()? {
+            if !page.process().is_alive(root) {
+                self.remove_page(pid)?;
+                removed.push(pid);
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes the directory with all pages. Programs that still run keep their mapping.
+    pub fn remove(self) -> Result<()> {
+        fs::remove_dir_all(&self.path).map_err(|e| Error::io("remove the directory of pages", self.path, e))
+    }
+}

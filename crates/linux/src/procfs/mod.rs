@@ -1,0 +1,274 @@
+//! Processes and threads as `/proc` shows them.
+//!
+//! Everything here races with the programs it looks at: a process that ends between two reads is
+//! left out or reported as gone ([`Error::is_gone`]), never guessed.
+
+mod accounting;
+mod tree;
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use topology::CpuSet;
+
+use crate::error::{Error, Result};
+use crate::root::{Root, read, read_bytes};
+
+pub use accounting::{
+    CpuTicks, CpuTimes, LoadAverage, TaskRuntime, cpu_time_ns, cpu_times, loadavg, task_runtime_ns,
+    ticks_per_second, tree_cpu_time_ns,
+};
+pub use tree::{all, carrying, children, tree, tree_fast, tree_with};
+
+/// A thread's kernel id; of a process's first thread it equals the pid.
+pub type Tid = u32;
+
+/// A process, not merely a pid: pids are used again, and acting on a reused one would hit a
+/// stranger. The start time (clock ticks since boot, `/proc/PID/stat` field 22) tells them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Process {
+    pub pid: u32,
+    pub start_time_ticks: u64,
+}
+
+impl Process {
+    /// The process that has this pid now.
+    pub fn of(pid: u32, root: &Root) -> Result<Process> {
+        Ok(Process { pid, start_time_ticks: stat(pid, root)?.start_time_ticks })
+    }
+
+    /// The calling process.
+    pub fn own(root: &Root) -> Result<Process> {
+        Process::of(own_pid(root)?, root)
+    }
+
+    /// Whether the pid still means this process, ended but unreaped ones included.
+    pub fn is_same(&self, root: &Root) -> bool {
+        self.stat(root).is_ok()
+    }
+
+    /// Whether it still runs: the same process, and not a zombie.
+    pub fn is_alive(&self, root: &Root) -> bool {
+        self.stat(root).is_ok_and(|stat| !stat.has_ended())
+    }
+
+    /// Its [`Stat`]; [`Error::Gone`] where the pid means nothing or another process by now.
+    pub fn stat(&self, root: &Root) -> Result<Stat> {
+        match stat(self.pid, root) {
+            Ok(stat) if stat.start_time_ticks == self.start_time_ticks => Ok(stat),
+            Ok(_) => Err(Error::Gone(*self)),
+            Err(error) if error.is_gone() => Err(Error::Gone(*self)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The fields of `/proc/PID/stat` (proc(5)) that we use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    pub pid: u32,
+    /// The command's name, cut to 15 bytes by the kernel.
+    pub comm: String,
+    /// R running, S sleeping, D uninterruptible, T stopped, t traced stop, Z zombie, …
+    pub state: char,
+    pub ppid: u32,
+    pub pgrp: i32,
+    pub session: i32,
+    /// The controlling terminal's device number; 0 without one.
+    pub tty_nr: i32,
+    /// The foreground process group of that terminal; −1 without one.
+    pub tpgid: i32,
+    pub flags: u64,
+    pub utime_ticks: u64,
+    pub stime_ticks: u64,
+    /// CPU time of children that ended and were waited for.
+    pub cutime_ticks: u64,
+    pub cstime_ticks: u64,
+    pub nice: i32,
+    pub num_threads: u32,
+    pub start_time_ticks: u64,
+    /// The CPU (`os_index`) it last ran on.
+    pub processor: u32,
+}
+
+impl Stat {
+    pub fn is_kernel_thread(&self) -> bool {
+        const PF_KTHREAD: u64 = 0x0020_0000;
+        self.flags & PF_KTHREAD != 0
+    }
+
+    pub fn is_session_leader(&self) -> bool {
+        self.session > 0 && self.session as u32 == self.pid
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.state == 'T'
+    }
+
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
+
+    pub fn process(&self) -> Process {
+        Process { pid: self.pid, start_time_ticks: self.start_time_ticks }
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Stat> {
+        // The name stands in parentheses and may itself hold parentheses and blanks.
+        let outside = || Error::parse(path, text, "no command name in parentheses");
+        let (head, tail) = text.rsplit_once(')').ok_or_else(outside)?;
+        let (pid, comm) = head.split_once('(').ok_or_else(outside)?;
+        let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+        // proc(5) counts from 1 and the state is field 3.
+        let field = |number: usize| {
+            fields
+                .get(number - 3)
+                .copied()
+                .ok_or_else(|| Error::parse(path, text, format!("field {number} is missing")))
+        };
+        fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(path: &Path, text: &str) -> Result<T> {
+            text.parse().map_err(|e| Error::parse(path, text, e))
+        }
+        Ok(Stat {
+            pid: parse(path, pid.trim())?,
+            comm: comm.to_owned(),
+            state: field(3)?.chars().next().unwrap_or('?'),
+            ppid: parse(path, field(4)?)?,
+            pgrp: parse(path, field(5)?)?,
+            session: parse(path, field(6)?)?,
+            tty_nr: parse(path, field(7)?)?,
+            tpgid: parse(path, field(8)?)?,
+            flags: parse(path, field(9)?)?,
+            utime_ticks: parse(path, field(14)?)?,
+            stime_ticks: parse(path, field(15)?)?,
+            // The kernel prints these two signed.
+            cutime_ticks: parse::<i64>(path, field(16)?)?.max(0) as u64,
+            cstime_ticks: parse::<i64>(path, field(17)?)?.max(0) as u64,
+            nice: parse(path, field(19)?)?,
+            num_threads: parse(path, field(20)?)?,
+            start_time_ticks: parse(path, field(22)?)?,
+            processor: parse(path, field(39)?)?,
+        })
+    }
+}
+
+/// The fields of `/proc/PID/status` that we use. Signal sets have bit n−1 for signal n.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    pub uid: u32,
+    pub effective_uid: u32,
+    /// The process that traces it (a debugger, strace); 0 for none.
+    pub tracer_pid: u32,
+    pub cpus_allowed: CpuSet,
+    pub sig_pending: u64,
+    pub sig_blocked: u64,
+    pub sig_ignored: u64,
+    pub sig_caught: u64,
+}
+
+/// The pid of the calling process as this root's `/proc` sees it.
+pub fn own_pid(root: &Root) -> Result<u32> {
+    let path = root.proc.join("self");
+    let target = fs::read_link(&path).map_err(|e| Error::io("read the link", &path, e))?;
+    let target = target.to_string_lossy();
+    target.parse().map_err(|e| Error::parse(path, &target, e))
+}
+
+pub(crate) fn dir(pid: u32, root: &Root) -> PathBuf {
+    root.proc.join(pid.to_string())
+}
+
+/// What `/proc/PID/stat` says of a process.
+pub fn stat(pid: u32, root: &Root) -> Result<Stat> {
+    let path = dir(pid, root).join("stat");
+    Stat::parse(&path, &read(&path)?)
+}
+
+/// What `/proc/PID/task/TID/stat` says of a thread: its own state, CPU time and last CPU.
+pub fn thread_stat(pid: u32, tid: Tid, root: &Root) -> Result<Stat> {
+    let path = dir(pid, root).join("task").join(tid.to_string()).join("stat");
+    Stat::parse(&path, &read(&path)?)
+}
+
+/// The threads of a process, in ascending order.
+pub fn threads(pid: u32, root: &Root) -> Result<Vec<Tid>> {
+    numbered(&dir(pid, root).join("task"))
+}
+
+pub(crate) fn numbered(path: &Path) -> Result<Vec<u32>> {
+    let error = |e| Error::io("list", path, e);
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(path).map_err(error)? {
+        if let Some(number) = entry.map_err(error)?.file_name().to_str().and_then(|name| name.parse().ok()) {
+            numbers.push(number);
+        }
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+pub fn status(pid: u32, root: &Root) -> Result<Status> {
+    let path = dir(pid, root).join("status");
+    let text = read(&path)?;
+    let mut status = Status::default();
+    let mut found_uid = false;
+    for line in text.lines() {
+        let Some((key, value)) = line.split_once(':') else { continue };
+        let value = value.trim();
+        let wrong = |why: String| Error::parse(&path, line, why);
+        let number = |text: &str| text.parse::<u32>().map_err(|e| wrong(e.to_string()));
+        let mask = || u64::from_str_radix(value, 16).map_err(|e| wrong(e.to_string()));
+        match key {
+            "Uid" => {
+                let mut ids = value.split_ascii_whitespace();
+                let mut next =
+                    || ids.next().ok_or_else(|| wrong("two ids expected".to_owned())).and_then(number);
+                status.uid = next()?;
+                status.effective_uid = next()?;
+                found_uid = true;
+            }
+            "TracerPid" => status.tracer_pid = number(value)?,
+            "Cpus_allowed_list" => status.cpus_allowed = value.parse().map_err(|e| wrong(format!("{e}")))?,
+            // Pending for the process or for its first thread: both will be delivered.
+            "SigPnd" | "ShdPnd" => status.sig_pending |= mask()?,
+            "SigBlk" => status.sig_blocked = mask()?,
+            "SigIgn" => status.sig_ignored = mask()?,
+            "SigCgt" => status.sig_caught = mask()?,
+            _ => {}
+        }
+    }
+    if !found_uid {
+        return Err(Error::parse(path, &text, "there is no Uid line"));
+    }
+    Ok(status)
+}
+
+/// The environment that the process started with; entries without `=` are left out.
+pub fn environ(pid: u32, root: &Root) -> Result<Vec<(OsString, OsString)>> {
+    let bytes = read_bytes(&dir(pid, root).join("environ"))?;
+    let pair = |entry: &[u8]| {
+        let equals = entry.iter().position(|&byte| byte == b'=')?;
+        let (name, value) = (&entry[..equals], &entry[equals + 1..]);
+        Some((OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec())))
+    };
+    Ok(bytes.split(|&byte| byte == 0).filter_map(pair).collect())
+}
+
+/// The arguments, the program's name first; empty for kernel threads and zombies.
+pub fn cmdline(pid: u32, root: &Root) -> Result<Vec<OsString>> {
+    let bytes = read_bytes(&dir(pid, root).join("cmdline"))?;
+    let bytes = bytes.strip_suffix(&[0]).unwrap_or(&bytes);
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(bytes.split(|&byte| byte == 0).map(|part| OsString::from_vec(part.to_vec())).collect())
+}
+
+/// The program's file. Readable for one's own processes and by root.
+pub fn exe(pid: u32, root: &Root) -> Result<PathBuf> {
+    let path = dir(pid, root).join("exe");
+    fs::read_link(&path).map_err(|e| Error::io("read the link", path, e))
+}

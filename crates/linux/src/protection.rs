@@ -1,0 +1,241 @@
+//! What must never be stopped or frozen.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::procfs::{self, Process, Stat};
+use crate::root::Root;
+
+/// Programs known by name, and why each kind is left alone: (reason, names).
+const KINDS: &[(Kind, &[&str])] = &[
+    (
+        Kind::Shell,
+        &[
+            "sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "tcsh", "csh", "ash", "busybox", "nu",
+            "pwsh", "elvish", "xonsh", "tmux", "screen", "zellij", "login", "su", "sudo", "doas", "script",
+        ],
+    ),
+    (
+        Kind::Launcher,
+        &[
+            "mpirun",
+            "mpiexec",
+            "mpiexec.hydra",
+            "mpiexec.slurm",
+            "orterun",
+            "orted",
+            "prte",
+            "prterun",
+            "prted",
+            "hydra_pmi_proxy",
+            "hydra_bstrap_proxy",
+            "pmi_proxy",
+            "mpd",
+            "mpispawn",
+            "mpirun_rsh",
+            "srun",
+            "salloc",
+            "sbatch",
+            "slurmstepd",
+            "slurmd",
+            "slurmctld",
+            "aprun",
+            "palsd",
+            "jsrun",
+            "flux-broker",
+            "pbs_mom",
+            "sge_execd",
+            "sge_shepherd",
+            "condor_starter",
+            "torchrun",
+        ],
+    ),
+    (
+        Kind::Service,
+        &[
+            "systemd",
+            "init",
+            "sshd",
+            "sshd-session",
+            "dbus-daemon",
+            "dbus-broker",
+            "systemd-logind",
+            "systemd-journald",
+            "systemd-journal",
+            "systemd-udevd",
+            "munged",
+            "dockerd",
+            "containerd",
+            "containerd-shim",
+            "conmon",
+            "runc",
+            "crun",
+            "podman",
+            "crond",
+            "cron",
+            "atd",
+            "NetworkManager",
+            "Xorg",
+            "Xwayland",
+            "gnome-shell",
+            "kwin_wayland",
+            "kwin_x11",
+            "plasmashell",
+            "sway",
+            "weston",
+            "pipewire",
+            "wireplumber",
+            "pulseaudio",
+            "qemu-system-x86",
+        ],
+    ),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Shell,
+    Launcher,
+    Service,
+}
+
+/// Why a process must not be stopped or frozen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    KernelThread,
+    Init,
+    Ourselves,
+    /// It started us, directly or not.
+    Ancestor,
+    Traced {
+        tracer_pid: u32,
+    },
+    Shell {
+        name: String,
+    },
+    Launcher {
+        name: String,
+    },
+    Service {
+        name: String,
+    },
+    SessionLeader,
+    ForegroundJob,
+}
+
+impl Reason {
+    /// A sentence for people.
+    pub fn sentence(&self) -> String {
+        match self {
+            Reason::KernelThread => "It is a thread of the kernel.".to_owned(),
+            Reason::Init => "It is the first process, on which all others depend.".to_owned(),
+            Reason::Ourselves => "It is coplace itself: nobody could wake it again.".to_owned(),
+            Reason::Ancestor => "It started coplace and waits for it.".to_owned(),
+            Reason::Traced { tracer_pid } => {
+                format!(
+                    "Process {tracer_pid} traces it (a debugger or strace), which must see no stops but its own."
+                )
+            }
+            Reason::Shell { name } => {
+                format!("{name} is a shell or holds a terminal: its user would be locked out.")
+            }
+            Reason::Launcher { name } => {
+                format!(
+                    "{name} launches parallel programs: stopped, it misses its partners' messages, and they end the job."
+                )
+            }
+            Reason::Service { name } => format!("{name} is a service that other programs rely on."),
+            Reason::SessionLeader => "It leads its session: its terminal or login depends on it.".to_owned(),
+            Reason::ForegroundJob => {
+                "It is the foreground job of a terminal: stopped, its shell would put it in the background."
+                    .to_owned()
+            }
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence())
+    }
+}
+
+/// Whether a process that somebody else started must never be stopped or frozen, and why. `None`
+/// for one that may be, and for one that has ended.
+pub fn protected(process: Process, root: &Root) -> Option<Reason> {
+    let stat = process.stat(root).ok()?;
+    always(&stat, root).or_else(|| {
+        if stat.is_session_leader() {
+            Some(Reason::SessionLeader)
+        } else if stat.tty_nr != 0 && stat.tpgid > 0 && stat.tpgid == stat.pgrp {
+            Some(Reason::ForegroundJob)
+        } else {
+            None
+        }
+    })
+}
+
+/// The same for a process that we started ourselves: its place in the session and on the terminal
+/// is our own doing, so neither protects it.
+pub fn protected_own(process: Process, root: &Root) -> Option<Reason> {
+    always(&process.stat(root).ok()?, root)
+}
+
+fn always(stat: &Stat, root: &Root) -> Option<Reason> {
+    if stat.is_kernel_thread() {
+        return Some(Reason::KernelThread);
+    }
+    if stat.pid <= 1 {
+        return Some(Reason::Init);
+    }
+    if let Some(reason) = ours(stat, root) {
+        return Some(reason);
+    }
+    if let Ok(status) = procfs::status(stat.pid, root)
+        && status.tracer_pid != 0
+    {
+        return Some(Reason::Traced { tracer_pid: status.tracer_pid });
+    }
+    by_name(stat, root)
+}
+
+fn ours(stat: &Stat, root: &Root) -> Option<Reason> {
+    let own = procfs::own_pid(root).ok()?;
+    if stat.pid == own || stat.comm == "coplace" {
+        return Some(Reason::Ourselves);
+    }
+    let mut pid = own;
+    // Bounded: a fake or torn /proc can name ancestors in a circle.
+    for _ in 0..1_000 {
+        pid = procfs::stat(pid, root).ok()?.ppid;
+        if pid == stat.pid {
+            return Some(Reason::Ancestor);
+        }
+        if pid <= 1 {
+            break;
+        }
+    }
+    None
+}
+
+/// By the command's name, and by its file's: a script is named after itself but run by its shell.
+fn by_name(stat: &Stat, root: &Root) -> Option<Reason> {
+    let exe = procfs::exe(stat.pid, root).ok();
+    let exe = exe.as_deref().and_then(|path| path.file_name()).and_then(|name| name.to_str());
+    // Login shells and renamed services: "-bash", "sshd: user".
+    let comm = stat.comm.trim_start_matches('-').split(':').next().unwrap_or("");
+    for (kind, names) in KINDS {
+        // The kernel cuts comm to 15 bytes.
+        let matches = |name: &&&str| exe == Some(**name) || comm == &name[..name.len().min(15)];
+        if let Some(name) = names.iter().find(matches) {
+            let name = (*name).to_owned();
+            return Some(match kind {
+                Kind::Shell => Reason::Shell { name },
+                Kind::Launcher => Reason::Launcher { name },
+                Kind::Service => Reason::Service { name },
+            });
+        }
+    }
+    None
+}

@@ -1,0 +1,219 @@
+//! Stopping, continuing and ending processes.
+//!
+//! SIGSTOP is the way of taking turns that needs no rights beyond owning the process, and the
+//! coarsest: parents are told, terminals react. Ask [`crate::protection`] before stopping.
+
+use std::collections::BTreeSet;
+
+use rustix::process::{Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::pidfd::{self, PidFd};
+use crate::procfs::{self, Process};
+use crate::root::Root;
+
+/// What sending to several processes came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    pub reached: usize,
+    pub gone: Vec<Process>,
+    pub failed: Vec<(Process, String)>,
+}
+
+/// One process with the surest way of signalling it.
+#[derive(Debug)]
+enum Target {
+    Handle(PidFd),
+    /// Before Linux 5.3, and when descriptors run out: the identity is checked before each signal.
+    Checked(Process),
+}
+
+impl Target {
+    fn process(&self) -> Process {
+        match self {
+            Target::Handle(handle) => handle.process(),
+            Target::Checked(process) => *process,
+        }
+    }
+
+    fn send(&self, signal: Signal, root: &Root) -> Result<()> {
+        match self {
+            Target::Handle(handle) => handle.send(signal),
+            Target::Checked(process) => send_checked(*process, signal, root),
+        }
+    }
+}
+
+fn send_checked(process: Process, signal: Signal, root: &Root) -> Result<()> {
+    let pid = pidfd::pid(process)?;
+    if !process.is_same(root) {
+        return Err(Error::Gone(process));
+    }
+    kill_process(pid, signal).map_err(|e| match e {
+        rustix::io::Errno::SRCH => Error::Gone(process),
+        e => Error::Call { call: "kill", subject: format!("process {}", process.pid), source: e.into() },
+    })
+}
+
+/// A set of processes held ready to be signalled: on the fast path one system call each.
+#[derive(Debug, Default)]
+pub struct Targets {
+    targets: Vec<Target>,
+}
+
+impl Targets {
+    /// Takes hold of the processes; those that have ended are left out.
+    pub fn open(processes: &[Process], root: &Root) -> Self {
+        let open = |process: &Process| match PidFd::open(*process, root) {
+            Ok(handle) => Some(Target::Handle(handle)),
+            Err(error) if error.is_gone() => None,
+            Err(_) => Some(Target::Checked(*process)),
+        };
+        Targets { targets: processes.iter().filter_map(open).collect() }
+    }
+
+    pub fn processes(&self) -> Vec<Process> {
+        self.targets.iter().map(Target::process).collect()
+    }
+
+    /// Adds processes that are not held yet (children that appeared since) and lets go of those
+    /// that have ended.
+    pub fn update(&mut self, processes: &[Process], root: &Root) {
+        self.targets.retain(|target| target.process().is_same(root));
+        let held: BTreeSet<Process> = self.processes().into_iter().collect();
+        let new: Vec<Process> = processes.iter().copied().filter(|process| !held.contains(process)).collect();
+        self.targets.extend(Targets::open(&new, root).targets);
+    }
+
+    pub fn send(&self, signal: Signal, root: &Root) -> Sent {
+        let mut sent = Sent::default();
+        for target in &self.targets {
+            match target.send(signal, root) {
+                Ok(()) => sent.reached += 1,
+                Err(error) if error.is_gone() => sent.gone.push(target.process()),
+                Err(error) => sent.failed.push((target.process(), error.to_string())),
+            }
+        }
+        sent
+    }
+
+    pub fn stop(&self, root: &Root) -> Sent {
+        self.send(Signal::STOP, root)
+    }
+
+    pub fn cont(&self, root: &Root) -> Sent {
+        self.send(Signal::CONT, root)
+    }
+}
+
+/// Sends a signal to each of the processes, never to another that got its pid.
+pub fn send(processes: &[Process], signal: Signal, root: &Root) -> Sent {
+    let targets = Targets::open(processes, root);
+    let mut sent = targets.send(signal, root);
+    let held = targets.processes();
+    sent.gone.extend(processes.iter().filter(|process| !held.contains(process)));
+    sent
+}
+
+pub fn stop(processes: &[Process], root: &Root) -> Sent {
+    send(processes, Signal::STOP, root)
+}
+
+pub fn cont(processes: &[Process], root: &Root) -> Sent {
+    send(processes, Signal::CONT, root)
+}
+
+/// Ends the processes with a signal, continuing them after it, because a stopped process acts on
+/// nothing but SIGKILL. (One frozen by the v1 freezer acts not even on that: thaw it.)
+pub fn kill(processes: &[Process], signal: Signal, root: &Root) -> Sent {
+    let targets = Targets::open(processes, root);
+    let sent = targets.send(signal, root);
+    targets.cont(root);
+    sent
+}
+
+/// Whether every thread of the process stands stopped (by a signal; a tracer's stop does not
+/// count). [`Error::Gone`] if it has ended.
+pub fn is_stopped(process: Process, root: &Root) -> Result<bool> {
+    if !process.stat(root)?.is_stopped() {
+        return Ok(false);
+    }
+    for tid in procfs::threads(process.pid, root)? {
+        match procfs::thread_stat(process.pid, tid, root) {
+            Ok(stat) if stat.is_stopped() || stat.has_ended() => {}
+            Ok(_) => return Ok(false),
+            Err(error) if error.is_gone() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// Waits until every process stands stopped or has ended, and returns how long that took in
+/// nanoseconds; the error names one that still ran at the timeout.
+pub fn wait_all_stopped(processes: &[Process], timeout_ns: u64, root: &Root) -> Result<u64> {
+    let start_ns = clock::now_ns();
+    let mut pause_ns = 20_000;
+    loop {
+        let mut running = None;
+        for process in processes {
+            match is_stopped(*process, root) {
+                Ok(true) => {}
+                Ok(false) => running = Some(process),
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let waited_ns = clock::now_ns() - start_ns;
+        let Some(running) = running else { return Ok(waited_ns) };
+        if waited_ns >= timeout_ns {
+            let path = procfs::dir(running.pid, root).join("stat");
+            return Err(Error::Timeout { what: "stopping".to_owned(), path, waited_ns });
+        }
+        clock::sleep_until(clock::now_ns() + pause_ns);
+        pause_ns = (pause_ns * 2).min(1_000_000);
+    }
+}
+
+/// Which processes we have stopped, so that a stop by somebody else (Ctrl-Z, a debugger's user, a
+/// batch system) can be told from ours and be respected: such a program leaves the rotation until
+/// whoever stopped it continues it.
+///
+/// A stop that somebody adds to ours cannot be seen, and our SIGCONT ends it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stops {
+    ours: BTreeSet<Process>,
+}
+
+impl Stops {
+    pub fn note_stopped(&mut self, processes: &[Process]) {
+        self.ours.extend(processes);
+    }
+
+    pub fn note_continued(&mut self, processes: &[Process]) {
+        for process in processes {
+            self.ours.remove(process);
+        }
+    }
+
+    /// What must be continued if we go away.
+    pub fn ours(&self) -> Vec<Process> {
+        self.ours.iter().copied().collect()
+    }
+
+    /// Those of `processes` that stand stopped though not by us.
+    pub fn stopped_by_others(&self, processes: &[Process], root: &Root) -> Vec<Process> {
+        let by_others = |process: &&Process| {
+            !self.ours.contains(process) && process.stat(root).is_ok_and(|stat| stat.is_stopped())
+        };
+        processes.iter().filter(by_others).copied().collect()
+    }
+
+    /// Those that we stopped and that somebody else has continued or ended.
+    pub fn continued_by_others(&self, root: &Root) -> Vec<Process> {
+        let runs = |process: &&Process| !process.stat(root).is_ok_and(|stat| stat.is_stopped());
+        self.ours.iter().filter(runs).copied().collect()
+    }
+}
