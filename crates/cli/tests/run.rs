@@ -433,3 +433,25 @@ fn nothing_is_left_behind_when_all_have_ended() {
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
     });
 }
+
+#[test]
+fn an_ordinary_user_needs_no_rights_and_no_set_up() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("the other tests ran as an ordinary user already");
+        return;
+    }
+    const NOBODY: u32 = 65534;
+    let place = Place::new();
+    let runtime = place.file("runtime");
+    fs::create_dir(&runtime).unwrap();
+    for directory in [place.0.path(), &runtime] {
+        std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let mut command = place.run(&[], &["id", "-u"]);
+    command.env_remove("COPLACE_RUNTIME_DIR").env("XDG_RUNTIME_DIR", &runtime).env("HOME", "/nonexistent");
+    let output = command.env_remove("XDG_CACHE_HOME").uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((text(&output).as_str(), output.status.code()), ("65534\n", Some(0)), "{message}");
+    assert!(message.starts_with("coplace: id ") && message.lines().count() == 1, "{message}");
+    assert!(runtime.join("coplace/apps").exists());
+}

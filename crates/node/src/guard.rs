@@ -28,6 +28,8 @@ const LOOK_NS: u64 = 100_000_000;
 /// How long a successor may take. With the age at which a lease counts as stale and the work
 /// itself it stays below the second that is promised.
 const SUCCESSOR_NS: u64 = 300_000_000;
+/// The same while the holder lives without beating: nobody can take its lock, only it can return.
+const RETURN_NS: u64 = 100_000_000;
 /// What could not be undone is tried again this often, ...
 const AGAIN_NS: u64 = 500_000_000;
 /// ... for this long; a scheduler that comes later starts a guard of its own.
@@ -107,7 +109,9 @@ fn wait_for_end(holder: &mut Option<PidFd>, home: &Home, root: &Root) {
 /// Waits a moment for a fresh lease.
 fn taken_over(home: &Home) -> bool {
     let since_ns = linux::clock::now_ns();
-    while linux::clock::now_ns() - since_ns < SUCCESSOR_NS {
+    let stalled = Lease::read(home).is_some_and(|lease| identity::lives(lease.holder));
+    let patience_ns = if stalled { RETURN_NS } else { SUCCESSOR_NS };
+    while linux::clock::now_ns() - since_ns < patience_ns {
         if lease_is_fresh(home) {
             return true;
         }

@@ -6,7 +6,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -138,6 +138,12 @@ impl Home {
         // All may come in to the system's home, to the socket; nobody into anybody else's.
         let mode = if kind == Kind::System { 0o755 } else { 0o700 };
         make_directory(&home.path, mode)?;
+        if kind == Kind::System {
+            // Whatever the umask took away.
+            let open = fs::Permissions::from_mode(mode);
+            fs::set_permissions(&home.path, open)
+                .map_err(|error| HomeError::Io { path: home.path.clone(), error })?;
+        }
         make_directory(&home.apps(), 0o700)?;
         make_directory(&home.all_pages(), 0o700)?;
         Ok(home)
@@ -364,7 +370,7 @@ impl Drop for SchedulerLock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     fn scratch() -> tempfile::TempDir {
         tempfile::tempdir().unwrap()

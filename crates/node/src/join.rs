@@ -154,6 +154,10 @@ impl Membership {
 
     /// When `pump` is to be called even if nothing is readable, in CLOCK_MONOTONIC nanoseconds.
     pub fn wake_at_ns(&self) -> Option<u64> {
+        if !self.inbox.is_empty() {
+            // It came beside an answer; the socket will not be readable for it again.
+            return Some(0);
+        }
         match &self.link {
             Link::Lost(lost) => Some(lost.next_ns),
             Link::To(_) if self.host.is_some() => Some(self.superior_looked_ns + SUPERIOR_NS),
@@ -367,7 +371,17 @@ impl Membership {
         let request = ToScheduler::Ended { id: program.record.id.clone() };
         let answer = self.ask(&request, |message| matches!(message, FromScheduler::Account { .. }));
         match answer {
-            Some(FromScheduler::Account { account }) => Some(Account { id: Some(program.id), ..account }),
+            Some(FromScheduler::Account { account }) => {
+                if !self.home.may_schedule() {
+                    // Root's scheduler does not remove what is in another user's hands.
+                    let pages = program.record.pages.to_string_lossy();
+                    let users = linux::procfs::carrying("COPLACE_PAGES", &pages, &self.root);
+                    if users.is_ok_and(|users| users.is_empty()) {
+                        restore::remove_pages(&program.record);
+                    }
+                }
+                Some(Account { id: Some(program.id), ..account })
+            }
             _ => {
                 // A program that is known to nobody is to leave no page behind.
                 let alive = restore::set_free_by(
@@ -377,7 +391,7 @@ impl Membership {
                     &self.root,
                 );
                 if alive.processes == 0 {
-                    let _ = std::fs::remove_dir_all(&program.record.pages);
+                    restore::remove_pages(&program.record);
                 }
                 None
             }

@@ -268,7 +268,8 @@ impl Freeing<'_> {
         }
         let pages = PageDir::open(&self.record.pages);
         let rigid = self.record.demand.malleability == Malleability::Rigid;
-        let cleared = pages.set_default(0, rigid).and_then(|()| pages.pages());
+        let wished = self.record.pages.join("default").exists();
+        let cleared = if wished { pages.set_default(0, rigid) } else { Ok(()) }.and_then(|()| pages.pages());
         match cleared {
             Ok(pages) => {
                 for (_, page) in pages.into_iter().filter(|(_, page)| page.target() != 0) {
@@ -299,6 +300,14 @@ fn move_to(pid: u32, dirs: &[PathBuf]) -> io::Result<()> {
     last
 }
 
+/// Removes the pages of a program that has ended. Other users' paths are theirs to remove: they
+/// could have made them point anywhere.
+pub fn remove_pages(record: &AppRecord) {
+    if record.uid == rustix::process::geteuid().as_raw() {
+        let _ = fs::remove_dir_all(&record.pages);
+    }
+}
+
 /// What a scheduler that died left in the registry: set free whoever `may` still be freed, and
 /// forget who has ended.
 pub fn set_all_free(root: &Root, home: &Home, mut may: impl FnMut() -> bool) -> BTreeMap<String, Report> {
@@ -311,7 +320,7 @@ pub fn set_all_free(root: &Root, home: &Home, mut may: impl FnMut() -> bool) -> 
         let report = set_free(&record, root, home);
         if report.processes == 0 && may() {
             registry.remove(&record.id);
-            let _ = fs::remove_dir_all(&record.pages);
+            remove_pages(&record);
         }
         reports.insert(record.id.to_string(), report);
     }

@@ -3,10 +3,10 @@
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use node::home::{Home, LockError};
-use node::identity;
-use node::join::{JoinError, Membership, take_over};
-use node::scheduler::{Options, Scheduler, Stopper};
+use coplace_node::home::{Home, LockError};
+use coplace_node::identity;
+use coplace_node::join::{JoinError, Membership, take_over};
+use coplace_node::scheduler::{Options, Scheduler, Stopper};
 use protocol::{AppRecord, FromScheduler, Role};
 use workload::{AppId, Demand};
 
