@@ -26,9 +26,7 @@ use std::io;
 use std::sync::Arc;
 
 use plan::check::{Explanation, Sequence};
-use plan::{
-    App, Change, Limits, Plan, Promise, Refusal, Snapshot, Violation, check_plan, diff, normalise,
-};
+use plan::{App, Change, Limits, Plan, Promise, Refusal, Snapshot, Violation, check_plan, diff, normalise};
 use policy::{Decision, Memory, Policy, Report};
 use serde::{Deserialize, Serialize};
 use topology::{CpuSet, Machine};
@@ -298,7 +296,11 @@ impl Engine {
         let verdict = match plan {
             Ok(plan) => {
                 let found = check_plan(&plan, &self.snapshot, &promise);
-                if found.is_empty() { Ok(plan) } else { Err(found.into_iter().map(Rejection::Broken).collect()) }
+                if found.is_empty() {
+                    Ok(plan)
+                } else {
+                    Err(found.into_iter().map(Rejection::Broken).collect())
+                }
             }
             Err(refusal) => Err(vec![Rejection::Refused(refusal)]),
         };

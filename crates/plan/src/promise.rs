@@ -31,7 +31,7 @@ pub enum ShareBound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitingBound {
-    /// Once every program that arrived before it and is not suspended has ended.
+    /// Once every program that stands before it in order of arrival has ended or is suspended.
     EarlierArrivals,
     /// Once this many running programs have ended since it began to wait; 0: nobody waits.
     Terminations(u32),

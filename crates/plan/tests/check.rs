@@ -8,6 +8,7 @@ use std::sync::Arc;
 use common::{id, plan, set};
 use coplace_plan::check::{Explanation, Sequence};
 use coplace_plan::{Promise, ShareBound, Snapshot, Violation, WaitingBound, check_plan};
+use proptest::prelude::*;
 use topology::Machine;
 
 /// Two packages of four cores, programs as described.
@@ -220,30 +221,34 @@ fn where_a_program_must_stand_is_no_question_of_shape() {
     assert_valid(judge_shapes(&eight("a rigid team 6; b; c"), "side_by_side [a on 0-5, b on 6, c on 7]"));
 }
 
-#[test]
-fn every_shape_that_the_topology_offers_passes_the_test_by_looks() {
-    for machine in [
-        "pack:4 [numa] l3:1 core:6 pu:1",
-        "pack:2 l3:2 core:4 pu:2",
-        "pack:1 core:7 pu:1",
-        "pack:3 core:3 pu:2",
-        "core:2 pu:1",
-    ] {
+const MACHINES: [&str; 5] = [
+    "pack:4 [numa] l3:1 core:6 pu:1",
+    "pack:2 l3:2 core:4 pu:2",
+    "pack:1 core:7 pu:1",
+    "pack:3 core:3 pu:2",
+    "core:2 pu:1",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn every_shape_that_the_topology_offers_passes_the_test_by_looks(
+        machine in prop::sample::select(&MACHINES[..]), holes in prop::collection::btree_set(0u32..32, 0..12),
+    ) {
         let whole = on(machine, "");
         let all = whole.machine.all_cpus().clone();
-        let holes: topology::CpuSet = all.iter().filter(|cpu| cpu % 5 != 3).collect();
-        for usable in [all.clone(), holes] {
-            let snapshot = whole.clone().with_usable(usable.clone());
-            for shape in whole.machine.shapes(&usable) {
-                let mut filled = snapshot.clone();
-                let mut runs = Vec::new();
-                for (index, place) in shape.places.iter().enumerate() {
-                    filled = filled.with_apps(&format!("a{index}")).unwrap();
-                    runs.push(format!("a{index} on {place}"));
-                }
-                let found = judge_shapes(&filled, &format!("side_by_side [{}]", runs.join(", ")));
-                assert_eq!(found, [], "{machine}, usable {usable}, {} wide", shape.width);
+        let usable = all.iter().filter(|cpu| !holes.contains(cpu)).collect::<topology::CpuSet>();
+        prop_assume!(!usable.is_empty());
+        let snapshot = whole.clone().with_usable(usable.clone());
+        for shape in whole.machine.shapes(&usable) {
+            let mut filled = snapshot.clone();
+            let mut runs = Vec::new();
+            for (index, place) in shape.places.iter().enumerate() {
+                filled = filled.with_apps(&format!("a{index}")).unwrap();
+                runs.push(format!("a{index} on {place}"));
             }
+            let found = judge_shapes(&filled, &format!("side_by_side [{}]", runs.join(", ")));
+            prop_assert_eq!(found, vec![], "{}, usable {}, {} wide", machine, usable, shape.width);
         }
     }
 }

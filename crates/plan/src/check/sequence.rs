@@ -23,16 +23,8 @@ pub struct Explanation<'a> {
 pub struct Sequence {
     last: Option<Plan>,
     live: BTreeSet<AppId>,
-    waiting: BTreeMap<AppId, Wait>,
-}
-
-/// One program's wait.
-#[derive(Clone, Debug, Default)]
-struct Wait {
-    /// Programs that had arrived before it, when it began to wait.
-    ahead: BTreeSet<AppId>,
-    /// Programs that ran and have ended since.
-    terminations: u32,
+    /// Who waits, and how many programs that ran have ended since.
+    waiting: BTreeMap<AppId, u32>,
 }
 
 impl Sequence {
@@ -66,30 +58,26 @@ impl Sequence {
         let ran = self.last.as_ref().and_then(|plan| plan.tree.as_ref()).map(Tree::apps).unwrap_or_default();
         let ended = self.live.difference(&live).filter(|app| ran.contains(app)).count() as u32;
         self.waiting.retain(|app, _| plan.waiting.contains(app));
-        for wait in self.waiting.values_mut() {
-            wait.terminations = wait.terminations.saturating_add(ended);
+        for terminations in self.waiting.values_mut() {
+            *terminations = terminations.saturating_add(ended);
         }
         for app in &plan.waiting {
-            if !self.waiting.contains_key(app) {
-                let ahead = snapshot.apps.iter().map(|other| &other.id).take_while(|other| *other != app);
-                self.waiting.insert(app.clone(), Wait { ahead: ahead.cloned().collect(), terminations: 0 });
-            }
+            self.waiting.entry(app.clone()).or_insert(0);
         }
         self.live = live;
         let Some(bound) = promise.waiting_bound else { return };
-        for (app, wait) in &self.waiting {
+        for (app, &terminations) in &self.waiting {
             let (over, promised) = match bound {
-                WaitingBound::Terminations(bound) => (wait.terminations >= bound, format!("after {bound}")),
+                WaitingBound::Terminations(bound) => (terminations >= bound, format!("after {bound}")),
                 WaitingBound::EarlierArrivals => {
                     // Who is suspended does not end, so that nobody can be promised to follow it.
-                    let blocks = |other: &&crate::App| !other.suspended && wait.ahead.contains(&other.id);
+                    let mut ahead = snapshot.apps.iter().take_while(|other| other.id != *app);
                     let promised = "once all who arrived before have ended".to_owned();
-                    (!snapshot.apps.iter().any(|other| blocks(&other)), promised)
+                    (ahead.all(|other| other.suspended), promised)
                 }
             };
             if over {
-                let (app, terminations) = (app.clone(), wait.terminations);
-                found.push(Violation::WaitsTooLong { app, terminations, promised });
+                found.push(Violation::WaitsTooLong { app: app.clone(), terminations, promised });
             }
         }
     }

@@ -1,0 +1,255 @@
+//! What the engine does with events, plans good and bad, and actuators that fail.
+
+mod common;
+
+use common::{
+    Everywhere, First, Full, Liar, Tape, any_history, any_policy, by_letters, decision, event, id, machine,
+    set,
+};
+use coplace_engine::{Actuator, Engine, Entry, Event, Rejection, steps, uncontrolled};
+use plan::check::{Explanation, Sequence};
+use plan::{App, Change, Limits, Plan, Promise, Snapshot, Violation, check_plan};
+use policy::{Decision, Memory, Policy};
+use proptest::prelude::*;
+
+fn engine(policy: impl Policy + 'static) -> Engine {
+    let machine = machine();
+    let all = machine.all_cpus().clone();
+    Engine::new(machine, all.clone(), all, Box::new(policy))
+}
+
+fn arrived(text: &str) -> Event {
+    Event::Arrived(text.parse().unwrap())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn whatever_happens_and_whatever_a_policy_says_the_plan_in_force_is_valid(
+        policy in any_policy(), history in any_history(),
+    ) {
+        let machine = machine();
+        let all = machine.all_cpus().clone();
+        let mut engine = Engine::new(machine, all.clone(), all, by_letters(policy).unwrap());
+        let mut states = engine.plan().states();
+        let mut now_ns = 0;
+        for (later, events) in history {
+            now_ns += later;
+            let step = engine.handle_all(now_ns, events.iter().map(event).collect());
+            let found = check_plan(&step.plan, &engine.snapshot(now_ns), &Promise::default());
+            prop_assert_eq!(&found, &vec![], "{}", step.plan);
+            step.change.apply(&mut states);
+            prop_assert_eq!(&states, &step.plan.states());
+            prop_assert!(step.wake_at_ns.is_none_or(|at| at > now_ns));
+            prop_assert_eq!(&step.plan, engine.plan());
+            let honest = engine.policy().letters() != "LI";
+            prop_assert!(!honest || step.rejected.is_empty(), "{:?}", step.rejected);
+        }
+    }
+
+    #[test]
+    fn the_stand_in_is_valid_for_any_programs_on_any_cpus(history in any_history()) {
+        let mut engine = engine(Everywhere);
+        for (_, events) in history {
+            engine.handle_all(0, events.iter().map(event).collect());
+            let snapshot = engine.snapshot(0);
+            prop_assert_eq!(check_plan(&uncontrolled(&snapshot), &snapshot, &Promise::default()), vec![]);
+        }
+    }
+
+    #[test]
+    fn waiting_ends_as_promised_over_any_history(history in any_history()) {
+        let mut engine = engine(First);
+        let mut sequence = Sequence::default();
+        for (_, events) in history {
+            let events = events.iter().map(event).filter(|event| !matches!(event, Event::Policy(_)));
+            let step = engine.handle_all(0, events.collect());
+            prop_assert_eq!(&step.complaints, &vec![]);
+            let explanation = Explanation { lines: &[], moves: &Default::default() };
+            let found = sequence.check_step(&step.plan, &engine.snapshot(0), &First.promise(), explanation);
+            prop_assert_eq!(found, vec![]);
+        }
+    }
+}
+
+#[test]
+fn an_invalid_plan_leaves_the_old_one_in_force_while_that_is_valid() {
+    let mut engine = engine(Everywhere);
+    engine.handle(0, arrived("a"));
+    let good = engine.handle(1, arrived("b")).plan;
+    let step = engine.handle_all(2, vec![Event::Policy(Box::new(Liar))]);
+    assert_eq!(step.plan, good);
+    assert!(step.change.is_empty());
+    assert!(
+        step.rejected.iter().any(|why| matches!(why, Rejection::Broken(Violation::SuspendedUnasked { .. })))
+    );
+    assert_eq!(engine.rejected(), &step.rejected[..]);
+    assert!(engine.report().lines[0].contains("lies (LI)"), "{:?}", engine.report());
+}
+
+#[test]
+fn where_the_old_plan_is_no_longer_valid_everybody_runs_as_without_coplace() {
+    let mut engine = engine(First);
+    engine.handle(0, arrived("a"));
+    let waits = engine.handle(1, arrived("b")).plan;
+    assert_eq!(waits.waiting.len(), 1);
+    let step = engine.handle_all(4, vec![Event::Policy(Box::new(Liar)), Event::Left(id("a"))]);
+    assert_eq!(step.plan.to_string(), "b on 0-7");
+    let step = engine.handle(15, arrived("c rigid max 9 arrived 1ns"));
+    assert_eq!(step.plan.to_string(), "mixed [b on 0-7, c on 0-7 x 9]");
+}
+
+#[test]
+fn what_provoked_an_invalid_plan_is_recorded_once_and_makes_a_test_case() {
+    let tape = Tape::default();
+    let mut engine = engine(Liar);
+    engine.record_to(Box::new(tape.clone()));
+    engine.handle(4, arrived("a"));
+    engine.handle(15, Event::Wake);
+    let rejected: Vec<Entry> =
+        tape.entries().into_iter().filter(|entry| matches!(entry, Entry::Rejected { .. })).collect();
+    let [Entry::Rejected { snapshot, plan, why }] = &rejected[..] else { panic!("{rejected:?}") };
+    let found = check_plan(plan, snapshot, &Liar.promise());
+    assert_eq!(found.into_iter().map(Rejection::Broken).collect::<Vec<_>>(), *why);
+    assert_eq!(Liar.decide(snapshot, Memory::default()).plan, *plan);
+}
+
+#[test]
+fn another_policy_finds_the_programs_as_they_are() {
+    let mut engine = engine(Everywhere);
+    engine.handle_all(0, vec![arrived("a team 3"), arrived("b rigid max 2")]);
+    let before = engine.apps().to_vec();
+    let step = engine.handle(5, Event::Policy(Box::new(First)));
+    assert_eq!(engine.apps(), before);
+    assert_eq!(step.plan.to_string(), "a on 0-7 waiting [b]");
+}
+
+#[test]
+fn what_is_observed_changes_neither_arrival_nor_suspension_nor_adds_programs() {
+    let mut engine = engine(Everywhere);
+    engine.handle_all(0, vec![arrived("a arrived 5ns"), Event::Suspend(id("a"))]);
+    let seen: App = "a rigid team 3 arrived 9ns".parse().unwrap();
+    let ghost: App = "ghost team 3".parse().unwrap();
+    engine.handle_all(1, vec![Event::Observed(seen), Event::Observed(ghost), Event::Left(id("nobody"))]);
+    assert_eq!(engine.apps(), ["a rigid team 3 arrived 5ns suspended".parse().unwrap()]);
+}
+
+#[test]
+fn programs_stand_in_order_of_arrival_and_one_that_comes_again_is_the_same() {
+    let mut engine = engine(Everywhere);
+    engine.handle_all(0, vec![arrived("b arrived 7ns"), arrived("a arrived 3ns"), arrived("b arrived 1ns")]);
+    let order: Vec<&str> = engine.apps().iter().map(|app| app.id.as_str()).collect();
+    assert_eq!(order, ["b", "a"]);
+}
+
+#[test]
+fn cpus_that_the_machine_does_not_have_and_empty_sets_do_not_count() {
+    let mut engine = engine(Everywhere);
+    engine.handle(0, Event::Machine { allowed: set("2-90"), usable: set("0-3") });
+    let snapshot = engine.snapshot(0);
+    assert_eq!((snapshot.allowed, snapshot.usable), (set("2-7"), set("2-3")));
+    engine.handle(1, Event::Machine { allowed: set(""), usable: set("0-3") });
+    assert_eq!(engine.snapshot(1).allowed, set("2-7"));
+    engine.handle(2, Event::Machine { allowed: set("4-5"), usable: set("0-3") });
+    assert_eq!(engine.snapshot(2).usable, set("4-5"));
+}
+
+#[test]
+fn time_that_runs_backwards_stands_still() {
+    let mut engine = engine(Everywhere);
+    engine.handle(100, arrived("a"));
+    engine.handle(50, Event::Wake);
+    assert_eq!(engine.snapshot(0).now_ns, 100);
+}
+
+#[test]
+fn events_of_one_instant_are_decided_about_once() {
+    let tape = Tape::default();
+    let mut engine = engine(Everywhere);
+    engine.record_to(Box::new(tape.clone()));
+    engine.handle_all(0, vec![arrived("a"), arrived("b"), Event::Left(id("a"))]);
+    let plans = tape.entries().into_iter().filter(|entry| matches!(entry, Entry::Plan { .. })).count();
+    assert_eq!(plans, 1);
+}
+
+/// Fails so often; keeps what it was told.
+struct Shaky {
+    failures: u32,
+    told: Vec<Change>,
+}
+
+impl Actuator for Shaky {
+    type Error = &'static str;
+    fn carry_out(&mut self, _: &Plan, change: &Change) -> Result<(), &'static str> {
+        self.told.push(change.clone());
+        if self.failures > 0 {
+            self.failures -= 1;
+            return Err("shaky");
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn what_an_actuator_failed_to_carry_out_is_asked_of_it_again() {
+    let mut engine = engine(Everywhere);
+    let mut shaky = Shaky { failures: 1, told: Vec::new() };
+    let (_, done) = engine.run_step(0, vec![arrived("a")], &mut shaky);
+    assert_eq!(done, Err("shaky"));
+    let (step, done) = engine.run_step(1, vec![Event::Wake], &mut shaky);
+    assert_eq!(done, Ok(()));
+    assert_eq!(step.change, shaky.told[0]);
+    let (step, _) = engine.run_step(2, vec![Event::Wake], &mut shaky);
+    assert!(step.change.is_empty());
+    assert_eq!(shaky.told.len(), 2, "an actuator is not asked to do nothing");
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_and_nothing_else() {
+    let mut engine = engine(Everywhere);
+    engine.record_to(Box::new(Full(2)));
+    engine.handle(0, arrived("a"));
+    let step = engine.handle(1, arrived("b"));
+    assert_eq!(step.plan.to_string(), "mixed [a on 0-7, b on 0-7]");
+    let error = engine.take_recording_error().expect("the disk was full");
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+    assert!(engine.take_recording_error().is_none());
+}
+
+#[test]
+fn a_plan_that_the_world_cannot_carry_out_is_refused() {
+    struct Turns;
+    impl Policy for Turns {
+        fn letters(&self) -> &'static str {
+            "TU"
+        }
+        fn words(&self) -> &'static str {
+            "turns"
+        }
+        fn promise(&self) -> Promise {
+            Promise::default()
+        }
+        fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
+            let text = if snapshot.apps.len() < 2 { "a on 0" } else { "in_turn [a on 0, b on 0]" };
+            decision(text.parse().unwrap(), memory)
+        }
+    }
+    let mut able = engine(Turns);
+    able.handle(0, arrived("a"));
+    assert!(able.handle(0, arrived("b")).rejected.is_empty());
+    let mut unable = engine(Turns).with_limits(Limits { in_turn: false, ..Limits::default() });
+    unable.handle(0, arrived("a"));
+    let step = unable.handle(0, arrived("b"));
+    assert_eq!(step.rejected, [Rejection::Refused(plan::Refusal::NoTurns)]);
+    assert_eq!(step.plan.to_string(), "mixed [a on 0-7, b on 0-7]");
+}
+
+#[test]
+fn steps_go_up_to_the_number_and_down_again() {
+    let steps = steps(&machine(), Box::new(First), 3);
+    let shown: Vec<(u32, bool)> = steps.iter().map(|step| (step.programs, step.arriving)).collect();
+    assert_eq!(shown, [(1, true), (2, true), (3, true), (2, false), (1, false)]);
+    assert!(steps[2].plan.to_string().ends_with("waiting [a2, a3]"));
+    assert_eq!(steps[4].plan.apps().into_iter().collect::<Vec<_>>(), [&id("a3")]);
+}

@@ -1,0 +1,62 @@
+//! A recorded run, played again.
+
+mod common;
+
+use common::{Everywhere, Tape, any_history, any_policy, by_letters, event, machine, set};
+use coplace_engine::trace::{ReplayError, replay};
+use coplace_engine::{Engine, Event};
+use plan::Limits;
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_recorded_run_replays_to_the_same_plans(
+        policy in any_policy(), history in any_history(), late in 0usize..30,
+    ) {
+        let (machine, tape) = (machine(), Tape::default());
+        let limits = Limits { shortest_slice_ns: 5_000_000, ..Limits::default() };
+        let mut engine = Engine::new(machine, set("0-6"), set("1-6"), by_letters(policy).unwrap()).with_limits(limits);
+        let mut plans = Vec::new();
+        let mut now_ns = 0;
+        for (at, (later, events)) in history.iter().enumerate() {
+            // Recording may begin at any time.
+            if at == late.min(history.len() - 1) {
+                engine.record_to(Box::new(tape.clone()));
+                plans.clear();
+            }
+            now_ns += later;
+            plans.push((now_ns, engine.handle_all(now_ns, events.iter().map(event).collect()).plan));
+        }
+        let replayed = replay(&tape.text(), by_letters).unwrap();
+        prop_assert!(replayed.iter().all(|step| step.recorded == step.again));
+        let again: Vec<_> = replayed.into_iter().map(|step| (step.now_ns, step.again)).collect();
+        prop_assert_eq!(again, plans);
+    }
+}
+
+#[test]
+fn a_trace_of_another_policy_is_seen_to_differ() {
+    let tape = Tape::default();
+    let mut engine = Engine::new(machine(), set("0-7"), set("0-7"), Box::new(Everywhere));
+    engine.record_to(Box::new(tape.clone()));
+    engine.handle(0, Event::Arrived("a".parse().unwrap()));
+    engine.handle(1, Event::Arrived("b".parse().unwrap()));
+    let replayed = replay(&tape.text(), |_| by_letters("FI")).unwrap();
+    assert_ne!(replayed[1].recorded, replayed[1].again);
+}
+
+#[test]
+fn a_broken_trace_is_refused_with_its_line() {
+    let tape = Tape::default();
+    let mut engine = Engine::new(machine(), set("0-7"), set("0-7"), Box::new(Everywhere));
+    engine.record_to(Box::new(tape.clone()));
+    engine.handle(0, Event::Arrived("a".parse().unwrap()));
+    let text = tape.text();
+    let broken = format!("{text}{{\"plan\":");
+    assert!(matches!(replay(&broken, by_letters), Err(ReplayError::Line { line: 4, .. })));
+    let headless: String = text.lines().skip(1).map(|line| format!("{line}\n")).collect();
+    assert_eq!(replay(&headless, by_letters), Err(ReplayError::NoBeginning { line: 1 }));
+    assert!(matches!(replay(&text, |_| None), Err(ReplayError::Line { line: 1, why }) if why.contains("EV")));
+}
