@@ -248,10 +248,12 @@ struct Structure<'a> {
 #[derive(PartialEq, Eq)]
 struct Turns<'a> {
     mode: TurnMode,
-    /// Length of each slot, and the programs in it; with their places, because a program may stand
-    /// elsewhere in another slot.
-    slots: Vec<(u64, BTreeMap<&'a AppId, Option<(&'a CpuSet, u32)>>)>,
+    /// Length of each slot, and who stands in it.
+    slots: Vec<(u64, BTreeMap<&'a AppId, Elsewhere<'a>>)>,
 }
+
+/// Place and team in one slot of a program that may have others in other slots.
+type Elsewhere<'a> = Option<(&'a CpuSet, u32)>;
 
 impl<'a> Structure<'a> {
     fn of(plan: &'a Plan) -> Structure<'a> {

@@ -70,7 +70,7 @@ impl Policy for First {
         plan.waiting = snapshot.apps.iter().filter(|app| !stays(app)).map(|app| app.id.clone()).collect();
         memory.level.since_ns += 1;
         if let Some(Tree::Run(run)) = &mut plan.tree {
-            run.lends = memory.level.since_ns % 3 == 0;
+            run.lends = memory.level.since_ns.is_multiple_of(3);
         }
         Decision { wake_at_ns: Some(snapshot.now_ns), ..decision(plan, memory) }
     }
