@@ -49,7 +49,7 @@ pub enum Recorded {
     Load {
         average_15min_milli: u64,
     },
-    /// By its letters; settings are not recorded.
+    /// By its letters; the settings stand at the beginning of the recording.
     Policy(String),
     Wake,
 }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use plan::check::{Explanation, Sequence};
 use plan::{App, Change, Limits, Plan, Promise, Refusal, Snapshot, Violation, check_plan, diff, normalise};
-use policy::{Decision, Memory, Policy, Report};
+use policy::{Decision, Memory, Policy, Report, Settings};
 use serde::{Deserialize, Serialize};
 use topology::{CpuSet, Machine};
 
@@ -87,6 +87,8 @@ pub struct Step {
 pub struct Engine {
     snapshot: Snapshot,
     policy: Box<dyn Policy>,
+    /// What the policies were made with, for the record.
+    settings: Settings,
     limits: Limits,
     memory: Memory,
     plan: Plan,
@@ -108,6 +110,7 @@ impl Engine {
         let mut engine = Engine {
             snapshot: Snapshot::for_machine(machine),
             policy,
+            settings: Settings::default(),
             limits: Limits::default(),
             memory: Memory::default(),
             plan: Plan::default(),
@@ -129,12 +132,20 @@ impl Engine {
         self
     }
 
+    /// What its policies are made with. A recording names them by letters, and these settings with
+    /// them, so that the same can be made again; the engine itself makes no use of them.
+    pub fn with_settings(mut self, settings: Settings) -> Engine {
+        self.settings = settings;
+        self
+    }
+
     /// Records how the engine stands now, and every event and plan from now on.
     pub fn record_to(&mut self, recorder: Box<dyn Recorder>) {
         self.recorder = Some(recorder);
         self.record(Entry::Begin {
             snapshot: self.snapshot.clone(),
             policy: self.policy.letters().to_owned(),
+            settings: Box::new(self.settings.clone()),
             limits: self.limits.clone(),
             memory: self.memory.clone(),
             plan: self.plan.to_string(),

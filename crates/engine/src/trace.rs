@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use plan::{Limits, Plan, Snapshot};
-use policy::{Memory, Policy};
+use policy::{Memory, Policy, Settings};
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, Recorded};
@@ -17,8 +17,11 @@ pub enum Entry {
     /// How the engine stood when the recording began.
     Begin {
         snapshot: Snapshot,
-        /// The policy's letters; its settings are the configuration's, and not recorded.
+        /// The policy's letters.
         policy: String,
+        /// What this policy, and those that follow it, are made with.
+        #[serde(default)]
+        settings: Box<Settings>,
         limits: Limits,
         #[serde(default)]
         memory: Memory,
@@ -82,11 +85,11 @@ pub struct Replayed {
     pub again: Plan,
 }
 
-/// Plays a trace again from its beginning; `policy` makes a policy of its letters. The plans are the
-/// same when engine and policies are those that were recorded, with the same settings.
+/// Plays a trace again from its beginning; `policy` makes a policy of its letters and settings. The
+/// plans are the same when engine and policies are those that were recorded.
 pub fn replay(
     text: &str,
-    policy: impl Fn(&str) -> Option<Box<dyn Policy>>,
+    policy: impl Fn(&str, &Settings) -> Option<Box<dyn Policy>>,
 ) -> Result<Vec<Replayed>, ReplayError> {
     let mut engine: Option<Engine> = None;
     let mut pending: Vec<Event> = Vec::new();
@@ -96,18 +99,23 @@ pub fn replay(
         let wrong = |why: String| ReplayError::Line { line, why };
         let parse = |text: &str| text.parse::<Plan>().map_err(|error| wrong(error.to_string()));
         let entry: Entry = serde_json::from_str(json).map_err(|error| wrong(error.to_string()))?;
-        if let Entry::Begin { snapshot, policy: letters, limits, memory, plan } = entry {
-            let policy = policy(&letters).ok_or_else(|| wrong(format!("there is no policy {letters}")))?;
+        if let Entry::Begin { snapshot, policy: letters, settings, limits, memory, plan } = entry {
+            let policy =
+                policy(&letters, &settings).ok_or_else(|| wrong(format!("there is no policy {letters}")))?;
             let (allowed, usable) = (snapshot.allowed.clone(), snapshot.usable.clone());
             let fresh = Engine::new(Arc::clone(&snapshot.machine), allowed, usable, policy);
             let plan = parse(&plan)?;
-            engine = Some(Engine { snapshot, limits, memory, carried: plan.clone(), plan, ..fresh });
+            engine =
+                Some(Engine { snapshot, settings, limits, memory, carried: plan.clone(), plan, ..fresh });
             pending.clear();
             continue;
         }
         let engine = engine.as_mut().ok_or(ReplayError::NoBeginning { line })?;
         match entry {
-            Entry::Event { event, .. } => pending.push(event.event(&policy).map_err(wrong)?),
+            Entry::Event { event, .. } => {
+                let again = |letters: &str| policy(letters, &engine.settings);
+                pending.push(event.event(again).map_err(wrong)?);
+            }
             Entry::Plan { now_ns, plan } => {
                 let again = engine.handle_all(now_ns, std::mem::take(&mut pending)).plan;
                 plans.push(Replayed { line, now_ns, recorded: parse(&plan)?, again });

@@ -6,6 +6,7 @@ use common::{Everywhere, Tape, any_history, any_policy, by_letters, event, machi
 use coplace_engine::trace::{ReplayError, replay};
 use coplace_engine::{Engine, Event};
 use plan::Limits;
+use policy::Settings;
 use proptest::prelude::*;
 
 proptest! {
@@ -29,7 +30,7 @@ proptest! {
             now_ns += later;
             plans.push((now_ns, engine.handle_all(now_ns, events.iter().map(event).collect()).plan));
         }
-        let replayed = replay(&tape.text(), by_letters).unwrap();
+        let replayed = replay(&tape.text(), |letters, _| by_letters(letters)).unwrap();
         prop_assert!(replayed.iter().all(|step| step.recorded == step.again));
         let again: Vec<_> = replayed.into_iter().map(|step| (step.now_ns, step.again)).collect();
         prop_assert_eq!(again, plans);
@@ -43,7 +44,7 @@ fn a_trace_of_another_policy_is_seen_to_differ() {
     engine.record_to(Box::new(tape.clone()));
     engine.handle(0, Event::Arrived("a".parse().unwrap()));
     engine.handle(1, Event::Arrived("b".parse().unwrap()));
-    let replayed = replay(&tape.text(), |_| by_letters("FI")).unwrap();
+    let replayed = replay(&tape.text(), |_, _| by_letters("FI")).unwrap();
     assert_ne!(replayed[1].recorded, replayed[1].again);
 }
 
@@ -55,8 +56,33 @@ fn a_broken_trace_is_refused_with_its_line() {
     engine.handle(0, Event::Arrived("a".parse().unwrap()));
     let text = tape.text();
     let broken = format!("{text}{{\"plan\":");
-    assert!(matches!(replay(&broken, by_letters), Err(ReplayError::Line { line: 4, .. })));
+    assert!(matches!(
+        replay(&broken, |letters, _| by_letters(letters)),
+        Err(ReplayError::Line { line: 4, .. })
+    ));
     let headless: String = text.lines().skip(1).map(|line| format!("{line}\n")).collect();
-    assert_eq!(replay(&headless, by_letters), Err(ReplayError::NoBeginning { line: 1 }));
-    assert!(matches!(replay(&text, |_| None), Err(ReplayError::Line { line: 1, why }) if why.contains("EV")));
+    assert_eq!(
+        replay(&headless, |letters, _| by_letters(letters)),
+        Err(ReplayError::NoBeginning { line: 1 })
+    );
+    assert!(
+        matches!(replay(&text, |_, _| None), Err(ReplayError::Line { line: 1, why }) if why.contains("EV"))
+    );
+}
+
+#[test]
+fn policies_are_made_again_with_the_settings_that_they_had() {
+    let tape = Tape::default();
+    let settings = Settings { slice_ns: 7, ..Settings::default() };
+    let mut engine =
+        Engine::new(machine(), set("0-7"), set("0-7"), Box::new(Everywhere)).with_settings(settings.clone());
+    engine.record_to(Box::new(tape.clone()));
+    engine.handle(0, Event::Policy(by_letters("FI").unwrap()));
+    let asked = std::cell::RefCell::new(Vec::new());
+    let make = |letters: &str, settings: &Settings| {
+        asked.borrow_mut().push((letters.to_owned(), settings.clone()));
+        by_letters(letters)
+    };
+    replay(&tape.text(), make).unwrap();
+    assert_eq!(asked.into_inner(), [("EV".to_owned(), settings.clone()), ("FI".to_owned(), settings)]);
 }

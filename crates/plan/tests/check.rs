@@ -422,3 +422,29 @@ fn every_violation_says_its_invariant_and_names_what_it_is_about() {
     assert_eq!(found[0].invariant(), 3);
     assert_eq!(found[0].to_string(), "a cannot run on fewer than 4 CPUs, but is given 2");
 }
+
+/// A timing, in a release build: `cargo test --release -p coplace-plan -- --ignored --nocapture`.
+#[test]
+#[ignore = "a timing; run it in a release build"]
+fn a_plan_of_1000_programs_on_1024_cpus_is_judged_within_20_ms() {
+    let names: Vec<String> = (0..1000).map(|index| format!("a{index}")).collect();
+    let snapshot = on("pack:8 [numa] l3:8 core:8 pu:2", &names.join(";"));
+    let side_by_side = |first: u32| {
+        let on = |(index, name): (usize, &String)| format!("{name} on {}", (first + index as u32) % 1024);
+        let runs: Vec<String> = names.iter().enumerate().map(on).collect();
+        plan(&format!("side_by_side [{}]", runs.join(", ")))
+    };
+    let promise = Promise { share_bound: Some(ShareBound::Ratio(1.0)), ..keeping() };
+    let mut sequence = Sequence::default();
+    let explanation = Explanation { lines: &[], moves: &BTreeMap::new() };
+    for first in [0, 0, 24] {
+        let plan = side_by_side(first);
+        let start = std::time::Instant::now();
+        assert_valid(check_plan(&plan, &snapshot, &promise));
+        let checked = start.elapsed();
+        let found = sequence.check_step(&plan, &snapshot, &promise, explanation);
+        println!("plan {checked:?}, step {:?}, {} violations", start.elapsed() - checked, found.len());
+        assert!(checked.as_millis() < 20, "{checked:?}");
+        assert_eq!(found.is_empty(), first == 0);
+    }
+}

@@ -6,7 +6,7 @@ use topology::CpuSet;
 use workload::AppId;
 
 use super::Violation;
-use super::shapes::{Looks, partitioned, shapes_of};
+use super::shapes::{Looks, offered, partitioned, shapes_of};
 use crate::{Plan, Promise, Run, Snapshot, State, Tree, WaitingBound};
 
 /// What the policy says about its plan.
@@ -87,18 +87,16 @@ impl Sequence {
 fn left_over(plan: &Plan, snapshot: &Snapshot, lines: &[String], found: &mut Vec<Violation>) {
     let Some(shapes) = shapes_of(plan, snapshot) else { return };
     let used = plan.place();
-    let mut told: Vec<CpuSet> = Vec::new();
-    for run in partitioned(plan, snapshot) {
-        let shape = shapes.iter().find(|shape| shape.places.contains(&run.place));
-        let Some(cpus) = shape.map(|shape| shape.left_over.difference(&used)) else { continue };
-        if cpus.is_empty() || told.contains(&cpus) {
-            continue;
-        }
+    let offered = offered(&shapes);
+    let in_force: BTreeSet<usize> =
+        partitioned(plan, snapshot).iter().filter_map(|run| offered.get(&run.place).copied()).collect();
+    let left: BTreeSet<CpuSet> =
+        in_force.into_iter().map(|at| shapes[at].left_over.difference(&used)).collect();
+    for cpus in left.into_iter().filter(|cpus| !cpus.is_empty()) {
         let list = cpus.to_string();
         if !lines.iter().any(|line| line.contains("left over") || line.contains(&list)) {
-            found.push(Violation::LeftOverUnexplained { cpus: cpus.clone() });
+            found.push(Violation::LeftOverUnexplained { cpus });
         }
-        told.push(cpus);
     }
 }
 
@@ -142,9 +140,11 @@ fn keeps(
         for run in &runs {
             groups.entry(&run.place).or_default().push(run);
         }
+        let mut users: BTreeMap<u32, u32> = BTreeMap::new();
+        groups.keys().flat_map(|place| place.iter()).for_each(|cpu| *users.entry(cpu).or_default() += 1);
         let exchangeable = |place: &CpuSet| {
             groups[place].iter().all(|run| free_apps.contains(&run.app))
-                && groups.keys().all(|other| *other == place || !other.intersects(place))
+                && place.iter().all(|cpu| users[&cpu] == 1)
         };
         let mut alike: BTreeMap<(usize, String), Vec<&CpuSet>> = BTreeMap::new();
         for &place in groups.keys().filter(|place| exchangeable(place)) {
@@ -152,35 +152,35 @@ fn keeps(
             alike.entry((place.len(), look)).or_default().push(place);
         }
         for ((width, look), places) in alike {
-            let mut candidates: Vec<&CpuSet> = places.clone();
-            for place in shapes.iter().flat_map(|shape| &shape.places) {
-                let alike = place.len() == width && !place.intersects(&used);
-                let look_of = || looks.signature(&snapshot.machine.root, place).unwrap_or_default();
-                if alike && !candidates.contains(&place) && look_of() == look {
-                    candidates.push(place);
-                }
-            }
+            let old = |run: &Run| before.get(&run.app);
             let value = |group: &CpuSet, on: &CpuSet| -> usize {
-                let kept = |run: &&Run| before.get(&run.app).map_or(0, |old| old.intersection(on).len());
-                groups[group].iter().map(kept).sum()
+                groups[group].iter().map(|run| old(run).map_or(0, |old| old.intersection(on).len())).sum()
             };
+            // What one program keeps at most, anywhere.
+            let most = |run: &Run| old(run).map_or(0, |old| old.len().min(width));
+            let runs = || places.iter().flat_map(|place| &groups[*place]).copied();
+            let kept: usize = places.iter().map(|place| value(place, place)).sum();
+            if kept == runs().map(most).sum::<usize>() {
+                continue;
+            }
+            let mut candidates: Vec<&CpuSet> = places.clone();
+            let is_free = |place: &&CpuSet| place.len() == width && !place.intersects(&used);
+            let free: BTreeSet<&CpuSet> =
+                shapes.iter().flat_map(|shape| &shape.places).filter(is_free).collect();
+            let looks_alike =
+                |place: &&CpuSet| looks.signature(&snapshot.machine.root, place).unwrap_or_default() == look;
+            candidates.extend(free.into_iter().filter(looks_alike));
             let matrix: Vec<Vec<usize>> = places
                 .iter()
                 .map(|group| candidates.iter().map(|candidate| value(group, candidate)).collect())
                 .collect();
-            let kept: usize = (0..places.len()).map(|at| matrix[at][at]).sum();
             let possible = most_kept(&matrix);
-            if possible > kept {
-                let apps = places.iter().flat_map(|place| &groups[*place]).map(|run| &run.app);
-                let lost = |app: &&AppId| {
-                    let now = runs.iter().find(|run| run.app == **app).map(|run| &run.place);
-                    before.get(*app).zip(now).is_some_and(|(old, now)| !old.is_subset(now))
-                };
-                let moved: Vec<&AppId> = apps.filter(lost).collect();
-                if moved.iter().any(|app| !reasons.contains_key(*app)) {
-                    let names: Vec<&str> = moved.into_iter().map(AppId::as_str).collect();
-                    found.push(Violation::NeedlessMove { kept, possible, moved: names.join(", ") });
-                }
+            let lost = |run: &Run| most(run) - old(run).map_or(0, |old| old.intersection(&run.place).len());
+            let explained: usize = runs().filter(|run| reasons.contains_key(&run.app)).map(lost).sum();
+            if possible > kept + explained {
+                let moved: Vec<&str> =
+                    runs().filter(|run| lost(run) > 0).map(|run| run.app.as_str()).collect();
+                found.push(Violation::NeedlessMove { kept, possible, moved: moved.join(", ") });
             }
         }
     }

@@ -3,9 +3,10 @@
 //! Judged twice: against the shapes that the topology offers, and by looks: what a place restricts
 //! the machine's tree to, written down as a signature. An error in either shows in the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use topology::{CpuSet, Machine, Object, Shape};
+use workload::AppId;
 
 use super::Violation;
 use crate::{Plan, Run, Snapshot};
@@ -13,21 +14,22 @@ use crate::{Plan, Run, Snapshot};
 pub fn check(plan: &Plan, snapshot: &Snapshot, found: &mut Vec<Violation>) {
     let Some(shapes) = shapes_of(plan, snapshot) else { return };
     let looks = Looks::of(&snapshot.machine);
+    let offered = offered(&shapes);
+    let covered: Vec<CpuSet> =
+        shapes.iter().map(|shape| shape.places.iter().flat_map(CpuSet::iter).collect()).collect();
     // One representative of each width, with what it looks like.
     let mut seen: BTreeMap<usize, (&CpuSet, String)> = BTreeMap::new();
-    let mut checked: Vec<&CpuSet> = Vec::new();
+    let mut checked: BTreeSet<&CpuSet> = BTreeSet::new();
     for run in partitioned(plan, snapshot) {
         let place = &run.place;
-        if place.is_empty() || checked.contains(&place) {
+        if place.is_empty() || !checked.insert(place) {
             continue;
         }
-        checked.push(place);
-        let Some(shape) = shapes.iter().find(|shape| shape.places.contains(place)) else {
+        let Some(&at) = offered.get(place) else {
             found.push(Violation::OddPartition { app: run.app.clone(), place: place.clone() });
             continue;
         };
-        let covered = shape.places.iter().fold(CpuSet::new(), |all, place| all.union(place));
-        if crosses(&snapshot.machine, &looks, place, &shape.places, &covered) {
+        if crosses(&snapshot.machine, &looks, place, &shapes[at].places, &covered[at]) {
             found.push(Violation::CrossingPartition { place: place.clone() });
         }
         let look = looks.signature(&snapshot.machine.root, place).unwrap_or_default();
@@ -63,16 +65,26 @@ pub fn shapes_of(plan: &Plan, snapshot: &Snapshot) -> Option<Vec<Shape>> {
     }
     let mut shapes = snapshot.machine.shapes(&snapshot.usable);
     let mut fixed = CpuSet::new();
-    for run in plan.runs() {
-        if !free.iter().any(|other| other.app == run.app) {
-            fixed = fixed.union(&run.place);
-        }
+    let free: BTreeSet<&AppId> = free.into_iter().map(|run| &run.app).collect();
+    for run in plan.runs().into_iter().filter(|run| !free.contains(&run.app)) {
+        fixed = fixed.union(&run.place);
     }
     let rest = snapshot.usable.difference(&fixed);
     if rest != snapshot.usable && !rest.is_empty() {
         shapes.extend(snapshot.machine.shapes(&rest));
     }
     Some(shapes)
+}
+
+/// Which shape offers each place; the widest, where several do.
+pub fn offered(shapes: &[Shape]) -> BTreeMap<&CpuSet, usize> {
+    let mut offered = BTreeMap::new();
+    for (at, shape) in shapes.iter().enumerate() {
+        for place in &shape.places {
+            offered.entry(place).or_insert(at);
+        }
+    }
+    offered
 }
 
 /// Whether `place` takes a part of a unit and something else of its like ("one and a half NUMA nodes").
