@@ -1,4 +1,30 @@
 //! Policies: from a snapshot to a plan, each a pure function in a file of its own.
+//!
+//! | letters | words | paper (Schönherr, Juurlink, Richling 2013) |
+//! |---|---|---|
+//! | UE | uncontrolled | III-B a |
+//! | LA | load-adaptive | III-B b |
+//! | EQ | equal parts | III-B c |
+//! | BP | one after another | III-B d |
+//! | TA | equal parts by topology; the default | II-A, III-B e |
+//! | CO | equal parts by topology with coscheduling | II-A, Listing 1, III-B f |
+//! | fixed | a fixed plan | none: for experiments |
+//!
+//! The files of the policies say what each does; `common` holds what several of them need: what a
+//! program must have (`needs`), the partitions of a level (`levels`), who keeps which (`keep`), how
+//! gangs are packed into slots (`matrix`), how long slots last (`slices`) and how all that becomes
+//! one tree (`compose`).
+
+mod bp;
+mod co;
+mod common;
+mod eq;
+mod fixed;
+mod la;
+mod registry;
+mod settings;
+mod ta;
+mod ue;
 
 use std::collections::BTreeMap;
 
@@ -7,32 +33,63 @@ use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 use workload::AppId;
 
+pub use registry::{Listed, UnknownPolicy, by_name, list};
+pub use settings::{LevelDecision, Settings};
+
 /// A policy is a pure function: no clock, no files, no randomness of its own, no hidden state.
-pub trait Policy: Send {
+pub trait Policy: Send + Sync {
     /// The paper's letters: `UE`, `LA`, `BP`, `EQ`, `TA`, `CO`.
     fn letters(&self) -> &'static str;
+
     /// In words: "equal parts".
     fn words(&self) -> &'static str;
-    /// Text that makes this policy again, options included; traces name policies by it.
-    fn spec(&self) -> String {
-        self.letters().to_owned()
+
+    /// What people read: "equal parts (EQ)".
+    fn name(&self) -> String {
+        format!("{} ({})", self.words(), self.letters())
     }
-    /// What the checker may hold this policy to for this snapshot, beyond what holds for every plan.
-    fn promise(&self, _snapshot: &Snapshot) -> Promise {
-        Promise::default()
+
+    /// What the checker holds the policy to.
+    fn promise(&self) -> Promise;
+
+    /// Variables that programs started under this policy find in their environment.
+    fn launch_environment(&self) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
     }
+
     fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision;
 }
 
 /// What a policy carries from one decision to the next; owned and recorded by the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Partition width that is in force, in CPUs.
-    pub width: Option<u32>,
-    /// Since when, in the snapshot's time.
-    pub since_ns: u64,
-    /// Where each application stood, to keep most CPUs where they are.
+    /// Partition level that is in force.
+    #[serde(default)]
+    pub level: LevelMemory,
+    /// Where each application stood last, to keep most CPUs where they are.
+    #[serde(default)]
     pub places: BTreeMap<AppId, CpuSet>,
+}
+
+/// What CO must remember of its levels, and TA to say what changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LevelMemory {
+    /// Width of the partitions in force, in CPUs.
+    pub width: Option<u32>,
+    /// Since when that width is in force, in the snapshot's time.
+    pub since_ns: u64,
+    /// Local level decisions: the nodes of the hierarchy that handed their jobs down, and since when.
+    #[serde(default)]
+    pub split: BTreeMap<CpuSet, u64>,
+    /// Local level decisions: the nodes that took their jobs back, and since when.
+    #[serde(default)]
+    pub joined: BTreeMap<CpuSet, u64>,
+    /// When programs were last moved to even out the partitions.
+    #[serde(default)]
+    pub rebalanced_ns: u64,
+    /// When each program was last moved by that.
+    #[serde(default)]
+    pub moved_ns: BTreeMap<AppId, u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +98,14 @@ pub struct Decision {
     pub memory: Memory,
     /// When the policy wants to be asked again even if nothing happens.
     pub wake_at_ns: Option<u64>,
+    pub report: Report,
+}
+
+/// Why the plan is as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
     /// What `explain` shows: one sentence a line.
-    pub report: Vec<String>,
+    pub lines: Vec<String>,
+    /// Why a program lost CPUs that it could have kept (invariant 7), by program.
+    pub moves: BTreeMap<AppId, String>,
 }

@@ -1,0 +1,286 @@
+//! CO: equal parts by topology with coscheduling.
+//!
+//! # Problem
+//!
+//! With TA every arrival near a switching point resizes every program. CO keeps the partitions
+//! wider and lets several programs take turns in one, so that fewer reconfigurations are needed
+//! and every CPU always has work.
+//!
+//! # Source
+//!
+//! J. H. Schönherr, B. Juurlink, J. Richling: Topology-aware Equipartitioning with Coscheduling on
+//! Multicore Systems, MSEPT 2013: II-A and Listing 1 (levels, thresholds, hysteresis, local
+//! decisions), II-B (periodic rebalancing), III-B f (the variant evaluated: identical thresholds at
+//! the number of partitions of each level; widths 24, 12, 6, 3, 1).
+//!
+//! # Where we differ
+//!
+//! - Partitions of one CPU hold gangs of one thread, which have nobody to wait for: they are left
+//!   to the kernel (`mixed`). So are programs of one partition that all wait passively or were
+//!   declared not to need coscheduling (II-C), and those that share with one that must not stop.
+//! - Listing 1 switches by one level an event; we go to the level that its thresholds lead to.
+//! - A partition never stands empty while another has two programs, also between rebalancings.
+//! - Programs that cannot shrink take turns of their own width with all others, as II-C foresees.
+//! - II-B's periodic rebalancing is done as a rotation: of each crowded partition the program that
+//!   was moved longest ago goes to a less crowded one, so that over time all get the same.
+//!   The equilibrium over several levels that II-B prefers is not part of this policy, as in the
+//!   paper's evaluation.
+//!
+//! # Terms
+//!
+//! allowed widths: partition widths in CPUs that may be used. level: the width in force. upper and
+//! lower threshold: programs beyond and below a level's number of partitions before it is entered
+//! and left. hold: time in nanoseconds for which a level stays at least.
+//!
+//! # Pseudocode
+//!
+//! ```text
+//! while programs ≥ partitions(next finer level) + upper:  level = next finer
+//! while programs < partitions(level) − lower:             level = next wider
+//! (neither before the level was held for hold_ns)
+//! programs dealt evenly over the partitions, as many as possible where they are
+//! several in one partition: in_turn, slices by weight
+//!
+//! local decisions, from the root of the hierarchy:
+//!     a node with at least children + upper jobs deals them to its children
+//!     a node whose children have fewer than children − lower jobs takes them back
+//! ```
+//!
+//! # Properties
+//!
+//! - the paper's levels for 1 to 30 programs: `coscheduling_goes_through_the_levels_of_the_paper`
+//! - `hysteresis_keeps_the_level_around_the_switching_point`,
+//!   `a_level_is_held_for_the_time_asked_for`
+//! - `local_decisions_split_a_node_when_it_has_enough_jobs`
+//! - numbers of programs in partitions differ by one at most:
+//!   `programs_are_dealt_evenly_over_partitions`
+//! - `rotation_gives_everybody_the_same_over_time`
+//! - partitions of one shape (global decisions), most CPUs kept, nobody waits:
+//!   `every_plan_of_every_policy_passes_the_checker`
+//!
+//! # Cost
+//!
+//! As TA.
+//!
+//! # Limits
+//!
+//! With an odd number of programs those in a less crowded partition get more, up to twice as much
+//! for equal weights (no bound holds for programs that share with heavier ones, nor for local
+//! decisions). Weights count within a partition and in turns of everybody, not between partitions.
+
+use plan::{Promise, Snapshot, WaitingBound};
+use topology::CpuSet;
+
+use crate::common::compose::{Context, Divide, Division, Part, compose};
+use crate::common::keep::{Claim, deal};
+use crate::common::levels::{Cut, claim, cpus, cuts, describe, id, outside_of, parts, spread};
+use crate::{Decision, LevelDecision, LevelMemory, Memory, Policy, Settings};
+
+mod local;
+
+pub(crate) struct Coscheduling {
+    settings: Settings,
+}
+
+impl Coscheduling {
+    pub fn new(settings: &Settings) -> Coscheduling {
+        Coscheduling { settings: settings.clone() }
+    }
+}
+
+impl Policy for Coscheduling {
+    fn letters(&self) -> &'static str {
+        "CO"
+    }
+
+    fn words(&self) -> &'static str {
+        "equal parts by topology with coscheduling"
+    }
+
+    fn promise(&self) -> Promise {
+        let global = self.settings.level_decision == LevelDecision::Global;
+        Promise {
+            equal_shapes: global,
+            share_bound: None,
+            waiting_bound: Some(WaitingBound::Terminations(0)),
+            keeps_cpus: global,
+        }
+    }
+
+    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
+        let cx = Context::new(snapshot, &self.settings, &memory);
+        let mut cuts = cuts(&cx);
+        let mut lines = Vec::new();
+        if let Some(allowed) = &self.settings.allowed_widths {
+            if cuts.iter().any(|cut| allowed.contains(&cut.width)) {
+                cuts.retain(|cut| allowed.contains(&cut.width));
+            } else {
+                let widths: Vec<String> = cuts.iter().map(|cut| cut.width.to_string()).collect();
+                lines.push(format!(
+                    "None of the allowed widths {allowed:?} can be cut here; using {}.",
+                    widths.join(", ")
+                ));
+            }
+        }
+        let mut decision = compose(&cx, &Leveled { cx: &cx, cuts }, &cx.everybody());
+        decision.report.lines.splice(0..0, lines);
+        decision
+    }
+}
+
+struct Leveled<'a, 'c> {
+    cx: &'c Context<'a>,
+    cuts: Vec<Cut>,
+}
+
+impl Leveled<'_, '_> {
+    /// Index of the level for `count` programs, and when a held level may be left.
+    fn level(&self, cuts: &[Cut], count: usize) -> (usize, Option<u64>) {
+        let settings = self.cx.settings;
+        let memory = &self.cx.memory.level;
+        let in_force = memory.width.and_then(|width| cuts.iter().position(|cut| cut.width == width));
+        let mut level = in_force.unwrap_or(0);
+        let (upper, lower) = (settings.upper_threshold as usize, settings.lower_threshold as usize);
+        while level + 1 < cuts.len() && count >= cuts[level + 1].places.len() + upper {
+            level += 1;
+        }
+        while level > 0 && count + lower < cuts[level].places.len() {
+            level -= 1;
+        }
+        let held_until = memory.since_ns.saturating_add(settings.hold_ns);
+        match in_force {
+            Some(held) if held != level && self.cx.snapshot.now_ns < held_until => (held, Some(held_until)),
+            _ => (level, None),
+        }
+    }
+
+    /// Programs on the places of one level, and what is to be remembered of moving them.
+    fn deal(&self, cut: &Cut, members: &[usize], memory: &mut LevelMemory) -> (Vec<Part>, Option<u64>) {
+        let now = self.cx.snapshot.now_ns;
+        let old = &self.cx.memory.level;
+        let same_level = old.width == Some(cut.width);
+        let Some(every_ns) = self.cx.settings.rebalance_every_ns.filter(|_| members.len() > cut.places.len())
+        else {
+            return (spread(self.cx, &cut.places, members), None);
+        };
+        let every_ns = every_ns.max(1);
+        memory.moved_ns = old.moved_ns.clone();
+        memory.moved_ns.retain(|app, _| members.iter().any(|&index| id(self.cx, index) == app));
+        memory.rebalanced_ns = if same_level { old.rebalanced_ns } else { now };
+        let due = memory.rebalanced_ns.saturating_add(every_ns);
+        let claims: Vec<Claim<'_>> = members.iter().map(|&index| claim(self.cx, index)).collect();
+        let dealt = if same_level && now < due {
+            stay(&cut.places, &claims)
+        } else {
+            let mut dealt = deal(&cut.places, &claims);
+            if same_level {
+                self.rotate(&mut dealt, members, &claims, memory);
+            }
+            memory.rebalanced_ns = now;
+            dealt
+        };
+        let uneven = dealt.iter().map(Vec::len).max() != dealt.iter().map(Vec::len).min();
+        let wake = uneven.then(|| memory.rebalanced_ns.saturating_add(every_ns));
+        (parts(&cut.places, dealt, members), wake)
+    }
+
+    /// One program out of each crowded partition, as far as there are less crowded ones.
+    fn rotate(
+        &self,
+        dealt: &mut [Vec<usize>],
+        members: &[usize],
+        claims: &[Claim<'_>],
+        memory: &mut LevelMemory,
+    ) {
+        let least = dealt.iter().map(Vec::len).min().unwrap_or(0);
+        let roomy: Vec<usize> = (0..dealt.len()).filter(|&place| dealt[place].len() == least).collect();
+        let crowded: Vec<usize> = (0..dealt.len()).filter(|&place| dealt[place].len() == least + 1).collect();
+        for (from, to) in crowded.into_iter().zip(roomy) {
+            let last_move = |at: usize| memory.moved_ns.get(id(self.cx, members[at])).copied();
+            let free = dealt[from].iter().copied().filter(|&at| claims[at].scope.is_none());
+            if let Some(at) = free.min_by_key(|&at| (last_move(at), at)) {
+                dealt[from].retain(|&other| other != at);
+                dealt[to].push(at);
+                dealt[to].sort_unstable();
+                memory.moved_ns.insert(id(self.cx, members[at]).clone(), self.cx.snapshot.now_ns);
+            }
+        }
+    }
+}
+
+/// Everybody where it stands, newcomers where fewest are; an empty partition takes a program from
+/// the most crowded one.
+fn stay(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Vec<usize>> {
+    let mut dealt: Vec<Vec<usize>> = vec![Vec::new(); places.len()];
+    let mut rest = Vec::new();
+    for (at, claim) in claims.iter().enumerate() {
+        let stands = claim.before.and_then(|before| {
+            let overlap = |place: &usize| places[*place].intersection(before).len();
+            (0..places.len())
+                .filter(|place| overlap(place) > 0 && claim.admits(&places[*place]))
+                .max_by_key(|place| (overlap(place), std::cmp::Reverse(*place)))
+        });
+        match stands {
+            Some(place) => dealt[place].push(at),
+            None => rest.push(at),
+        }
+    }
+    for at in rest {
+        let open = (0..places.len()).filter(|&place| claims[at].admits(&places[place]));
+        if let Some(place) = open.min_by_key(|&place| (dealt[place].len(), place)) {
+            dealt[place].push(at);
+        }
+    }
+    while let Some(empty) = dealt.iter().position(Vec::is_empty) {
+        let crowded = (0..places.len()).max_by_key(|&place| (dealt[place].len(), std::cmp::Reverse(place)));
+        let Some(crowded) = crowded.filter(|&place| dealt[place].len() > 1) else { break };
+        let free = dealt[crowded].iter().rposition(|&at| claims[at].scope.is_none());
+        let Some(free) = free else { break };
+        let at = dealt[crowded].remove(free);
+        dealt[empty].push(at);
+    }
+    dealt.iter_mut().for_each(|programs| programs.sort_unstable());
+    dealt
+}
+
+impl Divide for Leveled<'_, '_> {
+    fn width_for(&self, count: usize) -> u32 {
+        match self.cx.settings.level_decision {
+            LevelDecision::Global => self.cuts[self.level(&self.cuts, count).0].width,
+            // Nodes decide for themselves: only a width that no node goes below is sure.
+            LevelDecision::Local => {
+                let (level, _) = Leveled { cx: self.cx, cuts: self.cuts.clone() }.level(&self.cuts, count);
+                self.cuts[level].width
+            }
+        }
+    }
+
+    fn divide(&self, blocked: &CpuSet, members: &[usize]) -> Division {
+        if members.is_empty() {
+            return Division::default();
+        }
+        let clear = outside_of(&self.cuts, blocked);
+        let cuts = clear.as_deref().unwrap_or(&self.cuts);
+        if self.cx.settings.level_decision == LevelDecision::Local {
+            return local::divide(self.cx, cuts, members);
+        }
+        let (number, held_until) = self.level(cuts, members.len());
+        let cut = &cuts[number];
+        let old = &self.cx.memory.level;
+        let now = self.cx.snapshot.now_ns;
+        let since_ns = if old.width == Some(cut.width) { old.since_ns } else { now };
+        let mut level = LevelMemory { width: Some(cut.width), since_ns, ..LevelMemory::default() };
+        let (parts, rebalance) = self.deal(cut, members, &mut level);
+        let mut lines = describe(cut, &parts, members.len());
+        if members.len() > cut.places.len() {
+            lines.push(format!(
+                "Partitions of {} hold {} to {} programs each.",
+                cpus(cut.width),
+                members.len() / cut.places.len(),
+                members.len().div_ceil(cut.places.len())
+            ));
+        }
+        let wake_at_ns = held_until.into_iter().chain(rebalance).min();
+        Division { parts, level, wake_at_ns, lines }
+    }
+}

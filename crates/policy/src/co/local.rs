@@ -1,0 +1,99 @@
+//! Local level decisions (paper II-A): "as soon as a node in the hierarchy has accumulated enough
+//! jobs, it switches to the next lower level; if a node has nothing to do, despite balancing, its
+//! siblings return their jobs to their parent".
+
+use topology::CpuSet;
+
+use crate::LevelMemory;
+use crate::common::compose::{Context, Division, Part};
+use crate::common::levels::{Cut, cpus, spread};
+
+/// A walk down the hierarchy.
+struct Walk<'a, 'c> {
+    cx: &'c Context<'a>,
+    /// Levels that nest: every place lies in one of the level above.
+    levels: Vec<&'c Cut>,
+    level: LevelMemory,
+    wake_at_ns: Option<u64>,
+    parts: Vec<Part>,
+}
+
+pub(crate) fn divide(cx: &Context<'_>, cuts: &[Cut], members: &[usize]) -> Division {
+    let mut levels: Vec<&Cut> = Vec::new();
+    for cut in cuts {
+        let nests = levels.last().is_none_or(|above| {
+            cut.places.iter().all(|place| above.places.iter().any(|wide| place.is_subset(wide)))
+                && above.places.iter().all(|wide| children(cut, wide).len() > 1)
+        });
+        if nests {
+            levels.push(cut);
+        }
+    }
+    let now = cx.snapshot.now_ns;
+    let mut walk =
+        Walk { cx, levels, level: LevelMemory::default(), wake_at_ns: None, parts: Vec::new() };
+    let top = spread(cx, &walk.levels[0].places, members);
+    let seated: usize = top.iter().map(|part| part.members.len()).sum();
+    for part in top {
+        walk.node(0, part, now);
+    }
+    let Walk { levels, mut level, wake_at_ns, parts, .. } = walk;
+    level.width = parts.iter().map(|part| part.place.len() as u32).min();
+    let widths: Vec<String> = levels
+        .iter()
+        .map(|cut| (cut.width, parts.iter().filter(|part| part.place.len() == cut.width as usize).count()))
+        .filter(|&(_, count)| count > 0)
+        .map(|(width, count)| format!("{count} of {}", cpus(width)))
+        .collect();
+    let mut lines = vec![format!("{seated} programs on partitions: {}.", widths.join(", "))];
+    for cut in levels.iter().filter(|cut| !cut.left_over.is_empty()) {
+        if parts.iter().any(|part| part.place.len() == cut.width as usize) {
+            lines.push(format!("CPUs {} are left over by partitions of {}.", cut.left_over, cpus(cut.width)));
+        }
+    }
+    Division { parts, level, wake_at_ns, lines }
+}
+
+fn children(cut: &Cut, node: &CpuSet) -> Vec<CpuSet> {
+    cut.places.iter().filter(|place| place.is_subset(node)).cloned().collect()
+}
+
+impl Walk<'_, '_> {
+    fn node(&mut self, number: usize, node: Part, now: u64) {
+        let Some(below) = self.levels.get(number + 1) else {
+            self.parts.push(node);
+            return;
+        };
+        let children = children(below, &node.place);
+        let (settings, old) = (self.cx.settings, &self.cx.memory.level);
+        let (upper, lower) = (settings.upper_threshold as usize, settings.lower_threshold as usize);
+        let jobs = node.members.len();
+        let since = old.split.get(&node.place);
+        let was_split = since.is_some();
+        let wants_split =
+            if was_split { jobs + lower >= children.len() } else { jobs >= children.len() + upper };
+        let changed_ns = since.or_else(|| old.joined.get(&node.place)).copied();
+        let held_until = changed_ns.map_or(0, |changed| changed.saturating_add(settings.hold_ns));
+        let held = wants_split != was_split && now < held_until;
+        let split = if held { was_split } else { wants_split };
+        if held {
+            self.wake_at_ns = Some(self.wake_at_ns.map_or(held_until, |wake| wake.min(held_until)));
+        }
+        let dealt = if split { spread(self.cx, &children, &node.members) } else { Vec::new() };
+        // A restriction that no child satisfies keeps the node whole.
+        let seated: usize = dealt.iter().map(|part| part.members.len()).sum();
+        if seated < jobs || dealt.is_empty() {
+            if was_split {
+                self.level.joined.insert(node.place.clone(), now);
+            } else if let Some(&joined) = old.joined.get(&node.place) {
+                self.level.joined.insert(node.place.clone(), joined);
+            }
+            self.parts.push(node);
+            return;
+        }
+        self.level.split.insert(node.place, since.copied().unwrap_or(now));
+        for part in dealt {
+            self.node(number + 1, part, now);
+        }
+    }
+}

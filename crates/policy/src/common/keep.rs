@@ -1,0 +1,395 @@
+//! Who gets which of several equal partitions, so that most CPUs stay where they are
+//! (invariant 7).
+//!
+//! Programs and partitions that overlap form a graph; its components are small, because old
+//! places are disjoint and units of the machine nest. In a component where every program, or
+//! every partition, has a single choice, taking the largest overlap first is best; other
+//! components up to `EXACT` programs are solved exactly (Kuhn 1955, Munkres 1957), larger ones by
+//! largest overlap first and exchanges of two until none helps. Cost: the CPUs of all old places,
+//! plus n³ in components that are not stars.
+
+use topology::CpuSet;
+
+/// Components up to this many programs are solved exactly.
+const EXACT: usize = 24;
+const NONE: usize = usize::MAX;
+
+/// One program that wants a partition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim<'a> {
+    /// Where it stood.
+    pub before: Option<&'a CpuSet>,
+    /// The only CPUs that it may use, if it is restricted.
+    pub scope: Option<&'a CpuSet>,
+    /// CPUs of its partition that must be open to it.
+    pub floor: u32,
+}
+
+impl Claim<'_> {
+    pub fn admits(&self, place: &CpuSet) -> bool {
+        self.scope.is_none_or(|scope| scope.intersection(place).len() >= self.floor.max(1) as usize)
+    }
+}
+
+/// Of each CPU, which of the (disjoint) places holds it.
+struct Owners(Vec<usize>);
+
+impl Owners {
+    fn of(places: &[CpuSet]) -> Owners {
+        let mut owners = Vec::new();
+        for (number, place) in places.iter().enumerate() {
+            for cpu in place.iter() {
+                if owners.len() <= cpu as usize {
+                    owners.resize(cpu as usize + 1, NONE);
+                }
+                owners[cpu as usize] = number;
+            }
+        }
+        Owners(owners)
+    }
+
+    /// `(place, CPUs in common)` for each place that meets `set`, in order of place.
+    fn overlaps(&self, set: &CpuSet) -> Vec<(usize, u32)> {
+        let mut overlaps: Vec<(usize, u32)> = Vec::new();
+        for cpu in set.iter() {
+            let Some(&place) = self.0.get(cpu as usize) else { break };
+            if place == NONE {
+                continue;
+            }
+            match overlaps.last_mut() {
+                Some((last, count)) if *last == place => *count += 1,
+                _ => match overlaps.iter_mut().find(|(other, _)| *other == place) {
+                    Some((_, count)) => *count += 1,
+                    None => overlaps.push((place, 1)),
+                },
+            }
+        }
+        overlaps.sort_unstable();
+        overlaps
+    }
+}
+
+/// One partition for each program, each partition at most once; `None` where a restricted program
+/// finds none that it may use, or there are not enough.
+pub(crate) fn assign(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Option<usize>> {
+    let owners = Owners::of(places);
+    let mut taken_by: Vec<usize> = vec![NONE; places.len()];
+    let mut result: Vec<Option<usize>> = vec![None; claims.len()];
+
+    // Restricted programs first: they have the fewest choices.
+    let choices: Vec<Vec<usize>> = claims
+        .iter()
+        .map(|claim| {
+            let Some(scope) = claim.scope else { return Vec::new() };
+            let kept =
+                |place: usize| claim.before.map_or(0, |before| before.intersection(&places[place]).len());
+            let mut choices: Vec<(usize, u32)> = owners.overlaps(scope);
+            choices.retain(|&(_, open)| open >= claim.floor.max(1));
+            choices.sort_by_key(|&(place, open)| (std::cmp::Reverse((kept(place), open)), place));
+            choices.into_iter().map(|(place, _)| place).collect()
+        })
+        .collect();
+    for number in 0..claims.len() {
+        if claims[number].scope.is_some() {
+            augment(number, &choices, &mut taken_by, &mut vec![false; places.len()]);
+        }
+    }
+    for (place, &program) in taken_by.iter().enumerate() {
+        if program != NONE {
+            result[program] = Some(place);
+        }
+    }
+
+    // Then whoever overlaps with a partition that is left.
+    let edges: Vec<Vec<(usize, u32)>> = claims
+        .iter()
+        .map(|claim| match (claim.scope, claim.before) {
+            (None, Some(before)) => {
+                let mut edges = owners.overlaps(before);
+                edges.retain(|&(place, _)| taken_by[place] == NONE);
+                edges
+            }
+            _ => Vec::new(),
+        })
+        .collect();
+    for component in components(&edges, places.len()) {
+        for (program, place) in solve(&component, &edges) {
+            result[program] = Some(place);
+            taken_by[place] = program;
+        }
+    }
+
+    // Then the others, in order.
+    let mut free = (0..places.len()).filter(|&place| taken_by[place] == NONE);
+    for (number, claim) in claims.iter().enumerate() {
+        if claim.scope.is_none() && result[number].is_none() {
+            result[number] = free.next();
+        }
+    }
+    result
+}
+
+/// Kuhn's augmenting path: gives `program` one of its choices, moving others to theirs if need be.
+fn augment(program: usize, choices: &[Vec<usize>], taken_by: &mut [usize], seen: &mut [bool]) -> bool {
+    for &place in &choices[program] {
+        if std::mem::replace(&mut seen[place], true) {
+            continue;
+        }
+        if taken_by[place] == NONE || augment(taken_by[place], choices, taken_by, seen) {
+            taken_by[place] = program;
+            return true;
+        }
+    }
+    false
+}
+
+/// The programs of each connected component, components and programs in order.
+fn components(edges: &[Vec<(usize, u32)>], places: usize) -> Vec<Vec<usize>> {
+    let mut parent: Vec<usize> = (0..places).collect();
+    fn root(parent: &mut [usize], mut node: usize) -> usize {
+        while parent[node] != node {
+            parent[node] = parent[parent[node]];
+            node = parent[node];
+        }
+        node
+    }
+    for edge in edges {
+        for pair in edge.windows(2) {
+            let (a, b) = (root(&mut parent, pair[0].0), root(&mut parent, pair[1].0));
+            parent[a.max(b)] = a.min(b);
+        }
+    }
+    let mut of_root: Vec<usize> = vec![NONE; places];
+    let mut components: Vec<Vec<usize>> = Vec::new();
+    for (program, edge) in edges.iter().enumerate() {
+        let Some(&(place, _)) = edge.first() else { continue };
+        let root = root(&mut parent, place);
+        if of_root[root] == NONE {
+            of_root[root] = components.len();
+            components.push(Vec::new());
+        }
+        components[of_root[root]].push(program);
+    }
+    components
+}
+
+fn solve(programs: &[usize], edges: &[Vec<(usize, u32)>]) -> Vec<(usize, usize)> {
+    let mut places: Vec<usize> =
+        programs.iter().flat_map(|&program| edges[program].iter().map(|&(place, _)| place)).collect();
+    let ends = places.len();
+    places.sort_unstable();
+    places.dedup();
+    let star = ends == programs.len() || ends == places.len();
+    if star || programs.len() > EXACT || places.len() > 4 * EXACT {
+        let mut chosen = greedy(programs, edges, &places);
+        if !star {
+            exchange(programs, edges, &places, &mut chosen);
+        }
+        chosen
+            .into_iter()
+            .zip(programs)
+            .filter(|(place, _)| *place != NONE)
+            .map(|(place, &program)| (program, place))
+            .collect()
+    } else {
+        hungarian(programs, edges, &places)
+    }
+}
+
+fn greedy(programs: &[usize], edges: &[Vec<(usize, u32)>], places: &[usize]) -> Vec<usize> {
+    let mut all: Vec<(std::cmp::Reverse<u32>, usize, usize)> = Vec::new();
+    for (row, &program) in programs.iter().enumerate() {
+        all.extend(edges[program].iter().map(|&(place, kept)| (std::cmp::Reverse(kept), row, place)));
+    }
+    all.sort_unstable();
+    let mut chosen = vec![NONE; programs.len()];
+    let mut taken = vec![false; places.len()];
+    for (_, row, place) in all {
+        let column = places.binary_search(&place).expect("place of this component");
+        if chosen[row] == NONE && !taken[column] {
+            chosen[row] = place;
+            taken[column] = true;
+        }
+    }
+    chosen
+}
+
+/// Exchanges two programs' partitions, or moves one to a free one, while that keeps more CPUs.
+fn exchange(programs: &[usize], edges: &[Vec<(usize, u32)>], places: &[usize], chosen: &mut [usize]) {
+    let kept = |row: usize, place: usize| {
+        edges[programs[row]].binary_search_by_key(&place, |&(place, _)| place).map_or(0, |at| {
+            let (_, kept) = edges[programs[row]][at];
+            kept
+        })
+    };
+    let mut holder = vec![NONE; places.len()];
+    for (row, &place) in chosen.iter().enumerate() {
+        if place != NONE {
+            holder[places.binary_search(&place).expect("place of this component")] = row;
+        }
+    }
+    // Each round gains at least one CPU; the bound only guards against a slow crawl.
+    for _ in 0..64 {
+        let mut better = false;
+        for row in 0..programs.len() {
+            for &(place, gain) in &edges[programs[row]] {
+                let column = places.binary_search(&place).expect("place of this component");
+                let (mine, other) = (chosen[row], holder[column]);
+                if mine == place {
+                    continue;
+                }
+                let now = kept(row, mine) + if other == NONE { 0 } else { kept(other, place) };
+                let then = gain + if other == NONE { 0 } else { kept(other, mine) };
+                if then > now {
+                    chosen[row] = place;
+                    holder[column] = row;
+                    if other != NONE {
+                        chosen[other] = mine;
+                    }
+                    if mine != NONE {
+                        holder[places.binary_search(&mine).expect("place of this component")] = other;
+                    }
+                    better = true;
+                }
+            }
+        }
+        if !better {
+            break;
+        }
+    }
+}
+
+/// The exact assignment (shortest augmenting paths with potentials).
+fn hungarian(programs: &[usize], edges: &[Vec<(usize, u32)>], places: &[usize]) -> Vec<(usize, usize)> {
+    // As many columns as rows at least; columns beyond `places` mean "some other partition".
+    let rows = programs.len();
+    let columns = places.len().max(rows) + rows;
+    let cost = |row: usize, column: usize| -> i64 {
+        let Some(&place) = places.get(column) else { return 0 };
+        let edge = &edges[programs[row]];
+        edge.binary_search_by_key(&place, |&(place, _)| place).map_or(0, |at| -i64::from(edge[at].1))
+    };
+    let (mut up, mut vp) = (vec![0i64; rows + 1], vec![0i64; columns + 1]);
+    let (mut holder, mut way) = (vec![0usize; columns + 1], vec![0usize; columns + 1]);
+    for row in 1..=rows {
+        holder[0] = row;
+        let mut column = 0;
+        let mut least = vec![i64::MAX; columns + 1];
+        let mut used = vec![false; columns + 1];
+        loop {
+            used[column] = true;
+            let current = holder[column];
+            let (mut delta, mut next) = (i64::MAX, 0);
+            for candidate in 1..=columns {
+                if used[candidate] {
+                    continue;
+                }
+                let reduced = cost(current - 1, candidate - 1) - up[current] - vp[candidate];
+                if reduced < least[candidate] {
+                    least[candidate] = reduced;
+                    way[candidate] = column;
+                }
+                if least[candidate] < delta {
+                    delta = least[candidate];
+                    next = candidate;
+                }
+            }
+            for candidate in 0..=columns {
+                if used[candidate] {
+                    up[holder[candidate]] += delta;
+                    vp[candidate] -= delta;
+                } else {
+                    least[candidate] = least[candidate].saturating_sub(delta);
+                }
+            }
+            column = next;
+            if holder[column] == 0 {
+                break;
+            }
+        }
+        while column != 0 {
+            let previous = way[column];
+            holder[column] = holder[previous];
+            column = previous;
+        }
+    }
+    (1..=columns)
+        .filter(|&column| holder[column] != 0 && cost(holder[column] - 1, column - 1) < 0)
+        .map(|column| (programs[holder[column] - 1], places[column - 1]))
+        .collect()
+}
+
+/// Deals programs evenly over partitions: their numbers differ by one at most (restricted programs
+/// may break that), and as many as possible stay where they stood. Programs of each partition in
+/// order; whoever finds no partition that it may use is left out.
+pub(crate) fn deal(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Vec<usize>> {
+    let owners = Owners::of(places);
+    let mut dealt: Vec<Vec<usize>> = vec![Vec::new(); places.len()];
+    if places.is_empty() {
+        return dealt;
+    }
+    let wishes: Vec<Vec<usize>> = claims
+        .iter()
+        .map(|claim| {
+            let mut overlaps = claim.before.map_or_else(Vec::new, |before| owners.overlaps(before));
+            overlaps.sort_by_key(|&(place, kept)| (std::cmp::Reverse(kept), place));
+            overlaps.into_iter().map(|(place, _)| place).collect()
+        })
+        .collect();
+    let mut wanted = vec![0usize; places.len()];
+    for (claim, wishes) in claims.iter().zip(&wishes) {
+        if let Some(&first) = wishes.first().filter(|&&first| claim.admits(&places[first])) {
+            wanted[first] += 1;
+        }
+    }
+    // The odd ones go where most already stand.
+    let (each, odd) = (claims.len() / places.len(), claims.len() % places.len());
+    let mut order: Vec<usize> = (0..places.len()).collect();
+    order.sort_by_key(|&place| (std::cmp::Reverse(wanted[place]), place));
+    let mut room = vec![each; places.len()];
+    for &place in &order[..odd] {
+        room[place] += 1;
+    }
+
+    let mut rest: Vec<usize> = Vec::new();
+    for (number, claim) in claims.iter().enumerate().filter(|(_, claim)| claim.scope.is_some()) {
+        // Restricted ones first; the least loaded of those that they may use.
+        let scope = claim.scope.expect("filtered");
+        let open = owners.overlaps(scope).into_iter().filter(|&(_, open)| open >= claim.floor.max(1));
+        let best = open.map(|(place, _)| place).min_by_key(|&place| {
+            let stands = wishes[number].first() == Some(&place);
+            (room[place] == 0, !stands, dealt[place].len(), place)
+        });
+        if let Some(place) = best {
+            dealt[place].push(number);
+            room[place] = room[place].saturating_sub(1);
+        }
+    }
+    for (number, _) in claims.iter().enumerate().filter(|(_, claim)| claim.scope.is_none()) {
+        match wishes[number].first() {
+            Some(&place) if room[place] > 0 => {
+                dealt[place].push(number);
+                room[place] -= 1;
+            }
+            _ => rest.push(number),
+        }
+    }
+    let mut next = 0;
+    for number in rest {
+        let near = wishes[number].iter().copied().find(|&place| room[place] > 0);
+        let place = near.or_else(|| {
+            while room.get(next) == Some(&0) {
+                next += 1;
+            }
+            (next < places.len()).then_some(next)
+        });
+        // Restricted programs may have used up room elsewhere: then the least loaded.
+        let place = place.unwrap_or_else(|| {
+            (0..places.len()).min_by_key(|&place| (dealt[place].len(), place)).expect("not empty")
+        });
+        dealt[place].push(number);
+        room[place] = room[place].saturating_sub(1);
+    }
+    dealt.iter_mut().for_each(|programs| programs.sort_unstable());
+    dealt
+}

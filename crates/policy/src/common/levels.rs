@@ -1,0 +1,134 @@
+//! Partition levels: the shapes of the usable CPUs, and dealing programs out over one of them.
+
+use topology::{CpuSet, Shape};
+use workload::AppId;
+
+use super::compose::{Context, Part};
+use super::keep::{Claim, assign, deal};
+
+/// One way to cut the usable CPUs.
+#[derive(Clone, Debug)]
+pub(crate) struct Cut {
+    pub width: u32,
+    pub places: Vec<CpuSet>,
+    pub left_over: CpuSet,
+    pub description: String,
+}
+
+/// The cuts of the usable CPUs, widest first; never empty, never a cut without places.
+pub(crate) fn cuts(cx: &Context<'_>) -> Vec<Cut> {
+    let cut = |shape: Shape| Cut {
+        width: shape.width,
+        places: shape.places,
+        left_over: shape.left_over,
+        description: shape.description,
+    };
+    let mut cuts: Vec<Cut> =
+        cx.snapshot.machine.shapes(&cx.snapshot.usable).into_iter().map(cut).collect();
+    if cuts.is_empty() {
+        // The machine's description lacks the CPUs that are usable: they are one partition.
+        let usable = cx.snapshot.usable.clone();
+        cuts.push(Cut {
+            width: usable.len() as u32,
+            places: vec![usable],
+            left_over: CpuSet::new(),
+            description: "all usable CPUs".to_owned(),
+        });
+    }
+    cuts
+}
+
+/// `cuts` without the partitions that meet `blocked`; all of them where that leaves none.
+pub(crate) fn outside_of(cuts: &[Cut], blocked: &CpuSet) -> Option<Vec<Cut>> {
+    if blocked.is_empty() {
+        return None;
+    }
+    let clear: Vec<Cut> = cuts
+        .iter()
+        .map(|cut| Cut {
+            places: cut.places.iter().filter(|place| !place.intersects(blocked)).cloned().collect(),
+            ..cut.clone()
+        })
+        .filter(|cut| !cut.places.is_empty())
+        .collect();
+    (!clear.is_empty()).then_some(clear)
+}
+
+pub(crate) fn claim<'c>(cx: &'c Context<'_>, index: usize) -> Claim<'c> {
+    let need = &cx.needs[index];
+    Claim { before: cx.before(need), scope: need.scope.as_ref(), floor: need.floor }
+}
+
+/// `members` over `places`: one each while there are enough, else evenly. A restricted member whose
+/// partitions are all taken joins the least crowded of them; one that has none is left out.
+pub(crate) fn spread(cx: &Context<'_>, places: &[CpuSet], members: &[usize]) -> Vec<Part> {
+    let claims: Vec<Claim<'_>> = members.iter().map(|&index| claim(cx, index)).collect();
+    let dealt = if members.len() > places.len() {
+        deal(places, &claims)
+    } else {
+        let mut dealt: Vec<Vec<usize>> = vec![Vec::new(); places.len()];
+        let mut homeless = Vec::new();
+        for (at, place) in assign(places, &claims).into_iter().enumerate() {
+            match place {
+                Some(place) => dealt[place].push(at),
+                None => homeless.push(at),
+            }
+        }
+        for at in homeless {
+            let open = (0..places.len()).filter(|&place| claims[at].admits(&places[place]));
+            if let Some(place) = open.min_by_key(|&place| dealt[place].len()) {
+                dealt[place].push(at);
+            }
+        }
+        dealt
+    };
+    parts(places, dealt, members)
+}
+
+pub(crate) fn parts(places: &[CpuSet], dealt: Vec<Vec<usize>>, members: &[usize]) -> Vec<Part> {
+    places
+        .iter()
+        .zip(dealt)
+        .filter(|(_, dealt)| !dealt.is_empty())
+        .map(|(place, dealt)| Part {
+            place: place.clone(),
+            members: dealt.into_iter().map(|at| members[at]).collect(),
+        })
+        .collect()
+}
+
+/// What the report says about a cut in use.
+pub(crate) fn describe(cut: &Cut, parts: &[Part], programs: usize) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{programs} {} on partitions of {} ({}, {} of {} in use).",
+        if programs == 1 { "program" } else { "programs" },
+        cpus(cut.width),
+        cut.description,
+        parts.len(),
+        cut.places.len()
+    )];
+    if parts.len() < cut.places.len() {
+        let mut used = vec![false; cut.places.len()];
+        for part in parts {
+            if let Some(at) = cut.places.iter().position(|place| *place == part.place) {
+                used[at] = true;
+            }
+        }
+        let idle = cut.places.iter().zip(used).filter(|(_, used)| !used);
+        let idle: CpuSet = idle.flat_map(|(place, _)| place.iter().collect::<Vec<u32>>()).collect();
+        lines.push(format!("CPUs {idle} stay idle: all programs get partitions of one shape."));
+    }
+    if !cut.left_over.is_empty() {
+        lines.push(format!("CPUs {} are left over by partitions of {}.", cut.left_over, cpus(cut.width)));
+    }
+    lines
+}
+
+pub(crate) fn cpus(count: u32) -> String {
+    if count == 1 { "1 CPU".to_owned() } else { format!("{count} CPUs") }
+}
+
+/// The name of a member.
+pub(crate) fn id<'c>(cx: &'c Context<'_>, index: usize) -> &'c AppId {
+    &cx.needs[index].app.id
+}

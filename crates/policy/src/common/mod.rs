@@ -1,0 +1,10 @@
+//! What several policies need.
+
+pub(crate) mod compose;
+pub(crate) mod keep;
+pub(crate) mod levels;
+pub(crate) mod levels;
+pub(crate) mod matrix;
+pub(crate) mod needs;
+pub(crate) mod place;
+pub(crate) mod slices;

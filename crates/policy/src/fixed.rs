@@ -1,0 +1,154 @@
+//! fixed: a plan that the user wrote.
+//!
+//! # Problem
+//!
+//! Experiments want a plan that no policy would choose: two programs in turn on the same CPUs,
+//! one of them mixed with a third.
+//!
+//! # Source
+//!
+//! None; the plan's text form (`docs/formats/plan.md`).
+//!
+//! # Where we differ
+//!
+//! Nothing to differ from.
+//!
+//! # Terms
+//!
+//! others: CPUs for programs that the plan does not name.
+//!
+//! # Pseudocode
+//!
+//! ```text
+//! tree    = the text, without programs that are not there (or suspended), and without CPUs that
+//!           are not allowed
+//! others  = mixed on the given place beside the tree, or waiting
+//! ```
+//!
+//! # Properties
+//!
+//! - `a_fixed_plan_is_carried_out_as_written`
+//! - `a_fixed_plan_leaves_out_who_is_not_there`
+//!
+//! # Cost
+//!
+//! Linear in the plan's size.
+//!
+//! # Limits
+//!
+//! Promises nothing. A plan that squeezes a program which cannot shrink is refused by the checker.
+
+use std::collections::BTreeSet;
+
+use plan::{Plan, Promise, Run, Slot, Snapshot, Tree};
+use workload::AppId;
+
+use crate::common::compose::{Context, finish};
+use crate::common::gather::{beside, leaf};
+use crate::{Decision, LevelMemory, Memory, Policy, Settings};
+
+pub(crate) struct Fixed {
+    settings: Settings,
+    plan: Plan,
+}
+
+impl Fixed {
+    pub fn new(settings: &Settings) -> Result<Fixed, String> {
+        let text = settings.plan.as_deref().ok_or_else(|| {
+            "the policy 'fixed' needs a plan: plan = \"in_turn [a on 0-1, b on 0-1]\"".to_owned()
+        })?;
+        let plan: Plan = text.parse().map_err(|error| format!("plan: {error}"))?;
+        Ok(Fixed { settings: settings.clone(), plan })
+    }
+
+    /// `tree` without programs that are not `live` and CPUs that are not theirs.
+    fn prune(&self, tree: &Tree, snapshot: &Snapshot, live: &BTreeSet<&AppId>) -> Option<Tree> {
+        match tree {
+            Tree::Run(run) => {
+                let app = snapshot.app(&run.app).filter(|app| live.contains(&app.id))?;
+                let place = run.place.intersection(&snapshot.wide_room(app));
+                if place.is_empty() {
+                    return None;
+                }
+                // Without an explicit number the text means one thread a CPU.
+                let whole = run.threads as usize == run.place.len();
+                let threads = if whole { place.len() as u32 } else { run.threads };
+                Some(Tree::Run(Run { place, threads, ..run.clone() }))
+            }
+            Tree::SideBySide(parts) => {
+                let parts: Vec<Tree> =
+                    parts.iter().filter_map(|part| self.prune(part, snapshot, live)).collect();
+                (!parts.is_empty()).then_some(Tree::SideBySide(parts))
+            }
+            Tree::Mixed { owner, parts } => {
+                let parts: Vec<Tree> =
+                    parts.iter().filter_map(|part| self.prune(part, snapshot, live)).collect();
+                let runs: Vec<&Run> = parts.iter().flat_map(Tree::runs).collect();
+                let owner = owner
+                    .iter()
+                    .filter(|(cpu, app)| {
+                        runs.iter().any(|run| run.app == **app && run.place.contains(**cpu))
+                    })
+                    .map(|(&cpu, app)| (cpu, app.clone()))
+                    .collect();
+                (!parts.is_empty()).then_some(Tree::Mixed { owner, parts })
+            }
+            Tree::InTurn { mode, slots } => {
+                let slot = |slot: &Slot| {
+                    let tree = self.prune(&slot.tree, snapshot, live)?;
+                    Some(Slot { slice_ns: slot.slice_ns, tree })
+                };
+                let slots: Vec<Slot> = slots.iter().filter_map(slot).collect();
+                (!slots.is_empty()).then_some(Tree::InTurn { mode: *mode, slots })
+            }
+        }
+    }
+}
+
+impl Policy for Fixed {
+    fn letters(&self) -> &'static str {
+        "fixed"
+    }
+
+    fn words(&self) -> &'static str {
+        "a fixed plan"
+    }
+
+    fn promise(&self) -> Promise {
+        Promise::default()
+    }
+
+    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
+        let cx = Context::new(snapshot, &self.settings, &memory);
+        let live: BTreeSet<&AppId> = cx
+            .needs
+            .iter()
+            .map(|need| &need.app.id)
+            .filter(|id| !self.plan.waiting.contains(*id) && !self.plan.suspended.contains(*id))
+            .collect();
+        let tree = self.plan.tree.as_ref().and_then(|tree| self.prune(tree, snapshot, &live));
+        let placed: BTreeSet<AppId> =
+            tree.iter().flat_map(|tree| tree.runs()).map(|run| run.app.clone()).collect();
+        let mut lines = Vec::new();
+        let mut others = Vec::new();
+        let mut waiting = Vec::new();
+        for need in cx.needs.iter().filter(|need| !placed.contains(&need.app.id)) {
+            let place = self.settings.others.as_ref().map(|others| need.open(&others.intersection(&snapshot.usable)));
+            match place.filter(|place| !place.is_empty() && live.contains(&need.app.id)) {
+                Some(place) => others.push(leaf(cx.run(need, &place))),
+                None => waiting.push(need.app.id.as_str()),
+            }
+        }
+        if !waiting.is_empty() {
+            lines.push(format!(
+                "{}: not in the fixed plan (or on no CPU that may be used), waiting.",
+                waiting.join(", ")
+            ));
+        }
+        let tree = match tree {
+            Some(tree) if others.is_empty() => Some(tree),
+            tree => beside(tree.into_iter().collect(), others),
+        };
+        finish(&cx, tree, LevelMemory::default(), None, lines)
+    }
+}

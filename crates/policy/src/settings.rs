@@ -1,0 +1,63 @@
+//! What a user may set; the configuration file's `[policy]` table.
+
+use plan::TurnMode;
+use serde::{Deserialize, Serialize};
+use topology::CpuSet;
+
+/// Settings of all policies; each reads those it knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// How long a gang runs before the next one's turn, where the still bound allows it.
+    pub slice_ns: u64,
+    /// Shortest slice that the mechanism at hand keeps coordinated.
+    pub min_slice_ns: u64,
+    /// How long a program may stand still while others have their turn.
+    pub max_still_ns: u64,
+    /// `strict`: who is not in turn stands still; `filling`: it uses what the gang leaves idle.
+    pub turn_mode: TurnMode,
+    /// CO: partition widths that may be used, in CPUs; all that the machine has if not given.
+    pub allowed_widths: Option<Vec<u32>>,
+    /// CO: programs beyond the switching point before partitions become narrower.
+    pub upper_threshold: u32,
+    /// CO: programs below the switching point before partitions become wider.
+    pub lower_threshold: u32,
+    /// CO: how long a partition width is held at least.
+    pub hold_ns: u64,
+    /// CO: one width for the whole machine, or each node of the hierarchy for itself.
+    pub level_decision: LevelDecision,
+    /// CO: how often programs are moved to even out partitions. Not given: counts are evened out at
+    /// every event, and whoever is alone in its partition stays so.
+    pub rebalance_every_ns: Option<u64>,
+    /// fixed: the plan's text form.
+    pub plan: Option<String>,
+    /// fixed: where programs run that the plan does not name; they wait if not given.
+    pub others: Option<CpuSet>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LevelDecision {
+    #[default]
+    Global,
+    Local,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            slice_ns: 20_000_000,
+            min_slice_ns: 5_000_000,
+            max_still_ns: 200_000_000,
+            turn_mode: TurnMode::Strict,
+            allowed_widths: None,
+            upper_threshold: 0,
+            lower_threshold: 0,
+            hold_ns: 0,
+            level_decision: LevelDecision::Global,
+            rebalance_every_ns: None,
+            plan: None,
+            others: None,
+        }
+    }
+}
