@@ -10,8 +10,8 @@ use rustix::process::Signal;
 use topology::CpuSet;
 
 use crate::cgroup::{
-    self, CpuMax, FreezeState, Members, Mount, Moved, Origins, Place, TOP, group_path, make_dir, membership,
-    mounts, subgroups, wait_until,
+    self, CpuMax, FreezeState, Members, Mount, Moved, Origins, Place, TOP, group_path, make_dir, make_levels,
+    membership, mounts, subgroups, wait_until,
 };
 use crate::error::{Absent, Error, Result};
 use crate::procfs::{self, Process};
@@ -64,16 +64,19 @@ impl Hierarchy {
         let path = group_path(scheduler, app)?;
         let mut places = Vec::new();
         for (controller, mount, base) in &self.bases {
-            let mut dir = base.clone();
-            for part in path.iter() {
-                let parent = dir.clone();
-                dir.push(part);
-                make_dir(&dir)?;
-                if *controller == "cpuset" {
-                    inherit(&parent, &dir, "cpuset.cpus")?;
-                    inherit(&parent, &dir, "cpuset.mems")?;
+            let dir = make_levels(|| {
+                let mut dir = base.clone();
+                for part in path.iter() {
+                    let parent = dir.clone();
+                    dir.push(part);
+                    make_dir(&dir)?;
+                    if *controller == "cpuset" {
+                        inherit(&parent, &dir, "cpuset.cpus")?;
+                        inherit(&parent, &dir, "cpuset.mems")?;
+                    }
                 }
-            }
+                Ok(dir)
+            })?;
             places.push(Place {
                 controller: Some(controller),
                 mount: mount.clone(),

@@ -14,8 +14,8 @@ use rustix::process::Signal;
 use topology::CpuSet;
 
 use crate::cgroup::{
-    self, CpuMax, FreezeState, Members, Mount, Moved, Origins, Place, TOP, group_path, make_dir, membership,
-    mounts, subgroups, wait_until,
+    self, CpuMax, FreezeState, Members, Mount, Moved, Origins, Place, TOP, group_path, make_dir, make_levels,
+    membership, mounts, subgroups, wait_until,
 };
 use crate::error::{Absent, Error, Result};
 use crate::procfs::Process;
@@ -62,12 +62,15 @@ impl Hierarchy {
     /// Makes the group of an application (or takes the existing one), empty and unconfined.
     pub fn group(&self, scheduler: &str, app: &str, root: &Root) -> Result<Group> {
         let path = group_path(scheduler, app)?;
-        let mut dir = self.base.clone();
-        for part in path.iter() {
-            self.hand_down(&dir, root)?;
-            dir.push(part);
-            make_dir(&dir)?;
-        }
+        let dir = make_levels(|| {
+            let mut dir = self.base.clone();
+            for part in path.iter() {
+                self.hand_down(&dir, root)?;
+                dir.push(part);
+                make_dir(&dir)?;
+            }
+            Ok(dir)
+        })?;
         let (mount, base) = (self.mount.clone(), self.base.clone());
         let places = vec![Place { controller: None, mount, base, dir }];
         Ok(Group { members: Members { places, origins: Origins::default() } })

@@ -2,9 +2,10 @@
 //! tells what the program does. The layout and its rules are those of `include/coplace/page.h`; a
 //! test compares the two.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+mod directory;
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -13,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Absent, Error, Result};
 use crate::procfs::Process;
-use crate::root::Root;
+
+pub use directory::PageDir;
 
 /// The environment variable that names the directory of pages to the library.
 pub const PAGES_VARIABLE: &str = "COPLACE_PAGES";
@@ -397,112 +399,5 @@ impl Page {
             ns: self.sum(|lane| &lane.size[index].ns),
         };
         (0..=SIZES).map(figures).filter(|figures| figures.regions != 0).collect()
-    }
-}
-
-/// The directory of one application's pages.
-#[derive(Clone, Debug)]
-pub struct PageDir {
-    path: PathBuf,
-}
-
-impl PageDir {
-    /// Makes the directory (or takes the existing one, if it is ours alone) with its `default` page:
-    /// the target and the declaration that processes start with.
-    pub fn create(path: impl Into<PathBuf>, target: u32, declared_rigid: bool) -> Result<PageDir> {
-        let path = path.into();
-        match fs::DirBuilder::new().mode(0o700).create(&path) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(Error::io("make the directory of pages", path, e));
-            }
-            _ => {}
-        }
-        let metadata = fs::symlink_metadata(&path).map_err(|e| Error::io("look at", &path, e))?;
-        let owner = rustix::process::geteuid().as_raw();
-        if !metadata.is_dir() || metadata.uid() != owner || metadata.permissions().mode() & 0o022 != 0 {
-            let why = "it must be a directory of this user that nobody else can write to; remove it";
-            return Err(Error::io("use the directory of pages", path, io::Error::other(why)));
-        }
-        let pages = PageDir { path };
-        pages.set_default(target, declared_rigid)?;
-        Ok(pages)
-    }
-
-    /// A directory made earlier, perhaps by a scheduler that has died.
-    pub fn open(path: impl Into<PathBuf>) -> PageDir {
-        PageDir { path: path.into() }
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// What processes that start from now on begin with. Replaced at once: a process never reads
-    /// half of it.
-    pub fn set_default(&self, target: u32, declared_rigid: bool) -> Result<()> {
-        let mut bytes = vec![0u8; PAGE_BYTES];
-        let mut put =
-            |offset: usize, value: &[u8]| bytes[offset..offset + value.len()].copy_from_slice(value);
-        put(std::mem::offset_of!(Raw, magic), &MAGIC.to_ne_bytes());
-        put(std::mem::offset_of!(Raw, version), &VERSION.to_ne_bytes());
-        put(std::mem::offset_of!(Raw, bytes), &(PAGE_BYTES as u32).to_ne_bytes());
-        put(std::mem::offset_of!(Raw, rigid), &(u32::from(declared_rigid) << 2).to_ne_bytes());
-        put(std::mem::offset_of!(Raw, node), &pack(target, 1).to_ne_bytes());
-        let (path, draft) = (self.path.join("default"), self.path.join(".default"));
-        let written = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&draft)
-            .and_then(|mut file| file.write_all(&bytes))
-            .and_then(|()| fs::rename(&draft, &path));
-        written.map_err(|e| Error::io("write the default page", path, e))
-    }
-
-    /// The page of a process; `None` if it has none (yet).
-    pub fn page(&self, pid: u32) -> Result<Option<Page>> {
-        match Page::open(&self.path.join(pid.to_string())) {
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
-            result => result,
-        }
-    }
-
-    /// All pages that are ready, by pid (as the program itself sees it), those of ended processes
-    /// included.
-    pub fn pages(&self) -> Result<Vec<(u32, Page)>> {
-        let mut pages = Vec::new();
-        for pid in crate::procfs::numbered(&self.path)? {
-            if let Some(page) = self.page(pid)? {
-                pages.push((pid, page));
-            }
-        }
-        Ok(pages)
-    }
-
-    /// Removes the page of a process that has ended.
-    pub fn remove_page(&self, pid: u32) -> Result<()> {
-        let path = self.path.join(pid.to_string());
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove the page", path, e)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Removes the pages whose process does not live any more and returns their pids.
-    pub fn remove_stale(&self, root: &Root) -> Result<Vec<u32>> {
-        let mut removed = Vec::new();
-        for (pid, page) in self.pages()? {
-            if !page.process().is_alive(root) {
-                self.remove_page(pid)?;
-                removed.push(pid);
-            }
-        }
-        Ok(removed)
-    }
-
-    /// Removes the directory with all pages. Programs that still run keep their mapping.
-    pub fn remove(self) -> Result<()> {
-        fs::remove_dir_all(&self.path).map_err(|e| Error::io("remove the directory of pages", self.path, e))
     }
 }

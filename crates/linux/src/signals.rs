@@ -135,9 +135,13 @@ pub fn kill(processes: &[Process], signal: Signal, root: &Root) -> Sent {
 }
 
 /// Whether every thread of the process stands stopped (by a signal; a tracer's stop does not
-/// count). [`Error::Gone`] if it has ended.
+/// count). [`Error::Gone`] if it has ended, reaped or not.
 pub fn is_stopped(process: Process, root: &Root) -> Result<bool> {
-    if !process.stat(root)?.is_stopped() {
+    let stat = process.stat(root)?;
+    if stat.has_ended() {
+        return Err(Error::Gone(process));
+    }
+    if !stat.is_stopped() {
         return Ok(false);
     }
     for tid in procfs::threads(process.pid, root)? {

@@ -1,1 +1,27 @@
-//! See Cargo.toml.
+//! The live node: programs on a real Linux machine under one scheduler.
+//!
+//! A scheduler ([`scheduler`]) is a daemon or a thread inside the leading `coplace run`; every
+//! `run` and `mix` is its client ([`join`]). It watches programs ([`watch`]), lets the engine
+//! decide, and carries plans out ([`live`]) by the mechanisms that the machine allows
+//! ([`mechanism`]); a thread of its own turns the wheels ([`clock`], [`rotor`]). A small separate
+//! process ([`guard`]) sets everything free when the scheduler is lost ([`restore`]).
+
+mod account;
+mod clock;
+pub mod guard;
+pub mod home;
+pub mod identity;
+pub mod join;
+mod kick;
+pub mod launch;
+pub mod lease;
+mod live;
+pub mod mechanism;
+pub mod preload;
+pub mod registry;
+pub mod restore;
+mod rotor;
+pub mod scheduler;
+mod server;
+mod switch_log;
+mod watch;

@@ -74,6 +74,18 @@ pub(crate) fn subgroups(path: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Repeats the making of a group's levels as long as somebody else removes the upper ones, empty
+/// as they are at that moment, in between.
+pub(crate) fn make_levels<T>(mut make: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 0..MAX_ROUNDS {
+        match make() {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            result => return result,
+        }
+    }
+    make()
+}
+
 /// Makes one level of a group; that it exists already is as good.
 pub(crate) fn make_dir(path: &Path) -> Result<()> {
     match fs::create_dir(path) {

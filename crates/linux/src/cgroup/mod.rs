@@ -16,7 +16,7 @@ use crate::procfs::Process;
 use crate::root::{Root, read};
 
 pub use members::Moved;
-pub(crate) use members::{Members, Place, group_path, make_dir, subgroups};
+pub(crate) use members::{Members, Place, group_path, make_dir, make_levels, subgroups};
 
 /// The directory below the base under which all our groups stand.
 pub const TOP: &str = "coplace";

@@ -1,0 +1,283 @@
+//! Control groups of the machine that the tests run on, whichever exist and are ours to change.
+
+mod common;
+
+use std::path::PathBuf;
+
+use common::{Guarded, Program, SECOND_NS, eventually, need, scheduler};
+use coplace_linux::affinity;
+use coplace_linux::capabilities::{Mechanism, State, survey};
+use coplace_linux::cgroup::{FreezeState, Membership, membership};
+use coplace_linux::{Root, cgroup1, cgroup2, clock, procfs};
+use rustix::process::Signal;
+
+fn version1(app: &str) -> Option<(cgroup1::Hierarchy, String, Guarded)> {
+    let hierarchy = need(cgroup1::Hierarchy::discover(&Root::live()))?;
+    let scheduler = scheduler();
+    let group = Guarded::One(Some(hierarchy.group(&scheduler, app).unwrap()));
+    Some((hierarchy, scheduler, group))
+}
+
+fn version2(app: &str) -> Option<(cgroup2::Hierarchy, String, Guarded)> {
+    let root = Root::live();
+    let hierarchy = need(cgroup2::Hierarchy::discover(&root))?;
+    let scheduler = scheduler();
+    let group = Guarded::Two(Some(hierarchy.group(&scheduler, app, &root).unwrap()));
+    Some((hierarchy, scheduler, group))
+}
+
+/// A shell that keeps forking: each child sleeps for a moment.
+fn forking() -> Program {
+    let mut program = Program::start("sh", &["-c", "echo up; while :; do sleep 0.01 & sleep 0.005; done"]);
+    program.line();
+    program
+}
+
+fn groups_of(pid: u32) -> Membership {
+    membership(pid, &Root::live()).unwrap()
+}
+
+#[test]
+fn a_v1_group_takes_a_forking_tree_whole_and_gives_it_back() {
+    let root = Root::live();
+    let Some((hierarchy, scheduler, mut group)) = version1("forking") else { return };
+    let program = forking();
+    let before = groups_of(program.process.pid);
+    let moved = group.one().add(&[program.process], &root).unwrap();
+    assert!(moved.settled, "{moved:?}");
+    assert_eq!(moved.failed, []);
+    assert_eq!(hierarchy.groups(&scheduler).unwrap(), ["forking"]);
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    for process in procfs::tree(program.process.pid, &root).unwrap() {
+        if let Ok(groups) = membership(process.pid, &root) {
+            let inside = |controller: &str| {
+                groups.v1.get(controller).is_some_and(|path| path.ends_with(&format!("{scheduler}/forking")))
+            };
+            assert!(
+                !process.is_alive(&root)
+                    || ["cpuset", "cpu", "freezer"].iter().all(|c| !hierarchy.has(c) || inside(c)),
+                "{process:?} is outside: {groups:?}"
+            );
+        }
+    }
+    let one = group.one();
+    let dir = PathBuf::from(one.dir("freezer").or(one.dir("cpu")).or(one.dir("cpuset")).unwrap());
+    group.remove().unwrap();
+    assert!(!dir.exists());
+    assert!(!dir.parent().unwrap().exists(), "the scheduler's empty directory is gone too");
+    assert_eq!(groups_of(program.process.pid), before);
+}
+
+#[test]
+fn a_v2_group_takes_a_forking_tree_whole_and_gives_it_back() {
+    let root = Root::live();
+    let Some((hierarchy, scheduler, mut group)) = version2("forking") else { return };
+    let program = forking();
+    let before = groups_of(program.process.pid);
+    let moved = group.two().add(&[program.process], &root).unwrap();
+    assert!(moved.settled && moved.failed.is_empty(), "{moved:?}");
+    assert_eq!(hierarchy.groups(&scheduler).unwrap(), ["forking"]);
+    assert!(group.two().processes(&root).unwrap().contains(&program.process));
+    let dir = group.two().dir().to_owned();
+    group.remove().unwrap();
+    assert!(!dir.exists());
+    assert_eq!(groups_of(program.process.pid), before);
+}
+
+/// CPU time stands still while frozen and goes on after.
+fn stands_still(program: &Program) -> bool {
+    let time = || clock::cpu_ns_of(program.process.pid).unwrap();
+    let before = time();
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    time() == before
+}
+
+#[test]
+fn a_v1_frozen_program_stands_still_and_sigkill_works_only_after_the_thaw() {
+    let root = Root::live();
+    let Some((hierarchy, _, mut group)) = version1("frozen") else { return };
+    if !hierarchy.has("freezer") {
+        println!("SKIPPED: there is no v1 freezer");
+        return;
+    }
+    let Some(busy) = Program::python("print()\nwhile True: pass") else { return };
+    group.one().add(&[busy.process], &root).unwrap();
+    group.one().freeze(SECOND_NS).unwrap();
+    assert_eq!(group.one().freeze_state().unwrap(), FreezeState::Frozen);
+    assert!(stands_still(&busy));
+    coplace_linux::signals::send(&[busy.process], Signal::KILL, &root);
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert!(busy.process.is_alive(&root), "a v1-frozen process ignores SIGKILL");
+    group.one().thaw(SECOND_NS).unwrap();
+    eventually("the end after the thaw", || !busy.process.is_alive(&root));
+    group.remove().unwrap();
+}
+
+#[test]
+fn a_v2_frozen_program_stands_still_until_its_group_is_removed() {
+    let root = Root::live();
+    let Some((_, _, mut group)) = version2("frozen") else { return };
+    let Some(busy) = Program::python("print()\nwhile True: pass") else { return };
+    group.two().add(&[busy.process], &root).unwrap();
+    group.two().freeze(SECOND_NS).unwrap();
+    assert_eq!(group.two().freeze_state().unwrap(), FreezeState::Frozen);
+    assert!(stands_still(&busy));
+    group.remove().unwrap();
+    assert!(!stands_still(&busy));
+}
+
+#[test]
+fn a_switch_freezes_and_thaws_again_and_again() {
+    let root = Root::live();
+    let mut groups: Vec<Guarded> =
+        [version1("turns"), None].into_iter().flatten().map(|found| found.2).collect();
+    groups.extend(version2("turns").map(|found| found.2));
+    for mut group in groups {
+        let Some(busy) = Program::python("print()\nwhile True: pass") else { return };
+        let switch = match &mut group {
+            Guarded::One(Some(one)) => {
+                one.add(&[busy.process], &root).unwrap();
+                need(one.freeze_switch())
+            }
+            Guarded::Two(Some(two)) => {
+                two.add(&[busy.process], &root).unwrap();
+                need(two.freeze_switch())
+            }
+            _ => unreachable!("just made"),
+        };
+        let Some(switch) = switch else { continue };
+        for _ in 0..20 {
+            switch.set(true).unwrap();
+            switch.set(false).unwrap();
+        }
+        switch.set(true).unwrap();
+        let state = |group: &mut Guarded| match group {
+            Guarded::One(Some(one)) => one.freeze_state().unwrap(),
+            Guarded::Two(Some(two)) => two.freeze_state().unwrap(),
+            _ => unreachable!("just made"),
+        };
+        eventually("freezing", || state(&mut group) == FreezeState::Frozen);
+        assert!(stands_still(&busy));
+        switch.set(false).unwrap();
+        eventually("thawing", || state(&mut group) == FreezeState::Thawed);
+    }
+}
+
+#[test]
+fn a_terminating_signal_to_a_frozen_group_ends_its_members() {
+    let root = Root::live();
+    if let Some((_, _, mut group)) = version1("ended") {
+        let program = Program::sleep();
+        group.one().add(&[program.process], &root).unwrap();
+        if group.one().dir("freezer").is_some() {
+            group.one().freeze(SECOND_NS).unwrap();
+        }
+        assert_eq!(group.one().signal(Signal::TERM, &root).unwrap().reached, 1);
+        eventually("the end", || !program.process.is_alive(&root));
+    }
+    if let Some((_, _, mut group)) = version2("ended") {
+        let program = Program::sleep();
+        group.two().add(&[program.process], &root).unwrap();
+        group.two().freeze(SECOND_NS).unwrap();
+        assert_eq!(group.two().signal(Signal::TERM, &root).unwrap().reached, 1);
+        eventually("the end", || !program.process.is_alive(&root));
+    }
+}
+
+#[test]
+fn a_v1_cpuset_confines_every_thread_and_release_gives_the_masks_back() {
+    let root = Root::live();
+    let Some((hierarchy, _, mut group)) = version1("placed") else { return };
+    if !hierarchy.has("cpuset") {
+        println!("SKIPPED: there is no v1 cpuset");
+        return;
+    }
+    let all = group.one().cpus().unwrap();
+    let one = all.take(1);
+    let program = Program::sleep();
+    let mut masks = affinity::Masks::default();
+    masks.remember(&[program.process], &root);
+    let before = affinity::get(program.process.pid).unwrap();
+    group.one().set_cpus(&one).unwrap();
+    group.one().add(&[program.process], &root).unwrap();
+    assert_eq!(group.one().cpus().unwrap(), one);
+    assert_eq!(affinity::get(program.process.pid).unwrap(), one);
+    group.one().set_cpus(&all).unwrap();
+    assert_eq!(affinity::get(program.process.pid).unwrap(), before.intersection(&all));
+    group.one().set_cpus(&one).unwrap();
+    let moved = group.one().release(&[program.process], &root);
+    assert_eq!(moved.failed, []);
+    masks.restore(&root).unwrap();
+    assert_eq!(affinity::get(program.process.pid).unwrap(), before);
+}
+
+#[test]
+fn a_v1_group_that_idles_refuses_a_weight_and_takes_it_again_after() {
+    let Some((hierarchy, scheduler, mut group)) = version1("idle") else { return };
+    if !hierarchy.has("cpu") {
+        println!("SKIPPED: there is no v1 cpu");
+        return;
+    }
+    let Some(idle) = need(group.one().idle_switch()) else { return };
+    group.one().set_weight(200).unwrap();
+    idle.set(true).unwrap();
+    let error = group.one().set_weight(200).unwrap_err().to_string();
+    assert!(error.contains("cpu.shares") && error.contains("2048"), "{error}");
+    hierarchy.set_weight(&scheduler, 300).unwrap();
+    idle.set(false).unwrap();
+    group.one().set_weight(200).unwrap();
+}
+
+#[test]
+fn a_group_left_by_a_dead_scheduler_is_found_and_emptied_by_the_next() {
+    let root = Root::live();
+    let Some((hierarchy, scheduler, mut group)) = version1("orphan") else { return };
+    let program = Program::sleep();
+    let before = groups_of(program.process.pid);
+    group.one().add(&[program.process], &root).unwrap();
+    let origins = serde_json::to_string(group.one().origins()).unwrap();
+    assert!(hierarchy.schedulers().unwrap().contains(&scheduler));
+    let app = hierarchy.groups(&scheduler).unwrap().remove(0);
+    let mut second = hierarchy.group(&scheduler, &app).unwrap();
+    second.set_origins(serde_json::from_str(&origins).unwrap());
+    assert_eq!(second.processes(&root).unwrap(), [program.process]);
+    second.remove(&root).unwrap();
+    assert_eq!(groups_of(program.process.pid), before);
+}
+
+#[test]
+fn names_that_are_not_one_path_component_are_refused() {
+    let Some(hierarchy) = need(cgroup1::Hierarchy::discover(&Root::live())) else { return };
+    for name in ["", "..", "a/b", ".hidden", "line\nbreak"] {
+        assert!(hierarchy.group("test", name).is_err(), "{name:?}");
+        assert!(hierarchy.group(name, "test").is_err(), "{name:?}");
+    }
+}
+
+#[test]
+fn the_survey_names_every_mechanism_and_leaves_nothing_behind() {
+    let root = Root::live();
+    let before = affinity::get(0).unwrap();
+    let survey = survey(&root);
+    assert_eq!(survey.entries.len(), Mechanism::ALL.len());
+    for entry in &survey.entries {
+        match &entry.state {
+            State::Available { detail } => println!("{}: {detail}", entry.mechanism),
+            State::Absent(absent) => {
+                println!("{absent}");
+                assert!(!absent.why.is_empty() && !absent.remedy.is_empty() && !absent.what.is_empty());
+            }
+        }
+    }
+    assert!(survey.has(Mechanism::Affinity) && survey.has(Mechanism::Stop));
+    assert_eq!(affinity::get(0).unwrap(), before);
+    let own = std::process::id();
+    if let Ok(hierarchy) = cgroup1::Hierarchy::discover(&root) {
+        assert!(survey.has(Mechanism::CpusetV1) == hierarchy.has("cpuset"));
+        assert!(!hierarchy.schedulers().unwrap().contains(&format!("probe-{own}")));
+    }
+    if let Ok(hierarchy) = cgroup2::Hierarchy::discover(&root) {
+        assert!(survey.has(Mechanism::FreezerV2));
+        assert!(!hierarchy.base().join(format!("coplace-probe-{own}")).exists());
+    }
+}

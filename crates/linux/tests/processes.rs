@@ -1,0 +1,292 @@
+//! Identity, trees, affinity and signals of real processes.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use common::{Program, SECOND_NS, eventually};
+use coplace_linux::affinity::{self, Masks};
+use coplace_linux::pidfd::PidFd;
+use coplace_linux::protection::{Reason, protected, protected_own};
+use coplace_linux::{Process, Root, clock, procfs, signals};
+use rustix::process::Signal;
+use topology::CpuSet;
+
+/// Prints its pid's children count when all have started: a shell with two children, one of which
+/// has a child of its own.
+fn family() -> Program {
+    let mut family = Program::start("sh", &["-c", "sleep 1000 & sh -c 'sleep 1000 & echo up; wait' & wait"]);
+    family.line();
+    eventually("the family's four members", || {
+        procfs::tree(family.process.pid, &Root::live()).unwrap().len() == 4
+    });
+    family
+}
+
+#[test]
+fn a_process_is_not_taken_for_another_with_the_same_pid() {
+    let root = Root::live();
+    let program = Program::sleep();
+    assert!(program.process.is_alive(&root));
+    let earlier = Process { start_time_ticks: program.process.start_time_ticks - 1, ..program.process };
+    assert!(!earlier.is_alive(&root));
+    assert!(PidFd::open(earlier, &root).is_err_and(|error| error.is_gone()));
+    let sent = signals::send(&[earlier], Signal::KILL, &root);
+    assert_eq!((sent.reached, sent.gone.as_slice()), (0, [earlier].as_slice()));
+    assert_eq!(protected(earlier, &root), None);
+    let outcome = affinity::set_all(&[earlier], &CpuSet::first(1), &mut Masks::default(), &root).unwrap();
+    assert_eq!(outcome.threads, 0);
+    assert!(program.process.is_alive(&root), "the stranger was left alone");
+}
+
+#[test]
+fn a_tree_holds_all_descendants_by_either_walk() {
+    let root = Root::live();
+    let family = family();
+    let tree = procfs::tree(family.process.pid, &root).unwrap();
+    assert_eq!(tree.len(), 4);
+    assert!(tree.contains(&family.process));
+    assert_eq!(procfs::tree_fast(&[family.process], &root).unwrap(), tree);
+}
+
+#[test]
+fn a_known_member_stays_in_the_tree_after_its_parent_has_ended() {
+    let root = Root::live();
+    let family = family();
+    let before = procfs::tree(family.process.pid, &root).unwrap();
+    signals::kill(&[family.process], Signal::KILL, &root);
+    eventually("the parent's end", || !family.process.is_alive(&root));
+    let after = procfs::tree_with(&before, &root).unwrap();
+    assert_eq!(after.len(), 3, "{after:?}");
+    signals::kill(&after, Signal::KILL, &root);
+}
+
+#[test]
+fn what_proc_says_of_ourselves_is_true() {
+    let root = Root::live();
+    let own = Process::own(&root).unwrap();
+    assert_eq!(own.pid, std::process::id());
+    let status = procfs::status(own.pid, &root).unwrap();
+    assert_eq!(status.uid, rustix::process::getuid().as_raw());
+    assert_eq!(procfs::exe(own.pid, &root).unwrap(), std::env::current_exe().unwrap());
+    let arguments: Vec<_> = std::env::args_os().collect();
+    assert_eq!(procfs::cmdline(own.pid, &root).unwrap(), arguments);
+    let cpus: BTreeSet<u32> = procfs::cpu_times(&root).unwrap().cpus.into_keys().collect();
+    assert!(affinity::get(0).unwrap().iter().all(|cpu| cpus.contains(&cpu)));
+    assert!(procfs::loadavg(&root).unwrap().threads > 0);
+    assert!(procfs::threads(own.pid, &root).unwrap().len() > 1, "the test harness has threads");
+}
+
+#[test]
+fn cpu_time_of_a_busy_program_grows_and_of_a_stopped_one_does_not() {
+    let root = Root::live();
+    let Some(busy) = Program::python("print(); \nwhile True: pass") else { return };
+    let time = || procfs::tree_cpu_time_ns(&[busy.process], &root);
+    let (before, run_before) =
+        (time(), procfs::task_runtime_ns(busy.process.pid, busy.process.pid, &root).unwrap());
+    eventually("20 ms of CPU time", || time() >= before + 20_000_000);
+    let run_after = procfs::task_runtime_ns(busy.process.pid, busy.process.pid, &root).unwrap();
+    assert!(run_after.run_ns > run_before.run_ns);
+    signals::stop(&[busy.process], &root);
+    signals::wait_all_stopped(&[busy.process], SECOND_NS, &root).unwrap();
+    let stopped = time();
+    std::thread::sleep(Duration::from_millis(30));
+    assert_eq!(time(), stopped);
+}
+
+#[test]
+fn every_thread_is_confined_while_the_program_keeps_making_new_ones_and_restored_after() {
+    let root = Root::live();
+    let all = affinity::get(0).unwrap();
+    let one = all.take(1);
+    // Makes threads that make threads, for a while.
+    let script = "
+import threading, time
+def grow(depth):
+    if depth:
+        for _ in range(3):
+            threading.Thread(target=grow, args=(depth - 1,)).start(); time.sleep(0.002)
+    time.sleep(1000)
+print(flush=True)
+grow(5)";
+    let Some(program) = Program::python(script) else { return };
+    eventually("some threads", || procfs::threads(program.process.pid, &root).unwrap().len() > 20);
+    let mut masks = Masks::default();
+    let outcome = affinity::set_all(&[program.process], &one, &mut masks, &root).unwrap();
+    assert!(outcome.settled, "{outcome:?}");
+    assert_eq!(outcome.failed, []);
+    std::thread::sleep(Duration::from_millis(100));
+    let tids = procfs::threads(program.process.pid, &root).unwrap();
+    assert!(tids.iter().all(|tid| affinity::get(*tid).unwrap() == one));
+    // The guard keeps the value as text.
+    let text = serde_json::to_string(&masks).unwrap();
+    let mut masks: Masks = serde_json::from_str(&text).unwrap();
+    assert!(masks.restore(&root).unwrap().settled);
+    let tids = procfs::threads(program.process.pid, &root).unwrap();
+    assert!(tids.iter().all(|tid| affinity::get(*tid).unwrap() == all));
+}
+
+#[test]
+fn a_thread_that_chooses_its_own_mask_is_noticed_and_keeps_it() {
+    let root = Root::live();
+    let all = affinity::get(0).unwrap();
+    if all.len() < 2 {
+        println!("SKIPPED: one CPU only");
+        return;
+    }
+    let (first, last) = (all.take(1), all.difference(&all.take(all.len() - 1)));
+    let program = Program::sleep();
+    let mut masks = Masks::default();
+    affinity::set_all(&[program.process], &first, &mut masks, &root).unwrap();
+    assert_eq!(masks.changed_by_others(), []);
+    affinity::set(program.process.pid, &last).unwrap();
+    let changed = masks.changed_by_others();
+    assert_eq!((changed.len(), &changed[0].now), (1, &last));
+    // A wider place does not widen what the thread chose.
+    let outcome = affinity::set_all(&[program.process], &all, &mut masks, &root).unwrap();
+    assert_eq!(outcome.changed.len(), 1);
+    assert_eq!(affinity::get(program.process.pid).unwrap(), last);
+    masks.restore(&root).unwrap();
+    assert_eq!(affinity::get(program.process.pid).unwrap(), last, "its own choice is what it gets back");
+}
+
+#[test]
+fn an_impossible_mask_is_an_error_that_names_the_thread() {
+    let error = affinity::set(0, &CpuSet::new()).unwrap_err();
+    assert!(error.to_string().contains("thread 0"), "{error}");
+    let beyond: CpuSet = [40_000].into_iter().collect();
+    assert!(affinity::set(0, &beyond).is_err());
+}
+
+#[test]
+fn a_stop_by_somebody_else_is_told_from_ours() {
+    let root = Root::live();
+    let (ours, theirs) = (Program::sleep(), Program::sleep());
+    let both = [ours.process, theirs.process];
+    let mut stops = signals::Stops::default();
+    signals::stop(&[ours.process], &root);
+    stops.note_stopped(&[ours.process]);
+    signals::send(&[theirs.process], Signal::TSTP, &root);
+    signals::wait_all_stopped(&both, SECOND_NS, &root).unwrap();
+    assert_eq!(stops.stopped_by_others(&both, &root), [theirs.process]);
+    assert_eq!(stops.continued_by_others(&root), []);
+    signals::cont(&both, &root);
+    eventually("continuing", || !signals::is_stopped(ours.process, &root).unwrap());
+    assert_eq!(stops.continued_by_others(&root), [ours.process]);
+}
+
+#[test]
+fn a_whole_family_stops_within_a_moment_and_a_stopped_one_still_ends_by_sigterm() {
+    let root = Root::live();
+    let family = family();
+    let members = procfs::tree(family.process.pid, &root).unwrap();
+    let targets = signals::Targets::open(&members, &root);
+    assert_eq!(targets.stop(&root).reached, 4);
+    signals::wait_all_stopped(&members, SECOND_NS, &root).unwrap();
+    let sent = signals::kill(&members, Signal::TERM, &root);
+    assert_eq!(sent.reached, 4);
+    eventually("the end of all", || members.iter().all(|process| !process.is_alive(&root)));
+    signals::wait_all_stopped(&members, 0, &root).expect("nobody waits for the unreaped parent");
+}
+
+#[test]
+fn the_wait_for_a_stop_ends_at_its_timeout_and_names_who_still_runs() {
+    let root = Root::live();
+    let program = Program::sleep();
+    let error = signals::wait_all_stopped(&[program.process], 5_000_000, &root).unwrap_err();
+    assert!(error.to_string().contains(&program.process.pid.to_string()), "{error}");
+}
+
+#[test]
+fn the_end_of_a_process_that_is_not_our_child_is_seen() {
+    let root = Root::live();
+    let family = family();
+    let members = procfs::tree(family.process.pid, &root).unwrap();
+    let grandchild = *members.last().unwrap();
+    let handle = PidFd::open(grandchild, &root).unwrap();
+    assert!(!handle.wait_exit(5_000_000).unwrap());
+    handle.send(Signal::KILL).unwrap();
+    assert!(handle.wait_exit(5 * SECOND_NS).unwrap());
+}
+
+#[test]
+fn shells_launchers_leaders_ancestors_and_ourselves_are_protected_and_ordinary_programs_are_not() {
+    let root = Root::live();
+    let program = Program::sleep();
+    assert_eq!(protected(program.process, &root), None);
+    let family = family();
+    assert!(matches!(protected(family.process, &root), Some(Reason::Shell { .. })));
+    let leader = Program::start("setsid", &["sleep", "1000"]);
+    eventually("the new session", || leader.process.stat(&root).is_ok_and(|stat| stat.comm == "sleep"));
+    assert_eq!(protected(leader.process, &root), Some(Reason::SessionLeader));
+    assert_eq!(protected_own(leader.process, &root), None);
+    assert_eq!(protected(Process::own(&root).unwrap(), &root), Some(Reason::Ourselves));
+    let parent = Process::own(&root).unwrap().stat(&root).unwrap().ppid;
+    let parent = Process::of(parent, &root).unwrap();
+    assert_eq!(protected(parent, &root), Some(Reason::Ancestor));
+    assert_eq!(protected(Process::of(1, &root).unwrap(), &root), Some(Reason::Init));
+    let kernel = procfs::all(&root).unwrap().into_iter().find(|stat| stat.is_kernel_thread());
+    match kernel {
+        Some(kernel) => assert_eq!(protected(kernel.process(), &root), Some(Reason::KernelThread)),
+        None => println!("SKIPPED: no kernel thread is visible here"),
+    }
+    // A launcher by name: any program called so.
+    let dir = tempfile::tempdir().unwrap();
+    let launcher = dir.path().join("orted");
+    std::fs::copy("/bin/sleep", &launcher).unwrap();
+    let launcher = Program::start(launcher.to_str().unwrap(), &["1000"]);
+    let reason = protected(launcher.process, &root).expect("a launcher");
+    assert_eq!(reason, Reason::Launcher { name: "orted".to_owned() });
+    assert!(reason.sentence().ends_with('.'));
+}
+
+#[test]
+fn a_traced_process_is_protected() {
+    let root = Root::live();
+    let script = "
+import ctypes, os, signal, time
+pid = os.fork()
+if pid == 0:
+    ctypes.CDLL(None).ptrace(0, 0, 0, 0)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    os._exit(0)
+os.waitpid(pid, os.WUNTRACED)
+print(pid, flush=True)
+print(flush=True)
+time.sleep(1000)";
+    let Some(mut tracer) = (match std::process::Command::new("python3").arg("--version").output() {
+        Ok(_) => Some(Program::start("python3", &["-u", "-c", script])),
+        Err(_) => None,
+    }) else {
+        println!("SKIPPED: python3 cannot be executed");
+        return;
+    };
+    let traced = Process::of(tracer.line().parse().unwrap(), &root).unwrap();
+    if procfs::status(traced.pid, &root).unwrap().tracer_pid == 0 {
+        println!("SKIPPED: tracing is forbidden here");
+        return;
+    }
+    assert!(matches!(protected(traced, &root), Some(Reason::Traced { .. })));
+    assert!(!signals::is_stopped(traced, &root).unwrap(), "a tracer's stop is not ours to count");
+}
+
+#[test]
+fn sleeping_never_ends_early_and_a_raised_priority_is_not_inherited() {
+    let deadline_ns = clock::now_ns() + 3_000_000;
+    let late_ns = clock::sleep_until(deadline_ns);
+    assert!(clock::now_ns() >= deadline_ns + late_ns);
+    std::thread::spawn(|| {
+        let before_ns = clock::thread_cpu_ns();
+        let priority = clock::raise_priority();
+        let child = Program::sleep();
+        let stat = child.process.stat(&Root::live()).unwrap();
+        assert!(stat.nice >= 0, "{priority:?} was inherited: nice {}", stat.nice);
+        assert!(clock::thread_cpu_ns() > before_ns);
+        if let clock::Priority::Unchanged { why } = priority {
+            println!("SKIPPED: {why}");
+        }
+    })
+    .join()
+    .unwrap();
+}

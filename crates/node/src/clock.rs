@@ -1,0 +1,274 @@
+//! The gang clock: one thread that turns the wheels in time.
+//!
+//! At each switch it first stops who goes out and then lets go who comes in, so that two gangs
+//! never run together longer than the mechanism takes. It runs at the highest priority it can
+//! get, because on a machine full of spinning threads a clock of ordinary priority comes late by
+//! whole slices. It plans nothing: the rotation and the members come from the actuator.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use linux::clock::{Priority, now_ns, raise_priority};
+use plan::TurnMode;
+use workload::AppId;
+
+use crate::rotor::Rotation;
+use crate::switch_log::SwitchLog;
+
+/// Keeps one application from running, and lets it run again. Both must be idempotent.
+pub trait Turn: Send {
+    fn stop(&mut self) -> io::Result<()>;
+    fn go(&mut self) -> io::Result<()>;
+    /// Hands the application over to its user, who has stopped it: it must not be kept from
+    /// running by us, nor run by us against its user's will.
+    fn leave(&mut self) -> io::Result<()> {
+        self.go()
+    }
+}
+
+/// What the clock counted.
+#[derive(Clone, Debug, Default)]
+pub struct ClockStats {
+    pub switches: u64,
+    /// How late the latest switches came, and how long their calls took; at most `KEPT` each.
+    pub lateness_ns: Vec<u64>,
+    pub switching_ns: Vec<u64>,
+    pub turns: BTreeMap<AppId, u64>,
+    pub in_turn_ns: BTreeMap<AppId, u64>,
+    /// Applications that could not be stopped or let go, with the reason; emptied when read.
+    pub failures: BTreeMap<AppId, String>,
+    /// What the thread's priority is, in words.
+    pub priority: String,
+}
+
+const KEPT: usize = 4096;
+
+/// Nobody who stands still for longer than this is passed over when a new plan begins.
+const STOOD_LONG_NS: u64 = 100_000_000;
+
+/// Everybody that the clock may have to stop, and by which way of taking turns.
+pub type Members = BTreeMap<AppId, (TurnMode, Box<dyn Turn>)>;
+
+#[derive(Default)]
+struct State {
+    rotation: Option<Rotation>,
+    members: Members,
+    /// Members that stand still for as long as the plan is in force, whatever the wheels say.
+    held: BTreeSet<AppId>,
+    /// Since when each stopped member has stood still.
+    stopped: BTreeMap<AppId, u64>,
+    /// When the rotation was last moved on.
+    at_ns: u64,
+    /// When the time in turn was last counted.
+    counted_ns: u64,
+    stats: ClockStats,
+    log: SwitchLog,
+    end: bool,
+}
+
+impl State {
+    fn running(&self) -> BTreeSet<AppId> {
+        self.rotation.as_ref().map(Rotation::running).unwrap_or_default()
+    }
+
+    /// Makes the members' state what the wheels say.
+    fn switch(&mut self) {
+        let running = self.running();
+        let now = now_ns();
+        let State { members, held, stopped, stats, .. } = self;
+        let mut changed = false;
+        for (app, (_, turn)) in members.iter_mut() {
+            let out = held.contains(app) || !running.contains(app);
+            if out && !stopped.contains_key(app) {
+                changed = true;
+                match turn.stop() {
+                    Ok(()) => drop(stopped.insert(app.clone(), now)),
+                    Err(error) => drop(stats.failures.insert(app.clone(), error.to_string())),
+                }
+            }
+        }
+        for (app, (_, turn)) in members.iter_mut() {
+            let out = held.contains(app) || !running.contains(app);
+            if !out && stopped.contains_key(app) {
+                changed = true;
+                match turn.go() {
+                    Ok(()) => {
+                        stopped.remove(app);
+                        *stats.turns.entry(app.clone()).or_default() += 1;
+                    }
+                    Err(error) => drop(stats.failures.insert(app.clone(), error.to_string())),
+                }
+            }
+        }
+        if changed {
+            stats.switches += 1;
+            let written = now_ns();
+            keep(&mut stats.switching_ns, stats.switches, written - now);
+            self.log.note(now, written);
+        }
+    }
+
+    /// Counts the time since the last look for those who were in turn.
+    fn count(&mut self, now: u64) {
+        let passed = now - self.counted_ns;
+        for app in self.members.keys().filter(|app| !self.stopped.contains_key(*app)) {
+            *self.stats.in_turn_ns.entry(app.clone()).or_default() += passed;
+        }
+        self.counted_ns = now;
+    }
+}
+
+fn keep(samples: &mut Vec<u64>, number: u64, sample: u64) {
+    if samples.len() < KEPT {
+        samples.push(sample);
+    } else {
+        samples[number as usize % KEPT] = sample;
+    }
+}
+
+/// A handle on the running clock; dropping it lets everybody go.
+pub struct Clock {
+    shared: Arc<(Mutex<State>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Clock {
+    pub fn start() -> io::Result<Clock> {
+        let log = SwitchLog::from_environment();
+        let state = State { counted_ns: now_ns(), log, ..State::default() };
+        let shared = Arc::new((Mutex::new(state), Condvar::new()));
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("gang-clock".into()).spawn(move || run(&theirs))?;
+        Ok(Clock { shared, thread: Some(thread) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.shared.0)
+    }
+
+    /// Turns by `rotation` from now on. `members` are all who take turns or stand still; whoever
+    /// was a member and is none any more is let go. `held` members stand still.
+    pub fn set(&self, rotation: Rotation, members: Members, held: BTreeSet<AppId>) {
+        let mut state = self.state();
+        let now = now_ns();
+        state.count(now);
+        let mut rotation = rotation;
+        let longest = state.stopped.iter().filter(|entry| members.contains_key(entry.0) && !held.contains(entry.0));
+        match longest.min_by_key(|entry| *entry.1) {
+            Some((app, &since)) if now - since > STOOD_LONG_NS => {
+                rotation.begin_with(&[app.clone()].into());
+            }
+            _ => rotation.begin_with(&state.running()),
+        }
+        let State { members: current, stopped, stats, .. } = &mut *state;
+        let mut former = std::mem::replace(current, members);
+        // Whoever stays goes on as it stands; whoever leaves, or takes turns in another way from
+        // now on, is let go by the means by which it was stopped.
+        for (app, member) in current.iter_mut() {
+            if former.get(app).is_some_and(|old| old.0 == member.0) {
+                std::mem::swap(member, former.get_mut(app).expect("just found"));
+                former.remove(app);
+            }
+        }
+        for (app, (_, mut turn)) in former {
+            if stopped.remove(&app).is_some()
+                && let Err(error) = turn.go()
+            {
+                stats.failures.insert(app, error.to_string());
+            }
+        }
+        state.rotation = Some(rotation);
+        state.at_ns = now;
+        state.held = held;
+        state.switch();
+        drop(state);
+        self.shared.1.notify_one();
+    }
+
+    /// Lets one application go now and takes it out of the rotation, because it is to die.
+    pub fn release(&self, app: &AppId) {
+        self.drop_member(app, |turn| turn.go());
+    }
+
+    /// Takes one application out of the rotation because its user stopped it.
+    pub fn leave(&self, app: &AppId) {
+        self.drop_member(app, |turn| turn.leave());
+    }
+
+    fn drop_member(&self, app: &AppId, act: impl FnOnce(&mut dyn Turn) -> io::Result<()>) {
+        let mut state = self.state();
+        if let Some((_, mut turn)) = state.members.remove(app) {
+            state.stopped.remove(app);
+            if let Err(error) = act(turn.as_mut()) {
+                state.stats.failures.insert(app.clone(), error.to_string());
+            }
+        }
+    }
+
+    /// Whether the clock itself keeps this application from running at the moment.
+    pub fn stands_still(&self, app: &AppId) -> bool {
+        self.state().stopped.contains_key(app)
+    }
+
+    pub fn stats(&self) -> ClockStats {
+        let mut state = self.state();
+        state.count(now_ns());
+        let failures = std::mem::take(&mut state.stats.failures);
+        ClockStats { failures, ..state.stats.clone() }
+    }
+}
+
+impl Drop for Clock {
+    fn drop(&mut self) {
+        self.set(Rotation::new(None), BTreeMap::new(), BTreeSet::new());
+        self.state().end = true;
+        self.shared.1.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A clock that panicked has been reported by the panic itself; everybody is let go.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A poisoned lock still holds consistent-enough state to let everybody go, which matters more.
+fn lock(mutex: &Mutex<State>) -> MutexGuard<'_, State> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn run(shared: &(Mutex<State>, Condvar)) {
+    let priority = match raise_priority() {
+        Priority::RealTime { priority } => format!("real time, {priority}"),
+        Priority::Nice { nice } => format!("nice {nice}"),
+        Priority::Unchanged { why } => format!("ordinary: {why}"),
+    };
+    let mut state = lock(&shared.0);
+    state.stats.priority = priority;
+    loop {
+        if state.end {
+            return;
+        }
+        let now = now_ns();
+        let due = state.rotation.as_ref().and_then(Rotation::next_change_ns);
+        let Some(due_ns) = due.map(|left| state.at_ns + left) else {
+            state = shared.1.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+            continue;
+        };
+        if due_ns > now {
+            let wait = Duration::from_nanos(due_ns - now);
+            state = shared.1.wait_timeout(state, wait).unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            continue;
+        }
+        let passed = now - state.at_ns;
+        let switches = state.stats.switches;
+        keep(&mut state.stats.lateness_ns, switches, now - due_ns);
+        state.count(now);
+        state.at_ns = now;
+        if let Some(rotation) = &mut state.rotation {
+            rotation.advance(passed);
+        }
+        state.switch();
+    }
+}

@@ -1,0 +1,435 @@
+//! The live actuator: makes the machine what the plan says, and decides nothing.
+//!
+//! A change takes effect in an order that harms nobody. A program that is to become narrower is
+//! first asked for a smaller team; its CPUs are taken only when that team runs. A program that is
+//! to become wider first gets the CPUs. One whose runtime has not read its CPU mask yet keeps the
+//! full mask: what a program sees at start is the widest that it may ever get.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+
+use engine::Actuator;
+use linux::{Root, unmanaged};
+use plan::{Change, Plan, State, TurnMode};
+use protocol::{Account, AppRecord, AppStatus};
+use topology::CpuSet;
+use workload::AppId;
+
+use crate::account::{Ledger, Standing};
+use crate::clock::{Clock, ClockStats, Members};
+use crate::identity;
+use crate::kick::Kicker;
+use crate::mechanism::{Harness, Mechanisms};
+use crate::registry::Registry;
+use crate::rotor::{self, Rotation};
+use crate::watch::{Nature, Sight, Watch};
+
+/// Looks in a row that must find a program stopped before somebody else counts as having done it.
+const STOPPED_LOOKS: u32 = 2;
+
+/// One program under this scheduler.
+pub struct Managed {
+    pub record: AppRecord,
+    harness: Option<Harness>,
+    watch: Watch,
+    pub sight: Option<Sight>,
+    ledger: Ledger,
+    wish: Option<(CpuSet, u32)>,
+    /// Where its threads may run at the moment.
+    placed: CpuSet,
+    /// Its user, or somebody else who is not us, stopped it.
+    pub user_stopped: bool,
+    /// It is to die: nothing stops it any more.
+    released: bool,
+    /// Its `run` was told to execute it.
+    let_go: bool,
+    stopped_looks: u32,
+}
+
+impl Managed {
+    /// Whether the clock may stop it.
+    fn takes_turns(&self) -> bool {
+        self.record.started && !self.user_stopped && !self.released && self.harness.is_some()
+    }
+
+    pub fn let_go(&self) -> bool {
+        self.let_go
+    }
+
+    pub fn has_harness(&self) -> bool {
+        self.harness.is_some()
+    }
+
+    fn settled(&self) -> bool {
+        matches!(self.sight.as_ref().map(|sight| &sight.nature), Some(Nature::Resizable | Nature::Rigid(_)))
+    }
+}
+
+pub struct Live {
+    registry: Registry,
+    root: Root,
+    /// `None`: observe only, touch nothing.
+    mechanisms: Option<Mechanisms>,
+    kicker: Arc<Kicker>,
+    clock: Clock,
+    apps: BTreeMap<AppId, Managed>,
+    plan: Plan,
+    before: Option<unmanaged::Sample>,
+    unmanaged: unmanaged::MilliCpus,
+    /// What went wrong since it was last asked for.
+    warnings: Vec<String>,
+}
+
+/// What somebody other than the scheduler did to a program.
+pub enum ByOthers {
+    Stopped(AppId),
+    Continued(AppId),
+    Ended(AppId),
+}
+
+impl Live {
+    pub fn new(
+        registry: Registry,
+        mechanisms: Option<Mechanisms>,
+        allowed: &CpuSet,
+        root: Root,
+    ) -> io::Result<Live> {
+        // Threads that kick CPUs are needed where cpu.idle is.
+        let kicked = match &mechanisms {
+            Some(mechanisms) if mechanisms.filling.is_some() => allowed.clone(),
+            _ => CpuSet::new(),
+        };
+        Ok(Live {
+            registry,
+            root,
+            mechanisms,
+            kicker: Kicker::start(&kicked),
+            clock: Clock::start()?,
+            apps: BTreeMap::new(),
+            plan: Plan::default(),
+            before: None,
+            unmanaged: unmanaged::MilliCpus::new(),
+            warnings: Vec::new(),
+        })
+    }
+
+    pub fn mechanisms(&self) -> Option<&Mechanisms> {
+        self.mechanisms.as_ref()
+    }
+
+    pub fn apps(&self) -> &BTreeMap<AppId, Managed> {
+        &self.apps
+    }
+
+    pub fn clock_stats(&self) -> ClockStats {
+        self.clock.stats()
+    }
+
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        for (app, failure) in self.clock.stats().failures {
+            self.warnings.push(format!("{app} could not be stopped or let go: {failure}"));
+        }
+        std::mem::take(&mut self.warnings)
+    }
+
+    /// Takes a program in; it runs on (or is held) as before.
+    pub fn take(&mut self, record: AppRecord, now_ns: u64) {
+        let process = identity::to_linux(record.process);
+        let rigid = record.demand.malleability == workload::Malleability::Rigid;
+        let watch = Watch::new(process, &record.pages, rigid, now_ns, &self.root);
+        let harness = self.mechanisms.as_ref().and_then(|mechanisms| {
+            let members = linux::procfs::tree(process.pid, &self.root).unwrap_or_else(|_| vec![process]);
+            let keep = |traces: &_| self.registry.write_traces(&record.id, traces).map_err(io::Error::other);
+            match Harness::take(mechanisms, record.id.as_str(), &members, keep) {
+                Ok(harness) => Some(harness),
+                Err(error) => {
+                    self.warnings.push(format!("{} runs unmanaged: {error}", record.id));
+                    None
+                }
+            }
+        });
+        let mut ledger = Ledger::new(record.id.clone(), record.arrived_ns);
+        if record.started {
+            ledger.started(now_ns);
+        }
+        let managed = Managed {
+            placed: record.original_cpus.clone(),
+            harness,
+            watch,
+            sight: None,
+            ledger,
+            wish: None,
+            user_stopped: false,
+            released: false,
+            let_go: record.started,
+            stopped_looks: 0,
+            record,
+        };
+        self.apps.insert(managed.record.id.clone(), managed);
+    }
+
+    pub fn was_let_go(&mut self, app: &AppId) {
+        if let Some(managed) = self.apps.get_mut(app) {
+            managed.let_go = true;
+        }
+    }
+
+    /// Another `run` than the one on record looks after it.
+    pub fn guarded_by(&mut self, app: &AppId, guardian: protocol::ProcessId) {
+        let Some(managed) = self.apps.get_mut(app) else { return };
+        managed.record.guardian = guardian;
+        if let Err(error) = self.registry.write(&managed.record) {
+            self.warnings.push(error.to_string());
+        }
+    }
+
+    /// It was let go and executed.
+    pub fn started(&mut self, app: &AppId, now_ns: u64) {
+        let Some(managed) = self.apps.get_mut(app) else { return };
+        if !managed.record.started {
+            managed.record.started = true;
+            managed.ledger.started(now_ns);
+            if let Err(error) = self.registry.write(&managed.record) {
+                self.warnings.push(error.to_string());
+            }
+        }
+        self.turn_wheels();
+    }
+
+    /// Its user stopped or continued it: it leaves the rotation, or joins it again.
+    pub fn user_stopped(&mut self, app: &AppId, stopped: bool) {
+        let Some(managed) = self.apps.get_mut(app) else { return };
+        managed.user_stopped = stopped;
+        // Continued, or alive a while after a terminating signal: it is one of the programs again.
+        managed.released &= stopped;
+        managed.stopped_looks = 0;
+        if stopped {
+            self.clock.leave(app);
+        }
+        if let Some(harness) = &mut managed.harness {
+            harness.traces_mut().user_stopped = stopped;
+            if let Err(error) = self.registry.write_traces(app, harness.traces()) {
+                self.warnings.push(error.to_string());
+            }
+        }
+    }
+
+    /// A signal that ends it is on its way.
+    pub fn release(&mut self, app: &AppId) {
+        if let Some(managed) = self.apps.get_mut(app) {
+            managed.released = true;
+            self.clock.release(app);
+        }
+    }
+
+    /// It has ended, or is given back: everything of it is undone.
+    pub fn forget(&mut self, app: &AppId, now_ns: u64) -> Option<Account> {
+        self.clock.release(app);
+        let managed = self.apps.remove(app)?;
+        Some(managed.ledger.read(now_ns))
+    }
+
+    pub fn account(&self, app: &AppId, now_ns: u64) -> Option<Account> {
+        Some(self.apps.get(app)?.ledger.read(now_ns))
+    }
+
+    /// Looks at every program; returns what others did to them meanwhile.
+    pub fn look(&mut self, now_ns: u64) -> Vec<ByOthers> {
+        let mut news = Vec::new();
+        let stats = self.clock.stats();
+        let running: BTreeSet<AppId> = self.apps.values().filter(|m| m.record.started).map(|m| m.record.id.clone()).collect();
+        for (app, managed) in &mut self.apps {
+            if !managed.record.started {
+                continue;
+            }
+            let known = managed.watch.members().len();
+            let sight = managed.watch.look(now_ns);
+            if let Some(harness) = &mut managed.harness
+                && (known != managed.watch.members().len() || managed.sight.is_none())
+            {
+                harness.update(managed.watch.members());
+            }
+            let ours = self.clock.stands_still(app);
+            managed.stopped_looks = if sight.stopped && !ours { managed.stopped_looks + 1 } else { 0 };
+            if sight.ended {
+                news.push(ByOthers::Ended(app.clone()));
+            } else if managed.stopped_looks == STOPPED_LOOKS && !managed.user_stopped {
+                news.push(ByOthers::Stopped(app.clone()));
+            } else if managed.user_stopped && !sight.stopped {
+                news.push(ByOthers::Continued(app.clone()));
+            }
+            let neighbours: BTreeSet<AppId> = running.iter().filter(|other| *other != app).cloned().collect();
+            let full = sight.told.unwrap_or(0);
+            managed.ledger.write_up(
+                now_ns,
+                &Standing {
+                    place: &managed.placed,
+                    in_turn_ns: stats.in_turn_ns.get(app).copied().unwrap_or(0),
+                    turns: stats.turns.get(app).copied().unwrap_or(0),
+                    alone: neighbours.is_empty() && full > 0 && sight.team == Some(full) && !managed.user_stopped,
+                    neighbours: &neighbours,
+                    regions: sight.regions,
+                    cpu_time_ns: sight.cpu_time_ns,
+                },
+            );
+            managed.sight = Some(sight);
+        }
+        news
+    }
+
+    /// What unmanaged programs use of each CPU, smoothed; call it a few times a second.
+    pub fn sample_unmanaged(&mut self) -> &unmanaged::MilliCpus {
+        const SMOOTHING_NS: u64 = 500_000_000;
+        let managed = self.apps.values().enumerate();
+        let managed = managed.map(|(at, app)| (at as u64, app.watch.members(), &app.placed));
+        match unmanaged::sample(managed, &self.root) {
+            Ok(sample) => {
+                if let Some(before) = &self.before {
+                    let now = unmanaged::between(before, &sample);
+                    let passed = sample.at_ns.saturating_sub(before.at_ns);
+                    self.unmanaged = unmanaged::smooth(&self.unmanaged, &now, passed, SMOOTHING_NS);
+                }
+                self.before = Some(sample);
+            }
+            Err(error) => self.warnings.push(error.to_string()),
+        }
+        &self.unmanaged
+    }
+
+    /// A sample counts programs by position; one that came or went makes the old one useless.
+    pub fn members_changed(&mut self) {
+        self.before = None;
+    }
+
+    /// Brings teams and places nearer to the plan; returns whether something is still on its way.
+    pub fn settle(&mut self) -> bool {
+        let mut on_its_way = false;
+        for (app, managed) in &mut self.apps {
+            let (Some((place, threads)), true) = (managed.wish.clone(), managed.record.started) else { continue };
+            let Some(harness) = &mut managed.harness else { continue };
+            let narrower = !managed.placed.is_subset(&place);
+            if narrower && let Err(error) = managed.watch.set_target(threads) {
+                self.warnings.push(format!("{app}: {error}"));
+            }
+            managed.watch.look_for_pages();
+            let next = match managed.sight.as_ref().map(|sight| &sight.nature) {
+                Some(Nature::Resizable) => match managed.watch.threads_now() {
+                    Some(team) if team as usize > place.len() && !managed.sight.as_ref().is_some_and(|s| s.waits_passively) => {
+                        on_its_way = true;
+                        place.union(&managed.placed)
+                    }
+                    _ => place.clone(),
+                },
+                Some(Nature::Rigid(_)) => place.clone(),
+                // Its runtime may be about to read the mask.
+                _ => {
+                    on_its_way |= managed.watch.has_runtime();
+                    managed.record.original_cpus.clone()
+                }
+            };
+            if next != managed.placed {
+                let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
+                match harness.place(managed.watch.members(), &next, keep) {
+                    Ok(()) => managed.placed = next,
+                    Err(error) => self.warnings.push(format!("{app} could not be placed on {next}: {error}")),
+                }
+            }
+            if !narrower && let Err(error) = managed.watch.set_target(threads) {
+                self.warnings.push(format!("{app}: {error}"));
+            }
+        }
+        on_its_way
+    }
+
+    /// Gives the clock the rotation of the plan in force.
+    fn turn_wheels(&mut self) {
+        if self.mechanisms.is_none() {
+            return;
+        }
+        let modes = rotor::modes(self.plan.tree.as_ref());
+        let mut members = Members::new();
+        let mut held = BTreeSet::new();
+        for (app, managed) in self.apps.iter().filter(|(_, managed)| managed.takes_turns()) {
+            let waits = self.plan.waiting.contains(app);
+            let mode = match modes.get(app) {
+                _ if waits => TurnMode::Strict,
+                Some(mode) => *mode,
+                None => continue,
+            };
+            let harness = managed.harness.as_ref().expect("who takes turns has a harness");
+            match harness.turn(mode, &self.kicker) {
+                Ok(turn) => drop(members.insert(app.clone(), (mode, turn))),
+                Err(error) => self.warnings.push(format!("{app} cannot take turns: {error}")),
+            }
+            if waits {
+                held.insert(app.clone());
+            }
+        }
+        self.clock.set(Rotation::new(self.plan.tree.as_ref()), members, held);
+    }
+
+    /// Sets every program free, in order: the scheduler stops, but the programs go on.
+    pub fn let_all_go(&mut self) {
+        self.plan = Plan::default();
+        self.clock.set(Rotation::new(None), Members::new(), BTreeSet::new());
+    }
+
+    pub fn status(&self, now_ns: u64) -> Vec<AppStatus> {
+        let status = |(id, managed): (&AppId, &Managed)| {
+            let sight = managed.sight.as_ref();
+            let state = match () {
+                () if self.plan.waiting.contains(id) => "waiting",
+                () if managed.user_stopped => "suspended",
+                () if !managed.record.started || !managed.settled() => "starting",
+                () => "running",
+            };
+            AppStatus {
+                id: id.clone(),
+                pid: managed.record.process.pid,
+                uid: managed.record.uid,
+                command: managed.record.command.clone(),
+                state: state.to_owned(),
+                place: managed.placed.clone(),
+                threads: managed.wish.as_ref().map_or(0, |wish| wish.1),
+                team: sight.and_then(|sight| sight.team),
+                rigid: sight.and_then(|sight| match &sight.nature {
+                    Nature::Rigid(why) => Some(why.clone()),
+                    _ => None,
+                }),
+                account: managed.ledger.read(now_ns),
+            }
+        };
+        self.apps.iter().map(status).collect()
+    }
+}
+
+impl Actuator for Live {
+    type Error = io::Error;
+
+    fn carry_out(&mut self, plan: &Plan, _change: &Change) -> io::Result<()> {
+        // One that stands in several slots has all of their places, because masks do not change
+        // with the slots.
+        let states = plan.states();
+        for (app, managed) in &mut self.apps {
+            let wish = match states.get(app) {
+                Some(State::Running(standing)) => Some((standing.place.clone(), standing.threads)),
+                _ => None,
+            };
+            if let (Some(old), Some(new)) = (&managed.wish, &wish) {
+                if old.0.len() != new.0.len() {
+                    managed.ledger.reconfigured();
+                }
+                if !new.0.is_subset(&old.0) && !old.0.is_subset(&new.0) {
+                    managed.ledger.moved();
+                }
+            }
+            // Who waits or is suspended keeps its place until it runs again.
+            managed.wish = wish.or(managed.wish.take());
+        }
+        self.plan = plan.clone();
+        self.settle();
+        self.turn_wheels();
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! The scheduler's end of the socket: accepts peers, reads whole messages, never blocks.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use protocol::{FromScheduler, Lines, Role, ToScheduler, VERSION};
+use rustix::net::sockopt::socket_peercred;
+
+use crate::home::Home;
+
+/// A connection, numbered in order of acceptance and never reused.
+pub type PeerId = u64;
+
+/// Answers that a peer has not read yet; one that lets more than this pile up is dropped.
+const MAX_BACKLOG: usize = 8 << 20;
+
+struct Peer {
+    stream: UnixStream,
+    lines: Lines,
+    uid: u32,
+    greeted: bool,
+    unsent: Vec<u8>,
+}
+
+/// What a peer did.
+#[derive(Debug)]
+pub enum Incoming {
+    Message(ToScheduler),
+    Gone,
+}
+
+pub struct Server {
+    listener: UnixListener,
+    home: Home,
+    role: Role,
+    peers: BTreeMap<PeerId, Peer>,
+    next: PeerId,
+}
+
+impl Server {
+    /// Listens at the home's socket. The caller holds the scheduler's lock, so a socket that lies
+    /// there is stale.
+    pub fn bind(home: Home, role: Role) -> io::Result<Server> {
+        let path = home.socket();
+        let told = |what: &str, error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot {what} {}: {error}", path.display()))
+        };
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(told("remove the stale socket", error));
+            }
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path).map_err(|error| told("listen at", error))?;
+        let mode = if home.is_for_everybody() { 0o666 } else { 0o600 };
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode))
+            .map_err(|error| told("set the mode of", error))?;
+        listener.set_nonblocking(true)?;
+        Ok(Server { listener, home, role, peers: BTreeMap::new(), next: 1 })
+    }
+
+    /// What to poll for reading, and those for writing as well.
+    pub fn fds(&self) -> Vec<(BorrowedFd<'_>, bool)> {
+        let peers = self.peers.values().map(|peer| (peer.stream.as_fd(), !peer.unsent.is_empty()));
+        std::iter::once((self.listener.as_fd(), false)).chain(peers).collect()
+    }
+
+    pub fn uid(&self, peer: PeerId) -> Option<u32> {
+        self.peers.get(&peer).map(|peer| peer.uid)
+    }
+
+    /// Everything that peers said since the last call.
+    pub fn pump(&mut self) -> Vec<(PeerId, Incoming)> {
+        self.accept();
+        let mut said = Vec::new();
+        let mut gone = Vec::new();
+        for (&id, peer) in &mut self.peers {
+            if peer.flush().is_err() || peer.read(id, self.role, &mut said).is_err() {
+                gone.push(id);
+            }
+        }
+        for id in gone {
+            self.peers.remove(&id);
+            said.push((id, Incoming::Gone));
+        }
+        said
+    }
+
+    fn accept(&mut self) {
+        // Any error but "nobody there" (out of descriptors, say) is met again at the next pump;
+        // those who are connected go on.
+        while let Ok((stream, _)) = self.listener.accept() {
+            let (Ok(()), Ok(credentials)) = (stream.set_nonblocking(true), socket_peercred(&stream)) else {
+                continue;
+            };
+            let uid = credentials.uid.as_raw();
+            if !self.home.admits(uid) {
+                continue;
+            }
+            let peer = Peer { stream, lines: Lines::default(), uid, greeted: false, unsent: Vec::new() };
+            self.peers.insert(self.next, peer);
+            self.next += 1;
+        }
+    }
+
+    /// Queues an answer; a peer that is gone meanwhile is noticed by the next pump.
+    pub fn send(&mut self, peer: PeerId, message: &FromScheduler) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.queue(message);
+            let _ = peer.flush();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        for peer in self.peers.values_mut() {
+            let _ = peer.flush();
+        }
+        // Whoever leads next removes it otherwise.
+        let _ = fs::remove_file(&self.home.socket());
+    }
+}
+
+impl Peer {
+    fn queue(&mut self, message: &FromScheduler) {
+        serde_json::to_writer(&mut self.unsent, message).expect("messages have no maps with odd keys");
+        self.unsent.push(b'\n');
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while !self.unsent.is_empty() {
+            match self.stream.write(&self.unsent) {
+                Ok(count) => drop(self.unsent.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        if self.unsent.len() > MAX_BACKLOG { Err(ErrorKind::OutOfMemory.into()) } else { Ok(()) }
+    }
+
+    /// `Err`: the peer is to be dropped.
+    fn read(&mut self, id: PeerId, role: Role, said: &mut Vec<(PeerId, Incoming)>) -> Result<(), ()> {
+        let filled = self.lines.fill(&mut self.stream);
+        loop {
+            match self.lines.take::<ToScheduler>() {
+                Ok(None) => break,
+                Ok(Some(ToScheduler::Hello { version: VERSION, .. })) => {
+                    self.greeted = true;
+                    self.queue(&FromScheduler::Hello { version: VERSION, pid: std::process::id(), role });
+                }
+                Ok(Some(ToScheduler::Hello { version, .. })) => {
+                    let why = format!(
+                        "this scheduler speaks version {VERSION} of the protocol, you {version}; use one coplace for both"
+                    );
+                    self.queue(&FromScheduler::Refused { why });
+                    let _ = self.flush();
+                    return Err(());
+                }
+                Ok(Some(message)) if self.greeted => said.push((id, Incoming::Message(message))),
+                Ok(Some(_)) => return Err(()),
+                Err(error) => {
+                    self.queue(&FromScheduler::Refused { why: error.to_string() });
+                    let _ = self.flush();
+                    return Err(());
+                }
+            }
+        }
+        let _ = self.flush();
+        if filled.is_err() || self.lines.ended() { Err(()) } else { Ok(()) }
+    }
+}
