@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use coplace_node::home::{Home, LockError};
 use coplace_node::identity;
 use coplace_node::join::{JoinError, Membership, take_over};
+use coplace_node::mechanism::TurnsChoice;
 use coplace_node::scheduler::{Options, Scheduler, Stopper};
 use protocol::{AppRecord, FromScheduler, Role};
 use workload::{AppId, Demand};
@@ -154,7 +155,9 @@ fn a_daemon_takes_over_from_a_leader_and_a_second_daemon_is_refused() {
 fn who_may_not_lead_is_told_that_nobody_schedules_and_is_orphaned_when_the_leader_goes() {
     let (_dir, home) = scratch();
     assert!(Membership::new(home.clone(), None).is_err());
-    let leader = member(&home);
+    // So that a stop by signal counts as the scheduler's and not as the user's.
+    let options = Options { turns: TurnsChoice::Stop, ..Options::default() };
+    let leader = Membership::new(home.clone(), Some(options)).unwrap();
     let mut other = Membership::new(home.clone(), None).unwrap();
     let mut program = Program::start(&home, "sleep");
     program.1.started = true;
