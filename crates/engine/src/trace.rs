@@ -105,8 +105,15 @@ pub fn replay(
             let (allowed, usable) = (snapshot.allowed.clone(), snapshot.usable.clone());
             let fresh = Engine::new(Arc::clone(&snapshot.machine), allowed, usable, policy);
             let plan = parse(&plan)?;
-            engine =
-                Some(Engine { snapshot, settings, limits, memory, carried: plan.clone(), plan, ..fresh });
+            engine = Some(Engine {
+                snapshot,
+                settings: *settings,
+                limits,
+                memory,
+                carried: plan.clone(),
+                plan,
+                ..fresh
+            });
             pending.clear();
             continue;
         }
