@@ -3,6 +3,7 @@
 //! test compares the two.
 
 mod directory;
+mod rigid;
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -16,6 +17,7 @@ use crate::error::{Absent, Error, Result};
 use crate::procfs::Process;
 
 pub use directory::PageDir;
+pub use rigid::RigidReason;
 
 /// The environment variable that names the directory of pages to the library.
 pub const PAGES_VARIABLE: &str = "COPLACE_PAGES";
@@ -131,50 +133,6 @@ fn unpack(word: u64) -> (u32, u32) {
     let bytes = word.to_ne_bytes();
     let half = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     (half(0), half(4))
-}
-
-/// Why the library passes every call of a program unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RigidReason {
-    SetDynamic0,
-    ExplicitNumThreads,
-    Declared,
-    RuntimeUnknown,
-    SpinsInDock,
-    /// A bit that this version does not know: rigid all the same.
-    Unknown,
-}
-
-impl RigidReason {
-    const KNOWN: [(u32, RigidReason); 5] = [
-        (1 << 0, RigidReason::SetDynamic0),
-        (1 << 1, RigidReason::ExplicitNumThreads),
-        (1 << 2, RigidReason::Declared),
-        (1 << 3, RigidReason::RuntimeUnknown),
-        (1 << 4, RigidReason::SpinsInDock),
-    ];
-
-    fn of(bits: u32) -> Vec<RigidReason> {
-        let mut reasons: Vec<_> =
-            Self::KNOWN.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, reason)| *reason).collect();
-        if bits & !Self::KNOWN.iter().fold(0, |all, (bit, _)| all | bit) != 0 {
-            reasons.push(RigidReason::Unknown);
-        }
-        reasons
-    }
-
-    /// A sentence for people.
-    pub fn sentence(self) -> &'static str {
-        match self {
-            RigidReason::SetDynamic0 => "The program forbids smaller teams (omp_set_dynamic(0)).",
-            RigidReason::ExplicitNumThreads => "A parallel region asks for a number of threads of its own.",
-            RigidReason::Declared => "It was declared rigid.",
-            RigidReason::RuntimeUnknown => "Its OpenMP runtime is not GCC's, or it has none.",
-            RigidReason::SpinsInDock => "Its libgomp is older than GCC 9 and its idle threads spin.",
-            RigidReason::Unknown => "The preload library gives a reason that this version does not know.",
-        }
-    }
 }
 
 /// What ran in teams of one size.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::fd::FromRawFd;
 
 use topology::CpuSet;
 
@@ -21,6 +22,8 @@ type Found = Result<String, Absent>;
 type Table = BTreeMap<Mechanism, Found>;
 
 const AS_ROOT: &str = "run as root";
+const COUNT_REGIONS: &str =
+    "give the virtual machine a vPMU; until then the preload library counts regions instead";
 
 /// `what` is filled in by the caller.
 fn absent(why: impl std::fmt::Display, remedy: &str) -> Absent {
@@ -216,15 +219,19 @@ pub fn perf_events(root: &Root) -> Found {
     let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 8) };
     if fd >= 0 {
         // SAFETY: the kernel just gave us this descriptor and nobody else knows it.
-        drop(unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd as i32) });
-        return Ok("instructions of this user's programs".to_owned());
+        let counter = unsafe { std::os::fd::OwnedFd::from_raw_fd(fd as i32) };
+        let mut value = [0; 8];
+        // Some virtual machines let the counter be opened and never count.
+        return match rustix::io::read(&counter, &mut value) {
+            Ok(8) if u64::from_ne_bytes(value) > 0 => Ok("instructions of this user's programs".to_owned()),
+            _ => Err(absent("the hardware counters of this machine stand still", COUNT_REGIONS)),
+        };
     }
     let error = io::Error::last_os_error();
     Err(match error.raw_os_error() {
-        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => absent(
-            "this machine shows no hardware counters",
-            "virtual machines need vPMU; the preload library counts regions instead",
-        ),
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
+            absent("this machine shows no hardware counters", COUNT_REGIONS)
+        }
         Some(libc::EACCES | libc::EPERM) => {
             let level = read(&root.proc.join("sys/kernel/perf_event_paranoid")).unwrap_or_default();
             let why = format!("{error} (kernel.perf_event_paranoid is {})", level.trim());

@@ -1,0 +1,47 @@
+//! The bits of a page's `rigid`.
+
+use serde::{Deserialize, Serialize};
+
+/// Why the library passes every call of a program unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RigidReason {
+    SetDynamic0,
+    ExplicitNumThreads,
+    Declared,
+    RuntimeUnknown,
+    SpinsInDock,
+    /// A bit that this version does not know: rigid all the same.
+    Unknown,
+}
+
+impl RigidReason {
+    const KNOWN: [(u32, RigidReason); 5] = [
+        (1 << 0, RigidReason::SetDynamic0),
+        (1 << 1, RigidReason::ExplicitNumThreads),
+        (1 << 2, RigidReason::Declared),
+        (1 << 3, RigidReason::RuntimeUnknown),
+        (1 << 4, RigidReason::SpinsInDock),
+    ];
+
+    pub(super) fn of(bits: u32) -> Vec<RigidReason> {
+        let mut reasons: Vec<_> =
+            Self::KNOWN.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, reason)| *reason).collect();
+        if bits & !Self::KNOWN.iter().fold(0, |all, (bit, _)| all | bit) != 0 {
+            reasons.push(RigidReason::Unknown);
+        }
+        reasons
+    }
+
+    /// A sentence for people.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            RigidReason::SetDynamic0 => "The program forbids smaller teams (omp_set_dynamic(0)).",
+            RigidReason::ExplicitNumThreads => "A parallel region asks for a number of threads of its own.",
+            RigidReason::Declared => "It was declared rigid.",
+            RigidReason::RuntimeUnknown => "Its OpenMP runtime is not GCC's, or it has none.",
+            RigidReason::SpinsInDock => "Its libgomp is older than GCC 9 and its idle threads spin.",
+            RigidReason::Unknown => "The preload library gives a reason that this version does not know.",
+        }
+    }
+}
