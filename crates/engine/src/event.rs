@@ -49,7 +49,7 @@ pub enum Recorded {
     Load {
         average_15min_milli: u64,
     },
-    /// By its letters; the settings stand at the beginning of the recording.
+    /// By its letters; the settings stand before it in the recording.
     Policy(String),
     Wake,
 }

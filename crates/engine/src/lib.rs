@@ -139,6 +139,12 @@ impl Engine {
         self
     }
 
+    /// The policies that follow, from the next [`Event::Policy`] on, are made with these settings.
+    pub fn set_settings(&mut self, settings: Settings) {
+        self.settings = settings.clone();
+        self.record(Entry::Settings(Box::new(settings)));
+    }
+
     /// Records how the engine stands now, and every event and plan from now on.
     pub fn record_to(&mut self, recorder: Box<dyn Recorder>) {
         self.recorder = Some(recorder);

@@ -19,7 +19,7 @@ pub enum Entry {
         snapshot: Snapshot,
         /// The policy's letters.
         policy: String,
-        /// What this policy, and those that follow it, are made with.
+        /// What this policy is made with, and those that follow unless other settings do.
         #[serde(default)]
         settings: Box<Settings>,
         limits: Limits,
@@ -29,6 +29,8 @@ pub enum Entry {
         #[serde(default = "idle")]
         plan: String,
     },
+    /// What the policies that follow are made with.
+    Settings(Box<Settings>),
     Event {
         now_ns: u64,
         event: Recorded,
@@ -119,6 +121,7 @@ pub fn replay(
         }
         let engine = engine.as_mut().ok_or(ReplayError::NoBeginning { line })?;
         match entry {
+            Entry::Settings(settings) => engine.settings = *settings,
             Entry::Event { event, .. } => {
                 let again = |letters: &str| policy(letters, &engine.settings);
                 pending.push(event.event(again).map_err(wrong)?);

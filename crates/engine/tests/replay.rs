@@ -78,11 +78,20 @@ fn policies_are_made_again_with_the_settings_that_they_had() {
         Engine::new(machine(), set("0-7"), set("0-7"), Box::new(Everywhere)).with_settings(settings.clone());
     engine.record_to(Box::new(tape.clone()));
     engine.handle(0, Event::Policy(by_letters("FI").unwrap()));
+    engine.set_settings(Settings::default());
+    engine.handle(1, Event::Policy(by_letters("EV").unwrap()));
     let asked = std::cell::RefCell::new(Vec::new());
     let make = |letters: &str, settings: &Settings| {
         asked.borrow_mut().push((letters.to_owned(), settings.clone()));
         by_letters(letters)
     };
     replay(&tape.text(), make).unwrap();
-    assert_eq!(asked.into_inner(), [("EV".to_owned(), settings.clone()), ("FI".to_owned(), settings)]);
+    assert_eq!(
+        asked.into_inner(),
+        [
+            ("EV".to_owned(), settings.clone()),
+            ("FI".to_owned(), settings),
+            ("EV".to_owned(), Settings::default()),
+        ]
+    );
 }

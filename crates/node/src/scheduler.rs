@@ -134,7 +134,8 @@ impl Scheduler {
         let registry = Registry::new(&home);
         let live = Live::new(registry.clone(), mechanisms, &allowance.allowed, root)?;
         let mut engine =
-            Engine::new(Arc::clone(&machine), allowance.allowed.clone(), allowance.allowed.clone(), policy);
+            Engine::new(Arc::clone(&machine), allowance.allowed.clone(), allowance.allowed.clone(), policy)
+                .with_settings(settings);
         if let Some(path) = &options.trace {
             let file = std::fs::File::create(path)
                 .map_err(|error| StartError::Other(format!("cannot record to {}: {error}", path.display())))?;
@@ -573,8 +574,10 @@ impl Scheduler {
             }
         }
         options.policy = name.to_owned();
-        match policy::by_name(name, &settings_for(&options, self.live.mechanisms())) {
+        let settings = settings_for(&options, self.live.mechanisms());
+        match policy::by_name(name, &settings) {
             Ok(policy) => {
+                self.engine.set_settings(settings);
                 self.note(format!("policy: {}", policy.name()));
                 self.options = options;
                 let (letters, words) = (policy.letters().to_owned(), policy.words().to_owned());
