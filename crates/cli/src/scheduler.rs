@@ -1,5 +1,8 @@
 //! The way to the scheduler that runs, for the commands that only ask.
 
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
 use node::home::Home;
 use protocol::{Client, ClientError, FromScheduler, ToScheduler};
 
@@ -11,17 +14,42 @@ const NOBODY: &str = "no scheduler runs: nothing is under coplace now. `coplace 
 
 pub fn connect() -> Result<Client, Failure> {
     let home = Home::find().map_err(Failure::ours)?;
-    Client::connect(&home.socket()).map_err(|error| match error {
+    Client::connect(&home.socket()).or_else(|error| match error {
         ClientError::NotThere { error, .. }
-            if matches!(
-                error.kind(),
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused
-            ) =>
+            if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
         {
-            Failure::new(DOES_NOT_HOLD, NOBODY)
+            // A mix schedules in a home of its own.
+            let mix = mixes(&home).iter().find_map(|socket| Client::connect(socket).ok());
+            mix.ok_or_else(|| Failure::new(DOES_NOT_HOLD, NOBODY))
         }
-        other => told(other),
+        other => Err(told(other)),
     })
+}
+
+/// Where a mix that runs under this home has its own.
+pub fn mix_directory(home: &Home, pid: u32) -> PathBuf {
+    let parent = if home.may_schedule() { home.path().to_owned() } else { std::env::temp_dir() };
+    parent.join(format!("mix.{pid}"))
+}
+
+/// The mixes that run or ran here, by process.
+pub fn mix_directories(home: &Home) -> Vec<(u32, PathBuf)> {
+    let parent = mix_directory(home, 0).parent().map(PathBuf::from).unwrap_or_default();
+    let mut found: Vec<(u32, PathBuf)> = std::fs::read_dir(parent)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.strip_prefix("mix.")?.parse().ok()?;
+            Some((pid, entry.path()))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+fn mixes(home: &Home) -> Vec<PathBuf> {
+    mix_directories(home).into_iter().map(|(_, path)| path.join("home/socket")).collect()
 }
 
 /// Asks one question. A refusal is an answer (bad input), anything else a failure of ours.

@@ -42,7 +42,7 @@ fn show(status: &Status) -> String {
     let role = match status.role {
         Role::Daemon => "daemon",
         Role::Observer => "daemon that only observes",
-        Role::Leader => "the first `coplace run`",
+        Role::Leader => "a `coplace run` or `mix` that leads",
     };
     let mut out = format!("policy     {}\n", status.policy);
     out += &format!("plan       {}\n", status.plan);

@@ -449,7 +449,8 @@ fn an_ordinary_user_needs_no_rights_and_no_set_up() {
     }
     let mut command = place.run(&[], &["id", "-u"]);
     command.env_remove("COPLACE_RUNTIME_DIR").env("XDG_RUNTIME_DIR", &runtime).env("HOME", "/nonexistent");
-    let output = command.env_remove("XDG_CACHE_HOME").uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap();
+    let output =
+        command.env_remove("XDG_CACHE_HOME").uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((text(&output).as_str(), output.status.code()), ("65534\n", Some(0)), "{message}");
     assert!(message.starts_with("coplace: id ") && message.lines().count() == 1, "{message}");

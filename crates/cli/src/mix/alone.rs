@@ -6,8 +6,8 @@ use linux::clock::now_ns;
 use node::launch::{Ended, Held, Running};
 use workload::{Mix, Program};
 
-use super::drive;
 use super::output::{self, Scratch};
+use super::{drive, entry};
 use crate::exit::{DOES_NOT_HOLD, Failure};
 use crate::units;
 
@@ -41,7 +41,7 @@ fn run(program: &Program, scratch: &Scratch, interrupts: &AtomicUsize) -> Result
     let (files, mut output) = output::open(&unnamed, &program.name, scratch.path(), false)?;
     let told =
         |error: node::launch::LaunchError| Failure::new(DOES_NOT_HOLD, format!("{}: {error}", program.name));
-    let held = Held::spawn(drive::launch(&unnamed, files).map_err(told)?).map_err(told)?;
+    let held = Held::spawn(entry::launch(&unnamed, files).map_err(told)?).map_err(told)?;
     let began_ns = now_ns();
     let mut running = held.let_go(&Default::default()).map_err(told)?;
     let ended = wait(&mut running, interrupts)?;

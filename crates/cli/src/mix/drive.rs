@@ -1,7 +1,6 @@
 //! Starts the programs of a mix when they arrive, sees to them until they end, and counts.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,20 +8,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use linux::clock::{now_ns, process_cpu_ns};
 use node::home::Home;
 use node::join::Membership;
-use node::launch::{Ended, Held, Launch, LaunchError, Running};
+use node::launch::{Ended, Held};
 use node::scheduler::Options;
 use node::{identity, preload};
-use protocol::{Account, AppRecord, Client, ClientError, FromScheduler, Role, Status};
+use protocol::{AppRecord, Client, ClientError, FromScheduler, Role, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use topology::CpuSet;
 use workload::{Instance, Mix, Program};
 
-use super::output::{self, Output, Scratch};
+use super::entry::{Entry, State, close, launch, own_cpus, register};
+use super::output::{self, Scratch};
 use super::plans::Plans;
 use super::progress::Progress;
 use super::result::{Ending, MixResult, ProgramResult};
 use crate::choices::join_failure;
 use crate::exit::Failure;
+use crate::scheduler::{mix_directories, mix_directory};
 
 /// How often output is shown and ends are looked for where nothing announces them.
 const TICK_NS: u64 = 100_000_000;
@@ -44,21 +44,6 @@ pub struct How {
 pub struct Driven {
     pub result: MixResult,
     pub interrupted: bool,
-}
-
-enum State {
-    /// Exists and waits for its start; `true`: the scheduler knows it.
-    Held(Box<Held>, AppRecord, bool),
-    Runs(Running),
-    Ended,
-}
-
-struct Entry {
-    result: ProgramResult,
-    output: Option<Output>,
-    /// What it finds in its environment besides its own.
-    additions: BTreeMap<OsString, OsString>,
-    state: State,
 }
 
 /// Interrupts so far: the first ends programs in order, the second at once.
@@ -115,15 +100,13 @@ pub fn drive(mix: &Mix, mut how: How) -> Result<Driven, Failure> {
 
 /// A directory of this mix alone; those of mixes that were killed are swept.
 fn scratch_path(base: &Home) -> PathBuf {
-    let parent = if base.may_schedule() { base.path().to_owned() } else { std::env::temp_dir() };
-    for entry in std::fs::read_dir(&parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix("mix.")?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| identity::of_pid(pid).is_none()) {
-            let _ = std::fs::remove_dir_all(entry.path());
+    for (pid, path) in mix_directories(base) {
+        if identity::of_pid(pid).is_none() {
+            // Whoever else removes it at the same time has done our work.
+            let _ = std::fs::remove_dir_all(path);
         }
     }
-    parent.join(format!("mix.{}", std::process::id()))
+    mix_directory(base, std::process::id())
 }
 
 /// The process of the daemon that acts in this home, if one does.
@@ -220,6 +203,7 @@ impl Drive<'_> {
             width_ns: BTreeMap::new(),
             cpu_time_ns: 0,
             regions: 0,
+            estimated: None,
             ending: Ending::Skipped,
             verified: None,
         }
@@ -444,57 +428,4 @@ impl Drive<'_> {
         };
         Ok(Driven { result, interrupted })
     }
-}
-
-fn register(membership: &mut Membership, entry: &mut Entry) {
-    let State::Held(_, record, known @ false) = &mut entry.state else { return };
-    if membership.scheduler().is_none() {
-        return;
-    }
-    match membership.register(record.clone()) {
-        Ok((id, environment)) => {
-            entry.result.name = id;
-            for (name, value) in environment {
-                entry.additions.entry(name.into()).or_insert(value.into());
-            }
-            *known = true;
-        }
-        // Tried again; after a while it runs without a scheduler.
-        Err(_) => {}
-    }
-}
-
-fn close(entry: &mut Entry, account: Option<Account>, ending: Ending, at_ns: u64) {
-    entry.result.ended_ns = Some(at_ns);
-    entry.result.ending = ending;
-    let Some(account) = account else { return };
-    let result = &mut entry.result;
-    result.turns = account.turns;
-    result.in_turn_ns = account.in_turn_ns;
-    result.reconfigurations = account.reconfigurations;
-    result.moves = account.moves;
-    result.width_ns = account.width_ns;
-    result.cpu_time_ns = account.cpu_time_ns;
-    result.regions = account.regions;
-}
-
-/// The program as its file describes it.
-pub fn launch(program: &Program, files: output::Files) -> Result<Launch, LaunchError> {
-    let stdin = match files.stdin {
-        Some(file) => file,
-        // Several programs cannot read one terminal.
-        None => std::fs::File::open("/dev/null")?,
-    };
-    Ok(Launch {
-        command: program.command.iter().map(OsString::from).collect(),
-        directory: Some(program.directory.clone()),
-        environment: program.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
-        stdin: Some(stdin.into()),
-        stdout: Some(files.stdout.into()),
-        stderr: Some(files.stderr.into()),
-    })
-}
-
-fn own_cpus() -> linux::Result<CpuSet> {
-    linux::affinity::get(std::process::id())
 }

@@ -2,6 +2,7 @@
 
 mod alone;
 mod drive;
+mod entry;
 mod output;
 mod plans;
 mod preview;

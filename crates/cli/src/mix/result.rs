@@ -55,6 +55,9 @@ pub struct ProgramResult {
     #[serde(rename = "cpu_time_s", serialize_with = "as_seconds")]
     pub cpu_time_ns: u64,
     pub regions: u64,
+    /// The scheduler's own estimate of the slowdown from region rates, with its error.
+    #[serde(rename = "slowdown_estimated")]
+    pub estimated: Option<(f64, f64)>,
     pub ending: Ending,
     /// Whether its last line said VERIFIED; `None`: it said nothing of the kind.
     pub verified: Option<bool>,
@@ -104,6 +107,15 @@ impl ProgramResult {
             (Ending::Signal(signal), _) => format!("killed by signal {signal}"),
             (Ending::NotStarted(_), _) => "not started".into(),
             (Ending::Skipped, _) => "skipped".into(),
+        }
+    }
+
+    /// `~` marks an estimate from region rates.
+    fn slowdown_words(&self) -> String {
+        match (self.slowdown(), self.estimated) {
+            (Some(slowdown), _) => format!("{slowdown:.2}"),
+            (None, Some((slowdown, error))) => format!("~{slowdown:.1} ±{error:.1}"),
+            (None, None) => "–".into(),
         }
     }
 
@@ -194,7 +206,7 @@ impl MixResult {
                 format!("{:.2} s", units::seconds(program.arrived_ns)),
                 time(program.response_ns()),
                 time(program.alone_ns),
-                program.slowdown().map_or("–".into(), |slowdown| format!("{slowdown:.2}")),
+                program.slowdown_words(),
                 program.mean_width().map_or("–".into(), |width| format!("{width:.1}")),
                 program.turns.to_string(),
                 program.reconfigurations.to_string(),
@@ -355,6 +367,7 @@ mod tests {
             width_ns: BTreeMap::from([(1, S), (2, 3 * S)]),
             cpu_time_ns: S,
             regions: 7,
+            estimated: None,
             ending: Ending::Status(0),
             verified: Some(true),
         }

@@ -1,0 +1,82 @@
+//! One program of a mix on its way from its arrival to its end.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use node::join::Membership;
+use node::launch::{Held, Launch, LaunchError, Running};
+use protocol::{Account, AppRecord};
+use topology::CpuSet;
+use workload::Program;
+
+use super::output::{self, Output};
+use super::result::{Ending, ProgramResult};
+
+pub enum State {
+    /// Exists and waits for its start; `true`: the scheduler knows it.
+    Held(Box<Held>, AppRecord, bool),
+    Runs(Running),
+    Ended,
+}
+
+pub struct Entry {
+    pub result: ProgramResult,
+    pub output: Option<Output>,
+    /// What it finds in its environment besides its own.
+    pub additions: BTreeMap<OsString, OsString>,
+    pub state: State,
+}
+
+pub fn register(membership: &mut Membership, entry: &mut Entry) {
+    let State::Held(_, record, known @ false) = &mut entry.state else { return };
+    if membership.scheduler().is_none() {
+        return;
+    }
+    match membership.register(record.clone()) {
+        Ok((id, environment)) => {
+            entry.result.name = id;
+            for (name, value) in environment {
+                entry.additions.entry(name.into()).or_insert(value.into());
+            }
+            *known = true;
+        }
+        // Tried again; after a while it runs without a scheduler.
+        Err(_) => {}
+    }
+}
+
+pub fn close(entry: &mut Entry, account: Option<Account>, ending: Ending, at_ns: u64) {
+    entry.result.ended_ns = Some(at_ns);
+    entry.result.ending = ending;
+    let Some(account) = account else { return };
+    let result = &mut entry.result;
+    result.turns = account.turns;
+    result.in_turn_ns = account.in_turn_ns;
+    result.reconfigurations = account.reconfigurations;
+    result.moves = account.moves;
+    result.width_ns = account.width_ns;
+    result.cpu_time_ns = account.cpu_time_ns;
+    result.regions = account.regions;
+    result.estimated = account.slowdown;
+}
+
+/// The program as its file describes it.
+pub fn launch(program: &Program, files: output::Files) -> Result<Launch, LaunchError> {
+    let stdin = match files.stdin {
+        Some(file) => file,
+        // Several programs cannot read one terminal.
+        None => std::fs::File::open("/dev/null")?,
+    };
+    Ok(Launch {
+        command: program.command.iter().map(OsString::from).collect(),
+        directory: Some(program.directory.clone()),
+        environment: program.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        stdin: Some(stdin.into()),
+        stdout: Some(files.stdout.into()),
+        stderr: Some(files.stderr.into()),
+    })
+}
+
+pub fn own_cpus() -> linux::Result<CpuSet> {
+    linux::affinity::get(std::process::id())
+}
