@@ -160,7 +160,7 @@ impl Watch {
             self.members = members;
         }
         self.look_for_pages();
-        if now_ns - self.judged_ns >= JUDGE_NS {
+        if now_ns.saturating_sub(self.judged_ns) >= JUDGE_NS {
             self.judge(now_ns);
         }
         let stats: Vec<_> = self.members.iter().filter_map(|process| process.stat(&self.root).ok()).collect();
