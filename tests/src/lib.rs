@@ -24,15 +24,20 @@ fn built() -> &'static Path {
                 command.current_dir(top()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
             assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
         };
-        run(Command::new(env!("CARGO")).args(["build", "--release", "--quiet", "-p", "coplace-cli"]));
+        if std::env::var_os(BINARY_VARIABLE).is_none() {
+            run(Command::new(env!("CARGO")).args(["build", "--release", "--quiet", "-p", "coplace-cli"]));
+        }
         run(Command::new("make").args(["--quiet", "apps"]));
         top()
     })
 }
 
+/// Names a binary to be tested instead of the one of this checkout.
+const BINARY_VARIABLE: &str = "COPLACE_BINARY";
+
 /// The `coplace` binary.
 pub fn coplace() -> PathBuf {
-    built().join("target/release/coplace")
+    std::env::var_os(BINARY_VARIABLE).map_or_else(|| built().join("target/release/coplace"), PathBuf::from)
 }
 
 /// One of the programs in `apps/`.
