@@ -232,7 +232,7 @@ mod tests {
         for (text, wanted) in [
             ("policy = 'TA'\ncolour = 1\n", "c.toml:2:1: unknown field `colour`"),
             ("policy = ", "c.toml:1:10: "),
-            ("policy = 'BEST'\n", "c.toml:1:10: 'BEST' is no policy"),
+            ("policy = 'BEST'\n", "c.toml:1:10: there is no policy 'BEST'"),
             ("\n\nslice = '20'\n", "c.toml:3:9: '20' has no unit"),
             ("slice = '20us'", "c.toml:1:9: a slice of 20us is outside"),
             ("cpus = '3-1'", "c.toml:1:8: '3-1' is not a CPU list: the range 3-1 runs backwards"),

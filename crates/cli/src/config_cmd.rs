@@ -42,7 +42,7 @@ pub fn main(args: &Args) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     println!("from       {}", source.as_deref().unwrap_or("no file: all defaults"));
-    println!("policy     {}", config.policy.as_deref().unwrap_or("TA+"));
+    println!("policy     {}", config.policy.as_deref().unwrap_or("TA"));
     println!("slice      {}", slice_ms.map_or("20 ms".to_owned(), |ms| format!("{ms} ms")));
     println!("cpus       {}", cpus.as_deref().unwrap_or("all that this user may use"));
     println!("placement  {placement}");

@@ -15,6 +15,10 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Outcome {
+    // A mix that was over before its guard began has removed its directory, which is to stay so.
+    if !args.home.is_dir() {
+        return Ok(std::process::ExitCode::SUCCESS);
+    }
     let home = Home::at(&args.home).map_err(Failure::ours)?;
     node::guard::run(&home).map_err(Failure::ours)?;
     Ok(std::process::ExitCode::SUCCESS)

@@ -93,7 +93,7 @@ fn list(json: bool) {
         return;
     }
     let mut table = Table::new(&["policy", "what it does"]);
-    for policy in &listed {
+    for policy in listed {
         table.row([format!("{} ({})", policy.words, policy.letters), policy.summary.to_string()]);
     }
     print!("{table}");

@@ -2,16 +2,10 @@
 
 /// The letters of a policy named by letters or words, in any case.
 pub fn policy_letters(name: &str) -> Result<String, String> {
-    let wanted = name.trim();
-    let listed = policy::list();
-    let found = listed.iter().find(|listed| {
-        listed.letters.eq_ignore_ascii_case(wanted) || listed.words.eq_ignore_ascii_case(wanted)
-    });
-    match found {
-        Some(listed) => Ok(listed.letters.to_string()),
-        None => {
-            let known: Vec<String> = listed.iter().map(|listed| listed.letters.to_string()).collect();
-            Err(format!("'{name}' is no policy: {}; `coplace policy list` explains them", known.join(", ")))
-        }
+    // The one that needs a plan gets it later, or tells then that it has none.
+    let settings = policy::Settings { plan: Some("idle".into()), ..Default::default() };
+    match policy::by_name(name, &settings) {
+        Ok(policy) => Ok(policy.letters().to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }

@@ -148,8 +148,14 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by whoever sweeps after us.
-        let _ = fs::remove_dir_all(&self.0);
+        // A guard that is just ending may write while we remove. What cannot be removed at all is
+        // removed by whoever sweeps after us.
+        for _ in 0..20 {
+            if fs::remove_dir_all(&self.0).is_ok() || !self.0.exists() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
     }
 }
 

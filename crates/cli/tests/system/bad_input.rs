@@ -10,7 +10,7 @@ fn an_unknown_policy_is_refused_wherever_it_is_named() {
     let world = World::new();
     world.file("ok.toml", PROGRAM);
     world.file("bad.toml", &format!("[mix]\npolicy = 'BEST'\n{PROGRAM}"));
-    let wanted = ["'BEST' is no policy", "TA"];
+    let wanted = ["there is no policy 'BEST'", "TA"];
     world.fails(&["mix", "ok.toml", "--policy", "BEST"], 2, &wanted);
     world.fails(&["mix", "bad.toml"], 2, &wanted);
     world.fails(&["simulate", "--steps", "3", "--policy", "BEST"], 2, &wanted);
@@ -39,7 +39,7 @@ fn a_malformed_plan_is_told_with_its_column() {
     let world = World::new();
     world.file("ok.toml", PROGRAM);
     let plan = "plan=in_turn [a on 0, b onto 0]";
-    world.fails(&["mix", "ok.toml", "--policy", "fixed", "--set", plan], 2, &["column 21"]);
+    world.fails(&["mix", "ok.toml", "--policy", "fixed", "--set", plan], 2, &["column 20"]);
 }
 
 #[test]
@@ -118,9 +118,8 @@ fn a_second_daemon_is_told_of_the_first_and_changes_nothing() {
     let mix = world.run(&["mix", "ok.toml", "--policy", "EQ"]);
     assert_eq!(mix.status.code(), Some(2), "a daemon does not take a policy from a mix");
     assert_eq!(world.run(&["mix", "ok.toml", "-q"]).status.code(), Some(0));
-    // SAFETY: the process is a child that was not waited for.
-    unsafe { libc::kill(first.id() as i32, libc::SIGTERM) };
-    assert_eq!(first.wait().unwrap().code(), Some(0));
+    first.signal(libc::SIGTERM);
+    assert_eq!(first.status(), Some(0));
     world.is_clean();
 }
 

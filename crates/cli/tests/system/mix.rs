@@ -94,9 +94,8 @@ fn an_interrupt_ends_every_program_and_their_children_and_leaves_nothing() {
     );
     let mut child = world.spawn(&["mix", "long.toml", "-q", "--policy", "BP"]);
     until("a program to run", || world.processes().len() >= 4);
-    // SAFETY: the process is a child that was not waited for.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+    child.signal(libc::SIGINT);
+    assert_eq!(child.status(), Some(1));
     world.is_clean();
 }
 

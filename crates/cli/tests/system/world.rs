@@ -4,6 +4,29 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+/// A coplace in the background; a test that fails leaves none.
+pub struct Started(Child);
+
+impl Started {
+    pub fn signal(&self, number: i32) {
+        // SAFETY: the process is a child that was not waited for.
+        unsafe { libc::kill(self.0.id() as i32, number) };
+    }
+
+    pub fn status(&mut self) -> Option<i32> {
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if self.0.try_wait().is_ok_and(|status| status.is_none()) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
 pub struct World {
     directory: tempfile::TempDir,
 }
@@ -42,8 +65,8 @@ impl World {
         self.command(arguments).output().unwrap()
     }
 
-    pub fn spawn(&self, arguments: &[&str]) -> Child {
-        self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    pub fn spawn(&self, arguments: &[&str]) -> Started {
+        Started(self.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
     /// Exit status and the one line that tells why.
