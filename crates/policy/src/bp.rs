@@ -1,38 +1,56 @@
-//! One after another (BP).
+//! BP: one after another.
 //!
-//! # The problem
-//! Programs that run alone disturb nobody; their speed-ups decide whether that is fast.
+//! # Problem
+//!
+//! The conceptual baseline: no two programs ever disturb each other.
 //!
 //! # Source
-//! Schönherr, Juurlink, Richling 2013, III-B d: batch processing, first come first served.
+//!
+//! Schönherr, Juurlink, Richling 2013, III-B d: arriving jobs are processed in FIFO order.
 //!
 //! # Where we differ
-//! A program that must not be stopped and runs already cannot wait; it runs beside the first, left
-//! to the kernel.
+//!
+//! A program that must not be stopped cannot wait: it runs beside the one whose turn it is, both
+//! on equal parts; where one of them cannot shrink to that, mixed. A suspended program lets the
+//! next one run; when it is resumed it is first again, and the other waits.
+//!
+//! # Terms
+//!
+//! turn: from the end of all programs that arrived earlier to the program's own end.
 //!
 //! # Pseudocode
+//!
 //! ```text
-//! the program that came first runs on everything that it may use; the others wait
+//! first   = the earliest program that may be stopped
+//! run       first and all that must not be stopped, on equal parts (EQ)
+//! waiting   all others
 //! ```
 //!
 //! # Properties
-//! A program waits for no more than those that came before it (`waiting_bound`, checked in
-//! `tests/sequences.rs`).
+//!
+//! - `one_after_another_runs_the_earliest_on_everything`
+//! - waiting ends when all earlier programs have ended:
+//!   `every_plan_of_every_policy_passes_the_checker`
 //!
 //! # Cost
-//! O(programs).
+//!
+//! Linear in the number of programs.
 //!
 //! # Limits
-//! A short program waits for long ones; a suspended one is passed over.
+//!
+//! CPUs that the program does not use stand idle; a restricted program holds up everybody.
 
-use plan::{Promise, Snapshot, Tree, WaitingBound};
+use plan::{Promise, Snapshot, WaitingBound};
 
-use crate::common::{compose, needs::needs};
-use crate::{Decision, Memory, Policy, Report};
+use crate::common::compose::{Context, compose};
+use crate::eq::Division;
+use crate::{Decision, Memory, Policy, Settings};
 
-pub(crate) struct Bp;
+pub(crate) struct OneAfterAnother {
+    pub settings: Settings,
+}
 
-impl Policy for Bp {
+impl Policy for OneAfterAnother {
     fn letters(&self) -> &'static str {
         "BP"
     }
@@ -42,31 +60,20 @@ impl Policy for Bp {
     }
 
     fn promise(&self) -> Promise {
-        Promise { waiting_bound: Some(WaitingBound::EarlierArrivals), ..Promise::default() }
+        Promise { waiting_bound: Some(WaitingBound::EarlierArrivals), keeps_cpus: true, ..Promise::default() }
     }
 
     fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
-        let needs = needs(snapshot);
-        let mut waiting = std::collections::BTreeSet::new();
-        let mut runs = Vec::new();
-        for (number, need) in needs.iter().enumerate() {
-            let cannot_wait = !need.app.stoppable && need.app.team.is_some();
-            if number == 0 || cannot_wait {
-                runs.push(Tree::Run(need.run(need.room.clone())));
-            } else {
-                waiting.insert(need.app.id.clone());
-            }
+        let cx = Context::new(snapshot, &self.settings, &memory);
+        let first = cx.needs.iter().position(|need| need.app.stoppable);
+        let chosen: Vec<usize> = (0..cx.needs.len())
+            .filter(|&index| Some(index) == first || !cx.needs[index].app.stoppable)
+            .collect();
+        let mut decision = compose(&cx, &Division::of_usable(&cx), &chosen);
+        if let Some(first) = first {
+            let (id, waiting) = (&cx.needs[first].app.id, decision.plan.waiting.len());
+            decision.report.lines.push(format!("{id} came first and has its turn; {waiting} wait."));
         }
-        let mut report = Report::default();
-        if let Some(first) = needs.first() {
-            report.lines.push(format!(
-                "{} came first and has everything; {} wait",
-                first.app.id,
-                waiting.len()
-            ));
-        }
-        let mut decision = compose::decision(snapshot, compose::mixed(runs), memory, report);
-        decision.plan.waiting = waiting;
         decision
     }
 }

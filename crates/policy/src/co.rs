@@ -9,7 +9,7 @@
 //! # Source
 //!
 //! J. H. Schönherr, B. Juurlink, J. Richling: Topology-aware Equipartitioning with Coscheduling on
-//! Multicore Systems, MSEPT 2013: II-A and Listing 1 (levels, thresholds, hysteresis, local
+//! Multicore Systems, 2013: II-A and Listing 1 (levels, thresholds, hysteresis, local
 //! decisions), II-B (periodic rebalancing), III-B f (the variant evaluated: identical thresholds at
 //! the number of partitions of each level; widths 24, 12, 6, 3, 1).
 //!
@@ -79,13 +79,7 @@ use crate::{Decision, LevelDecision, LevelMemory, Memory, Policy, Settings};
 mod local;
 
 pub(crate) struct Coscheduling {
-    settings: Settings,
-}
-
-impl Coscheduling {
-    pub fn new(settings: &Settings) -> Coscheduling {
-        Coscheduling { settings: settings.clone() }
-    }
+    pub settings: Settings,
 }
 
 impl Policy for Coscheduling {
@@ -245,14 +239,8 @@ fn stay(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Vec<usize>> {
 
 impl Divide for Leveled<'_, '_> {
     fn width_for(&self, count: usize) -> u32 {
-        match self.cx.settings.level_decision {
-            LevelDecision::Global => self.cuts[self.level(&self.cuts, count).0].width,
-            // Nodes decide for themselves: only a width that no node goes below is sure.
-            LevelDecision::Local => {
-                let (level, _) = Leveled { cx: self.cx, cuts: self.cuts.clone() }.level(&self.cuts, count);
-                self.cuts[level].width
-            }
-        }
+        // For local decisions an estimate: some nodes may be finer; who does not fit there takes turns.
+        self.cuts[self.level(&self.cuts, count).0].width
     }
 
     fn divide(&self, blocked: &CpuSet, members: &[usize]) -> Division {

@@ -1,46 +1,61 @@
-//! Equal parts (EQ).
+//! EQ: equal parts.
 //!
-//! # The problem
-//! The CPUs are to be divided evenly among the programs, whatever the machine looks like.
+//! # Problem
+//!
+//! Programs that share a machine get equally many CPUs, whatever the machine looks like.
 //!
 //! # Source
-//! Schönherr, Juurlink, Richling 2013, III-B c; Tucker and Gupta 1989; McCann and Zahorjan 1994.
+//!
+//! Schönherr, Juurlink, Richling 2013, III-B c, after A. Tucker and A. Gupta: Process control and
+//! scheduling issues for multiprogrammed shared-memory multiprocessors, SOSP 1989. Migrations are
+//! avoided as in the former: CPUs are only added to and taken from sets; a program gets no more
+//! CPUs than it can use, as in the latter.
 //!
 //! # Where we differ
-//! Programs that cannot shrink are treated as under TA.
+//!
+//! The sources do not say what happens with more programs than CPUs: several then share one CPU
+//! with one thread each. Programs that cannot shrink to their part take turns with all others.
+//!
+//! # Terms
+//!
+//! part: CPUs of one program. restricted: may use some CPUs only.
 //!
 //! # Pseudocode
+//!
 //! ```text
-//! each of n programs gets ⌊C/n⌋ CPUs, the first C mod n one more
-//! CPUs are only added to and removed from the sets that programs have
-//! more programs than CPUs: dealt evenly over single CPUs, one thread each
+//! sizes: CPUs dealt out one each in rounds, in order of arrival, until a program has all it can use
+//! restricted programs take theirs first; each keeps of what it has as much as its size allows
+//! programs that lack CPUs then take free ones, lowest first
 //! ```
 //!
 //! # Properties
-//! Sizes are those of a naive division and nobody loses a CPU that it may keep
-//! (`the_division_is_the_naive_one_and_nobody_loses_a_cpu_needlessly`).
+//!
+//! - parts are the quotient, the first ones one more: `equal_parts_match_a_naive_division`
+//! - only adding and removing: `equal_parts_only_add_and_remove_cpus`
+//! - shares of equal programs differ by a factor of 2 at most, most CPUs are kept, nobody waits:
+//!   `every_plan_of_every_policy_passes_the_checker`
 //!
 //! # Cost
-//! O(programs × CPUs / 64).
+//!
+//! Linear in CPUs and programs, times the words of a CPU set.
 //!
 //! # Limits
-//! Programs end up spread over packages: that is what TA is for.
+//!
+//! Weights count only in turns with programs that cannot shrink. Parts may lie across sockets.
 
-use std::collections::BTreeMap;
+use plan::{Promise, ShareBound, Snapshot, WaitingBound};
+use topology::CpuSet;
 
-use plan::{Promise, ShareBound, Snapshot, Tree};
-use topology::{CpuSet, Level, Shape};
-use workload::AppId;
-
-use crate::common::needs::Need;
-use crate::common::{compose, levels, place};
+use crate::common::compose::{self, Context, Divide, Part, compose};
+use crate::common::levels::spread;
+use crate::common::place::part;
 use crate::{Decision, Memory, Policy, Settings};
 
-pub(crate) struct Eq {
+pub(crate) struct EqualParts {
     pub settings: Settings,
 }
 
-impl Policy for Eq {
+impl Policy for EqualParts {
     fn letters(&self) -> &'static str {
         "EQ"
     }
@@ -51,93 +66,157 @@ impl Policy for Eq {
 
     fn promise(&self) -> Promise {
         Promise {
+            equal_shapes: false,
             share_bound: Some(ShareBound::Ratio(2.0)),
-            waiting_bound: Some(plan::WaitingBound::Terminations(0)),
+            waiting_bound: Some(WaitingBound::Terminations(0)),
             keeps_cpus: true,
-            ..Promise::default()
         }
     }
 
     fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
-        compose::compose(snapshot, memory, &self.settings, &mut |cpus, members, before, report| {
-            if members.len() <= cpus.len() && members.iter().all(|need| need.roams) {
-                report.lines.push(format!("{} programs share {} CPUs evenly", members.len(), cpus.len()));
-                let parts = divide(cpus, members, before).into_iter().zip(members);
-                return compose::side_by_side(
-                    parts.map(|(place, need)| Tree::Run(need.run(place))).collect(),
-                );
-            }
-            report.lines.push(format!("{} programs share single CPUs", members.len()));
-            levels::several_each(&single_cpus(cpus), members, before, &levels::Sharing::AtOnce)
-        })
+        let cx = Context::new(snapshot, &self.settings, &memory);
+        compose(&cx, &Division::of_usable(&cx), &cx.everybody())
     }
 }
 
-/// The CPUs of each program; there are at least as many CPUs as programs.
-fn divide(cpus: &CpuSet, members: &[&Need<'_>], before: &BTreeMap<AppId, CpuSet>) -> Vec<CpuSet> {
-    let (each, odd) = (cpus.len() / members.len(), cpus.len() % members.len());
-    let mut free = cpus.clone();
-    // Whoever has more than its part keeps the larger parts, so that fewest CPUs change hands.
-    let had = |need: &Need<'_>| before.get(&need.app.id).map_or(0, |had| had.intersection(cpus).len());
-    let mut order: Vec<usize> = (0..members.len()).collect();
-    order.sort_by_key(|&number| (std::cmp::Reverse(had(members[number]).min(each + 1)), number));
-    let mut sizes = vec![each; members.len()];
-    order.iter().take(odd).for_each(|&number| sizes[number] += 1);
-    let mut places = vec![CpuSet::new(); members.len()];
-    for (number, need) in members.iter().enumerate() {
-        if let Some(had) = before.get(&need.app.id) {
-            let kept = had.intersection(&free);
-            places[number] = kept.take(sizes[number]);
-            free = free.difference(&places[number]);
+/// The division of the usable CPUs; also BP's, for programs that cannot wait.
+pub(crate) struct Division<'a, 'c> {
+    cx: &'c Context<'a>,
+    cpus: usize,
+}
+
+impl<'a, 'c> Division<'a, 'c> {
+    pub fn of_usable(cx: &'c Context<'a>) -> Division<'a, 'c> {
+        Division { cx, cpus: cx.snapshot.usable.len() }
+    }
+
+    /// A place for each member, where it can have one; there are at least as many CPUs as members.
+    fn places(&self, cpus: &CpuSet, members: &[usize]) -> (Vec<CpuSet>, CpuSet) {
+        let cx = self.cx;
+        let cap = |&index: &usize| {
+            let need = &cx.needs[index];
+            let open = need.scope.as_ref().map_or(cpus.len(), |scope| scope.intersection(cpus).len());
+            (need.cap as usize).min(open)
+        };
+        let caps: Vec<usize> = members.iter().map(cap).collect();
+        let sizes = rounds(&caps, cpus.len());
+        let mut places: Vec<CpuSet> = vec![CpuSet::new(); members.len()];
+        let mut free = cpus.clone();
+        // Restricted programs have the fewest choices; the narrowest scope first.
+        let (mut restricted, others): (Vec<usize>, Vec<usize>) =
+            (0..members.len()).partition(|&at| cx.needs[members[at]].scope.is_some());
+        restricted.sort_by_key(|&at| (caps[at], at));
+        for at in restricted {
+            let need = &cx.needs[members[at]];
+            places[at] = part(&need.open(&free), sizes[at], cx.before(need));
+            free = free.difference(&places[at]);
         }
+        // What restricted programs could not use goes to the others.
+        let other_caps: Vec<usize> = others.iter().map(|&at| caps[at]).collect();
+        let sizes = rounds(&other_caps, free.len());
+        for (&at, &size) in others.iter().zip(&sizes) {
+            if let Some(before) = cx.before(&cx.needs[members[at]]) {
+                places[at] = free.intersection(before).take(size);
+                free = free.difference(&places[at]);
+            }
+        }
+        let mut rest = free.iter();
+        for (&at, &size) in others.iter().zip(&sizes) {
+            let lack = size.saturating_sub(places[at].len());
+            if lack > 0 {
+                places[at] = places[at].union(&rest.by_ref().take(lack).collect());
+            }
+        }
+        (places, rest.collect())
     }
-    for (place, size) in places.iter_mut().zip(sizes) {
-        let more = place::part(&free, size - place.len(), None);
-        free = free.difference(&more);
-        *place = place.union(&more);
-    }
-    places
 }
 
-fn single_cpus(cpus: &CpuSet) -> Shape {
-    Shape {
-        width: 1,
-        places: cpus.iter().map(|cpu| [cpu].into_iter().collect()).collect(),
-        left_over: CpuSet::new(),
-        level: Level::Pu,
-        description: "CPU".into(),
+/// CPUs dealt out in rounds until a program has as many as it can use.
+fn rounds(caps: &[usize], cpus: usize) -> Vec<usize> {
+    let mut sizes = vec![0; caps.len()];
+    let mut left = cpus;
+    let mut open: Vec<usize> = (0..caps.len()).filter(|&at| caps[at] > 0).collect();
+    while left > 0 && !open.is_empty() {
+        let smallest = open.iter().map(|&at| caps[at] - sizes[at]).min().unwrap_or(0);
+        let step = smallest.min((left / open.len()).max(1));
+        for &at in &open {
+            let more = step.min(left);
+            sizes[at] += more;
+            left -= more;
+        }
+        open.retain(|&at| sizes[at] < caps[at]);
+    }
+    sizes
+}
+
+impl Divide for Division<'_, '_> {
+    fn width_for(&self, count: usize) -> u32 {
+        (self.cpus / count.max(1)).max(1) as u32
+    }
+
+    fn divide(&self, blocked: &CpuSet, members: &[usize]) -> compose::Division {
+        let mut division = compose::Division::default();
+        let mut cpus = self.cx.snapshot.usable.difference(blocked);
+        if cpus.is_empty() {
+            cpus = self.cx.snapshot.usable.clone();
+        }
+        if members.is_empty() {
+            return division;
+        }
+        if members.len() > cpus.len() {
+            let singles: Vec<CpuSet> = cpus.iter().map(|cpu| CpuSet::from_cpus(&[cpu])).collect();
+            division.parts = spread(self.cx, &singles, members);
+            division.lines.push(format!(
+                "{} programs share {} CPUs, with one thread each.",
+                members.len(),
+                cpus.len()
+            ));
+            return division;
+        }
+        let (places, idle) = self.places(&cpus, members);
+        if !idle.is_empty() {
+            division.lines.push(format!("CPUs {idle} stay idle: no program can use more."));
+        }
+        let mut homeless: Vec<usize> = Vec::new();
+        for (place, &index) in places.into_iter().zip(members) {
+            if place.is_empty() {
+                homeless.push(index);
+            } else {
+                division.parts.push(Part { place, members: vec![index] });
+            }
+        }
+        // Whoever found nothing joins the least crowded part that it may use.
+        for index in homeless {
+            let open = division.parts.iter_mut().filter(|part| self.cx.needs[index].fits(&part.place));
+            if let Some(part) = open.min_by_key(|part| part.members.len()) {
+                part.members.push(index);
+            }
+        }
+        division.lines.push(format!("{} programs share {} CPUs evenly.", members.len(), cpus.len()));
+        division
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plan::App;
-    use std::sync::Arc;
-    use topology::Machine;
 
     #[test]
-    fn the_division_is_the_naive_one_and_nobody_loses_a_cpu_needlessly() {
-        let machine = Arc::new(Machine::synthetic("pack:4 core:6").unwrap());
-        let mut before: BTreeMap<AppId, CpuSet> = BTreeMap::new();
-        for count in (1..=24).chain((1..24).rev()) {
-            let apps: Vec<App> =
-                (0..count).map(|n| App::new(AppId::new(&format!("a{n}")).unwrap(), n as u64)).collect();
-            let snapshot = Snapshot::for_machine(Arc::clone(&machine));
-            let needs: Vec<Need<'_>> = apps.iter().map(|app| Need::of(app, &snapshot)).collect();
-            let members: Vec<&Need<'_>> = needs.iter().collect();
-            let places = divide(&snapshot.usable, &members, &before);
-            let mut sizes: Vec<usize> = places.iter().map(CpuSet::len).collect();
-            sizes.sort_unstable();
-            let naive: Vec<usize> =
-                (0..count).map(|n| 24 / count + usize::from(n >= count - 24 % count)).collect();
-            assert_eq!(sizes, naive);
-            for (app, place) in apps.iter().zip(&places) {
-                if let Some(had) = before.get(&app.id) {
-                    assert!(place.is_subset(had) || had.is_subset(place), "{had:?} {place:?}");
-                }
+    fn equal_parts_match_a_naive_division() {
+        for cpus in 1..50 {
+            for programs in 1..=cpus {
+                let naive: Vec<usize> =
+                    (0..programs).map(|n| cpus / programs + usize::from(n < cpus % programs)).collect();
+                assert_eq!(rounds(&vec![usize::MAX; programs], cpus), naive);
             }
-            before = apps.iter().map(|app| app.id.clone()).zip(places).collect();
         }
+    }
+
+    #[test]
+    fn what_a_program_cannot_use_goes_to_the_others() {
+        assert_eq!(rounds(&[2, 100, 100], 24), [2, 11, 11]);
+        assert_eq!(rounds(&[2, 3, 100], 24), [2, 3, 19]);
+        assert_eq!(rounds(&[1, 1], 24), [1, 1]);
+        assert_eq!(rounds(&[0, 5], 3), [0, 3]);
     }
 }

@@ -43,24 +43,17 @@ use std::collections::BTreeSet;
 use plan::{Plan, Promise, Run, Slot, Snapshot, Tree};
 use workload::AppId;
 
-use crate::common::compose::{Context, finish};
+use crate::common::compose::Context;
 use crate::common::gather::{beside, leaf};
+use crate::common::outcome;
 use crate::{Decision, LevelMemory, Memory, Policy, Settings};
 
 pub(crate) struct Fixed {
-    settings: Settings,
-    plan: Plan,
+    pub settings: Settings,
+    pub plan: Plan,
 }
 
 impl Fixed {
-    pub fn new(settings: &Settings) -> Result<Fixed, String> {
-        let text = settings.plan.as_deref().ok_or_else(|| {
-            "the policy 'fixed' needs a plan: plan = \"in_turn [a on 0-1, b on 0-1]\"".to_owned()
-        })?;
-        let plan: Plan = text.parse().map_err(|error| format!("plan: {error}"))?;
-        Ok(Fixed { settings: settings.clone(), plan })
-    }
-
     /// `tree` without programs that are not `live` and CPUs that are not theirs.
     fn prune(&self, tree: &Tree, snapshot: &Snapshot, live: &BTreeSet<&AppId>) -> Option<Tree> {
         match tree {
@@ -86,9 +79,7 @@ impl Fixed {
                 let runs: Vec<&Run> = parts.iter().flat_map(Tree::runs).collect();
                 let owner = owner
                     .iter()
-                    .filter(|(cpu, app)| {
-                        runs.iter().any(|run| run.app == **app && run.place.contains(**cpu))
-                    })
+                    .filter(|(cpu, app)| runs.iter().any(|run| run.app == **app && run.place.contains(**cpu)))
                     .map(|(&cpu, app)| (cpu, app.clone()))
                     .collect();
                 (!parts.is_empty()).then_some(Tree::Mixed { owner, parts })
@@ -133,7 +124,8 @@ impl Policy for Fixed {
         let mut others = Vec::new();
         let mut waiting = Vec::new();
         for need in cx.needs.iter().filter(|need| !placed.contains(&need.app.id)) {
-            let place = self.settings.others.as_ref().map(|others| need.open(&others.intersection(&snapshot.usable)));
+            let place =
+                self.settings.others.as_ref().map(|others| need.open(&others.intersection(&snapshot.usable)));
             match place.filter(|place| !place.is_empty() && live.contains(&need.app.id)) {
                 Some(place) => others.push(leaf(cx.run(need, &place))),
                 None => waiting.push(need.app.id.as_str()),
@@ -149,6 +141,6 @@ impl Policy for Fixed {
             Some(tree) if others.is_empty() => Some(tree),
             tree => beside(tree.into_iter().collect(), others),
         };
-        finish(&cx, tree, LevelMemory::default(), None, lines)
+        outcome::decision(&cx, tree, LevelMemory::default(), None, lines)
     }
 }

@@ -1,46 +1,55 @@
-//! Load-adaptive (LA).
+//! LA: load-adaptive.
 //!
-//! # The problem
-//! A program that sees the machine's load can at least stop asking for CPUs that are taken.
+//! # Problem
+//!
+//! What off-the-shelf runtimes offer: each program looks at the load of the system and sizes its
+//! next team by that.
 //!
 //! # Source
-//! Schönherr, Juurlink, Richling 2013, III-B b; libgomp with `OMP_DYNAMIC`.
+//!
+//! Schönherr, Juurlink, Richling 2013, III-B b; GNU libgomp's behaviour under `OMP_DYNAMIC=TRUE`:
+//! the CPUs online (or the wished number of threads, if less) less the load average over 15
+//! minutes, which is rounded down after adding 0.1; at least 1.
 //!
 //! # Where we differ
-//! On a live node libgomp itself decides: programs are started with `OMP_DYNAMIC=TRUE` and otherwise
-//! left alone. The number of threads in the plan is the one that its rule gives.
+//!
+//! The runtime decides by itself at each parallel region; the plan's number of threads foretells
+//! what it does.
 //!
 //! # Terms
-//! Load: average number of runnable threads over 15 minutes.
+//!
+//! load average over 15 minutes, in thousandths.
 //!
 //! # Pseudocode
+//!
 //! ```text
-//! threads := max(1, CPUs − ⌊load + 0.1⌋), on everything that the program may use
+//! threads = max(1, own threads − ⌊load average + 0.1⌋)
+//! mixed [ each program on all CPUs that it may use, with that many threads ]
 //! ```
 //!
 //! # Properties
-//! `the_load_of_fifteen_minutes_is_taken_off_the_cpus`; every plan passes the checker.
+//!
+//! - `the_load_of_fifteen_minutes_is_taken_off_the_cpus`
+//! - nobody waits and nobody is stopped: `every_plan_of_every_policy_passes_the_checker`
 //!
 //! # Cost
-//! O(programs).
+//!
+//! Linear in the number of programs.
 //!
 //! # Limits
-//! The load knows nothing of programs, and follows them by minutes.
+//!
+//! The load average says nothing about how many programs there are, and reacts in minutes.
 
-use plan::{Promise, Snapshot, Tree};
+use plan::{Promise, Snapshot, WaitingBound};
 
-use crate::common::{compose, needs::needs};
-use crate::{Decision, Memory, Policy, Report};
+use crate::ue::overlapping;
+use crate::{Decision, Memory, Policy, Settings};
 
-pub(crate) struct La;
-
-/// Threads that libgomp's rule leaves on `cpus` CPUs.
-fn threads(cpus: u32, load_milli: u64) -> u32 {
-    let load = ((load_milli + 100) / 1000).min(u64::from(u32::MAX)) as u32;
-    if load >= cpus { 1 } else { cpus - load }
+pub(crate) struct LoadAdaptive {
+    pub settings: Settings,
 }
 
-impl Policy for La {
+impl Policy for LoadAdaptive {
     fn letters(&self) -> &'static str {
         "LA"
     }
@@ -50,7 +59,7 @@ impl Policy for La {
     }
 
     fn promise(&self) -> Promise {
-        Promise { waiting_bound: Some(plan::WaitingBound::Terminations(0)), ..Promise::default() }
+        Promise { waiting_bound: Some(WaitingBound::Terminations(0)), ..Promise::default() }
     }
 
     fn launch_environment(&self) -> Vec<(&'static str, &'static str)> {
@@ -58,22 +67,15 @@ impl Policy for La {
     }
 
     fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
-        let needs = needs(snapshot);
-        let run = |need: &crate::common::needs::Need<'_>| {
-            let mut run = need.run(need.room.clone());
-            if need.obeys {
-                let fewest = need.app.demand.min_threads.clamp(1, run.threads);
-                run.threads =
-                    run.threads.min(threads(run.threads, snapshot.load_average_15min_milli)).max(fewest);
-            }
-            Tree::Run(run)
-        };
-        let tree = compose::mixed(needs.iter().map(run).collect());
-        let mut report = Report::default();
-        let load = snapshot.load_average_15min_milli;
-        report.lines.push(format!("load over 15 minutes: {}.{:03}", load / 1000, load % 1000));
-        compose::decision(snapshot, tree, memory, report)
+        let load_milli = snapshot.load_average_15min_milli;
+        overlapping(snapshot, &memory, &self.settings, |own| threads(own, load_milli))
     }
+}
+
+/// The team that libgomp makes of `own` threads at this load average.
+fn threads(own: u32, load_milli: u64) -> u32 {
+    let load = u32::try_from(load_milli.saturating_add(100) / 1000).unwrap_or(u32::MAX);
+    own.saturating_sub(load).max(1)
 }
 
 #[cfg(test)]
@@ -83,9 +85,10 @@ mod tests {
     #[test]
     fn the_load_of_fifteen_minutes_is_taken_off_the_cpus() {
         assert_eq!(threads(24, 0), 24);
+        assert_eq!(threads(24, 899), 24);
         assert_eq!(threads(24, 900), 23);
         assert_eq!(threads(24, 10_500), 14);
         assert_eq!(threads(24, 23_900), 1);
-        assert_eq!(threads(24, 99_000), 1);
+        assert_eq!(threads(24, u64::MAX), 1);
     }
 }

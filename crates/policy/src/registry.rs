@@ -76,16 +76,16 @@ pub fn by_name(name: &str, settings: &Settings) -> Result<Box<dyn Policy>, Unkno
     };
     let settings = settings.clone();
     Ok(match letters {
-        "TA" => Box::new(ta::Ta { settings }),
-        "CO" => Box::new(co::Co { settings }),
-        "EQ" => Box::new(eq::Eq { settings }),
-        "BP" => Box::new(bp::Bp),
-        "UE" => Box::new(ue::Ue),
-        "LA" => Box::new(la::La),
+        "TA" => Box::new(ta::ByTopology { settings }),
+        "CO" => Box::new(co::Coscheduling { settings }),
+        "EQ" => Box::new(eq::EqualParts { settings }),
+        "BP" => Box::new(bp::OneAfterAnother { settings }),
+        "UE" => Box::new(ue::Uncontrolled { settings }),
+        "LA" => Box::new(la::LoadAdaptive { settings }),
         _ => {
             let text = settings.plan.as_deref().ok_or(UnknownPolicy::NoPlan)?;
             let plan = text.parse().map_err(UnknownPolicy::Plan)?;
-            Box::new(fixed::Fixed { plan, others: settings.others })
+            Box::new(fixed::Fixed { settings, plan })
         }
     })
 }

@@ -9,7 +9,7 @@
 //! # Source
 //!
 //! J. H. Schönherr, B. Juurlink, J. Richling: Topology-aware Equipartitioning with Coscheduling on
-//! Multicore Systems, MSEPT 2013, II-A and III-B e (TA: the variant without coscheduling).
+//! Multicore Systems, 2013, II-A and III-B e (TA: the variant without coscheduling).
 //!
 //! # Where we differ
 //!
@@ -64,22 +64,7 @@ use crate::common::levels::{Cut, cuts, describe, outside_of, spread};
 use crate::{Decision, LevelMemory, Memory, Policy, Settings};
 
 pub(crate) struct ByTopology {
-    settings: Settings,
-}
-
-impl ByTopology {
-    pub fn new(settings: &Settings) -> ByTopology {
-        ByTopology { settings: settings.clone() }
-    }
-}
-
-pub(crate) fn promise() -> Promise {
-    Promise {
-        equal_shapes: true,
-        share_bound: Some(ShareBound::Ratio(2.0)),
-        waiting_bound: Some(WaitingBound::Terminations(0)),
-        keeps_cpus: true,
-    }
+    pub settings: Settings,
 }
 
 impl Policy for ByTopology {
@@ -92,7 +77,12 @@ impl Policy for ByTopology {
     }
 
     fn promise(&self) -> Promise {
-        promise()
+        Promise {
+            equal_shapes: true,
+            share_bound: Some(ShareBound::Ratio(2.0)),
+            waiting_bound: Some(WaitingBound::Terminations(0)),
+            keeps_cpus: true,
+        }
     }
 
     fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
@@ -101,9 +91,9 @@ impl Policy for ByTopology {
     }
 }
 
-pub(crate) struct Topological<'a, 'c> {
-    pub cx: &'c Context<'a>,
-    pub cuts: Vec<Cut>,
+struct Topological<'a, 'c> {
+    cx: &'c Context<'a>,
+    cuts: Vec<Cut>,
 }
 
 /// The widest cut with at least `count` places, else the one with most.

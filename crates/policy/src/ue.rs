@@ -1,34 +1,58 @@
-//! Uncontrolled (UE).
+//! UE: uncontrolled.
 //!
-//! # The problem
-//! None is solved: this is what happens without coplace, to compare with.
+//! # Problem
+//!
+//! The baseline of everything: what happens when nobody decides.
 //!
 //! # Source
-//! Schönherr, Juurlink, Richling 2013, III-B a. The waiting policy of the programs' runtime is left
-//! as it is given (UE with spin-blocking, UEp with passive waiting in the paper).
+//!
+//! J. H. Schönherr, B. Juurlink, J. Richling: Topology-aware Equipartitioning with Coscheduling on
+//! Multicore Systems, 2013, III-B a: each program considers itself alone and starts as many
+//! threads as there are CPUs. Programs that wait passively (the paper's UEp) run by the same plan;
+//! how a program waits is its own matter.
 //!
 //! # Where we differ
-//! Unmanaged programs keep their CPUs, as under every policy.
+//!
+//! Unmanaged programs keep their CPUs, as under every policy, and suspended programs stand still:
+//! a user asked for that.
+//!
+//! # Terms
+//!
+//! usable CPUs: affinity ∩ cpuset ∩ online CPUs, no more than a quota pays for, less what unmanaged
+//! programs use.
 //!
 //! # Pseudocode
+//!
 //! ```text
-//! everybody runs on everything that it may use, with its own number of threads
+//! mixed [ each program on all CPUs that it may use, with its own number of threads ]
 //! ```
 //!
 //! # Properties
-//! Every plan passes the checker (`tests/sequences.rs`); nothing more is promised.
+//!
+//! - nobody waits and nobody is stopped: `every_plan_of_every_policy_passes_the_checker`
+//! - each program has as many threads as it would have alone: `uncontrolled_programs_overlap_everywhere`
 //!
 //! # Cost
-//! O(programs). # Limits: programs that spin slow each other down without bound.
+//!
+//! Linear in the number of programs.
+//!
+//! # Limits
+//!
+//! Promises nothing about shares: spinning threads keep one another from running.
 
-use plan::{Promise, Snapshot};
+use plan::{Promise, Run, Snapshot, Tree, WaitingBound};
 
-use crate::common::{compose, needs::needs};
-use crate::{Decision, Memory, Policy, Report};
+use crate::common::compose::Context;
+use crate::common::gather::{leaf, mixed};
+use crate::common::needs::Need;
+use crate::common::outcome;
+use crate::{Decision, LevelMemory, Memory, Policy, Settings};
 
-pub(crate) struct Ue;
+pub(crate) struct Uncontrolled {
+    pub settings: Settings,
+}
 
-impl Policy for Ue {
+impl Policy for Uncontrolled {
     fn letters(&self) -> &'static str {
         "UE"
     }
@@ -38,11 +62,30 @@ impl Policy for Ue {
     }
 
     fn promise(&self) -> Promise {
-        Promise { waiting_bound: Some(plan::WaitingBound::Terminations(0)), ..Promise::default() }
+        Promise { waiting_bound: Some(WaitingBound::Terminations(0)), ..Promise::default() }
     }
 
     fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
-        let tree = compose::everybody(&needs(snapshot));
-        compose::decision(snapshot, tree, memory, Report::default())
+        overlapping(snapshot, &memory, &self.settings, |threads| threads)
     }
+}
+
+/// Everybody on all that it may use, with as many threads as `threads` makes of its own number.
+pub(crate) fn overlapping(
+    snapshot: &Snapshot,
+    memory: &Memory,
+    settings: &Settings,
+    threads: impl Fn(u32) -> u32,
+) -> Decision {
+    let cx = Context::new(snapshot, settings, memory);
+    let tree = |need: &Need<'_>| {
+        let place = need.scope.clone().unwrap_or_else(|| snapshot.usable.clone());
+        let resized = || threads(need.cap.min(place.len() as u32)).max(need.least_threads);
+        let threads = need.own_threads.unwrap_or_else(resized);
+        leaf(Run { threads, ..Run::new(need.app.id.clone(), place) })
+    };
+    let mut trees: Vec<Tree> = cx.needs.iter().map(tree).collect();
+    let tree = if trees.len() > 1 { Some(mixed(trees)) } else { trees.pop() };
+    let lines = vec![format!("{} programs, left to the kernel.", cx.needs.len())];
+    outcome::decision(&cx, tree, LevelMemory::default(), None, lines)
 }

@@ -30,8 +30,7 @@ pub(crate) fn divide(cx: &Context<'_>, cuts: &[Cut], members: &[usize]) -> Divis
         }
     }
     let now = cx.snapshot.now_ns;
-    let mut walk =
-        Walk { cx, levels, level: LevelMemory::default(), wake_at_ns: None, parts: Vec::new() };
+    let mut walk = Walk { cx, levels, level: LevelMemory::default(), wake_at_ns: None, parts: Vec::new() };
     let top = spread(cx, &walk.levels[0].places, members);
     let seated: usize = top.iter().map(|part| part.members.len()).sum();
     for part in top {

@@ -1,173 +1,306 @@
-//! How a policy's layout of resizable programs and the turns of rigid ones become one tree.
+//! From a division of the CPUs to a whole plan.
 //!
-//! Programs fall into three kinds. *Flexible* ones run on any partition. *Gangs* need several CPUs
-//! at the same time: a team that cannot shrink and spins. *Steady* ones must not be stopped (they
-//! are traced, or launchers). A gang that is no wider than its equal share of the machine gets a
-//! place of its own for good; wider ones take turns with everybody else, in slots that last so long
-//! that CPU time comes out equal (per weight).
+//! A policy says how it divides CPUs among programs that fit their parts ([`Divide`]). What is the
+//! same for all of them is here: which programs fit, turns for those that do not, programs that
+//! must not be stopped, and what is remembered.
+//!
+//! ```text
+//! members, gangs = the largest number of programs that get parts at least as wide as they need
+//! rows           = gangs packed first fit (Ousterhout's matrix)
+//! plan           = in_turn [ row, row, …, division of the members ]
+//! programs that must not be stopped stand in every slot, at the same place
+//! ```
+//!
+//! **Fairness of the turns.** A program of weight w among programs of weights Σw is entitled to
+//! w/Σw of the usable CPUs. A slot's claim is the time, relative to the others', in which the worst
+//! off of its programs gets that: w × usable CPUs ÷ CPUs that it has in the slot, the largest over
+//! the slot's programs. Slices are proportional to claims, so that every slot's worst-off program
+//! gets the same fraction of its entitlement, and the others more. Slices are rounded up to
+//! `min_slice_ns`, which favours programs of small weight.
 
-use std::collections::BTreeMap;
-
-use plan::{Plan, Slot, Snapshot, Tree};
+use plan::{Run, Slot, Snapshot, Tree};
 use topology::CpuSet;
-use workload::AppId;
 
+use super::gather::{beside, leaf, mixed};
 use super::needs::{Need, needs};
-use super::{matrix, place, slices};
-use crate::{Decision, Memory, Report, Settings};
+use super::slices::slices;
+use super::{matrix, outcome, place};
+use crate::{Decision, LevelMemory, Memory, Settings};
 
-/// A policy's way of laying out flexible programs on some CPUs. `None`: they do not fit (programs
-/// that are restricted to a few CPUs); then everybody is left to the kernel.
-pub(crate) type Layout<'l> =
-    dyn FnMut(&CpuSet, &[&Need<'_>], &BTreeMap<AppId, CpuSet>, &mut Report) -> Option<Tree> + 'l;
-
-/// The whole plan: flexible programs by `layout`, gangs in turn.
-pub(crate) fn compose(
-    snapshot: &Snapshot,
-    memory: Memory,
-    settings: &Settings,
-    layout: &mut Layout<'_>,
-) -> Decision {
-    let needs = needs(snapshot);
-    let mut report = Report::default();
-    let tree = arrange(snapshot, &needs, &memory, settings, layout, &mut report).or_else(|| {
-        report
-            .lines
-            .push("some programs may neither be moved nor stopped: all are left to the kernel".into());
-        everybody(&needs)
-    });
-    decision(snapshot, tree, memory, report)
+/// What a decision is made from.
+pub(crate) struct Context<'a> {
+    pub snapshot: &'a Snapshot,
+    pub settings: &'a Settings,
+    pub memory: &'a Memory,
+    pub needs: Vec<Need<'a>>,
 }
 
-/// Wraps a tree up: who is suspended, and who stood where.
-pub(crate) fn decision(snapshot: &Snapshot, tree: Option<Tree>, memory: Memory, report: Report) -> Decision {
-    let suspended = snapshot.apps.iter().filter(|app| app.suspended).map(|app| app.id.clone()).collect();
-    let plan = Plan { tree, suspended, ..Plan::default() };
-    let memory = Memory { places: places(snapshot, &plan, memory.places), ..memory };
-    Decision { plan, memory, wake_at_ns: None, report }
-}
-
-/// Where everybody stands now; who does not run keeps what it had.
-fn places(snapshot: &Snapshot, plan: &Plan, before: BTreeMap<AppId, CpuSet>) -> BTreeMap<AppId, CpuSet> {
-    let mut places: BTreeMap<AppId, CpuSet> =
-        snapshot.apps.iter().filter_map(|app| Some((app.id.clone(), before.get(&app.id)?.clone()))).collect();
-    for run in plan.runs() {
-        places.insert(run.app.clone(), run.place.clone());
+impl<'a> Context<'a> {
+    pub fn new(snapshot: &'a Snapshot, settings: &'a Settings, memory: &'a Memory) -> Context<'a> {
+        Context { snapshot, settings, memory, needs: needs(snapshot) }
     }
-    places
-}
 
-/// Everybody on everything that it may use, left to the kernel.
-pub(crate) fn everybody(needs: &[Need<'_>]) -> Option<Tree> {
-    mixed(needs.iter().map(|need| Tree::Run(need.run(need.room.clone()))).collect())
-}
+    pub fn before(&self, need: &Need<'_>) -> Option<&'a CpuSet> {
+        self.memory.places.get(&need.app.id)
+    }
 
-pub(crate) fn mixed(mut parts: Vec<Tree>) -> Option<Tree> {
-    match parts.len() {
-        0 | 1 => parts.pop(),
-        _ => Some(Tree::Mixed { owner: BTreeMap::new(), parts }),
+    pub fn everybody(&self) -> Vec<usize> {
+        (0..self.needs.len()).collect()
+    }
+
+    /// `need` on all of `place` that is open to it, with as many threads as it can use there.
+    pub fn run(&self, need: &Need<'_>, place: &CpuSet) -> Run {
+        let place = need.open(place);
+        let threads =
+            need.own_threads.unwrap_or_else(|| need.cap.min(place.len() as u32).max(need.least_threads));
+        Run { threads, ..Run::new(need.app.id.clone(), place) }
+    }
+
+    fn on(&self, index: usize, place: &CpuSet) -> Tree {
+        leaf(self.run(&self.needs[index], place))
+    }
+
+    fn must_not_stop(&self, index: usize) -> bool {
+        !self.needs[index].app.stoppable
+    }
+
+    fn names(&self, members: &[usize]) -> String {
+        let names: Vec<&str> = members.iter().map(|&index| self.needs[index].app.id.as_str()).collect();
+        names.join(", ")
     }
 }
 
-pub(crate) fn side_by_side(mut parts: Vec<Tree>) -> Option<Tree> {
-    match parts.len() {
-        0 | 1 => parts.pop(),
-        _ => Some(Tree::SideBySide(parts)),
+/// One part of a division, and the programs that share it (indices into `Context::needs`).
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub place: CpuSet,
+    pub members: Vec<usize>,
+}
+
+/// A division of the CPUs.
+#[derive(Default)]
+pub(crate) struct Division {
+    /// Disjoint; parts without members are left out.
+    pub parts: Vec<Part>,
+    pub level: LevelMemory,
+    pub wake_at_ns: Option<u64>,
+    pub lines: Vec<String>,
+}
+
+/// How a policy divides CPUs among programs.
+pub(crate) trait Divide {
+    /// CPUs that each of `count` programs gets at least; falls with `count`.
+    fn width_for(&self, count: usize) -> u32;
+
+    /// `members` on the usable CPUs outside of `blocked`, where some are. A member for which there is
+    /// no part at all is left out.
+    fn divide(&self, blocked: &CpuSet, members: &[usize]) -> Division;
+}
+
+/// The whole decision for `candidates`; everybody else who is not suspended waits.
+pub(crate) fn compose(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> Decision {
+    let (tree, division) = arrange(cx, divide, candidates);
+    let Division { level, wake_at_ns, lines, .. } = division;
+    outcome::decision(cx, tree, level, wake_at_ns, lines)
+}
+
+/// Programs that got parts, and those that need turns.
+struct Settled {
+    division: Division,
+    gangs: Vec<usize>,
+}
+
+fn settle(cx: &Context<'_>, divide: &dyn Divide, blocked: &CpuSet, candidates: &[usize]) -> Settled {
+    let (mut members, mut gangs): (Vec<usize>, Vec<usize>) =
+        candidates.iter().partition(|&&index| cx.needs[index].floor <= 1);
+    // As many of the wide ones as fit their part, narrowest first.
+    gangs.sort_by_key(|&index| (cx.needs[index].floor, index));
+    let fitting = (1..=gangs.len())
+        .take_while(|&count| cx.needs[gangs[count - 1]].floor <= divide.width_for(members.len() + count))
+        .count();
+    members.extend(gangs.drain(..fitting));
+    members.sort_unstable();
+    loop {
+        let division = divide.divide(blocked, &members);
+        // Restrictions may still have left somebody too little.
+        let mut satisfied = vec![false; cx.needs.len()];
+        for part in &division.parts {
+            for &index in &part.members {
+                satisfied[index] = cx.needs[index].fits(&part.place);
+            }
+        }
+        let before = members.len();
+        gangs.extend(members.iter().filter(|&&index| !satisfied[index]));
+        members.retain(|&index| satisfied[index]);
+        if members.len() == before {
+            gangs.sort_unstable();
+            return Settled { division, gangs };
+        }
     }
 }
 
-fn arrange(
-    snapshot: &Snapshot,
-    needs: &[Need<'_>],
-    memory: &Memory,
-    settings: &Settings,
-    layout: &mut Layout<'_>,
-    report: &mut Report,
-) -> Option<Tree> {
-    let steady = |need: &&Need<'_>| !need.app.stoppable;
-    let mut gangs: Vec<&Need<'_>> = needs.iter().filter(|need| need.floor > 1).collect();
-    let mut flexible: Vec<&Need<'_>> = needs.iter().filter(|need| need.floor == 1).collect();
-    if flexible.iter().any(|need| !need.room.is_subset(&snapshot.usable)) {
-        return None;
-    }
-    // A single-threaded program that must not be stopped stands like a gang of one.
-    gangs.extend(flexible.iter().filter(|need| steady(need) && !need.obeys));
-    flexible.retain(|need| !steady(need) || need.obeys);
+/// The tree for `candidates`, and what the division said and remembers.
+fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Option<Tree>, Division) {
+    let usable = &cx.snapshot.usable;
+    // Who has no usable CPU stands where it must, beside everything.
+    let (outside, inside): (Vec<usize>, Vec<usize>) = candidates
+        .iter()
+        .partition(|&&index| cx.needs[index].scope.as_ref().is_some_and(|scope| !scope.intersects(usable)));
+    let mut fixed: Vec<Tree> = outside
+        .iter()
+        .map(|&index| {
+            let need = &cx.needs[index];
+            let scope = need.scope.as_ref().expect("who has no usable CPU is restricted");
+            let width = if need.overflows { scope.len() } else { need.floor as usize };
+            cx.on(index, &place::part(scope, width, cx.before(need)))
+        })
+        .collect();
 
-    let fixed = own_places(snapshot, &mut gangs, flexible.len(), &memory.places);
-    let stays: CpuSet = fixed.iter().fold(CpuSet::new(), |all, (_, place)| all.union(place));
+    let mut settled = settle(cx, divide, &CpuSet::new(), &inside);
+    if settled.gangs.is_empty() {
+        let trees = part_trees(cx, &settled.division.parts, None);
+        return (beside(trees, fixed), settled.division);
+    }
+
+    // Gangs that must not be stopped keep one place, and the parts keep out of their way.
+    let mut blocked = CpuSet::new();
+    let mut standing: Vec<usize> =
+        settled.gangs.iter().copied().filter(|&index| cx.must_not_stop(index)).collect();
+    if !standing.is_empty() {
+        stand(cx, &standing, &mut blocked, &mut fixed);
+        let others: Vec<usize> = inside.iter().copied().filter(|index| !standing.contains(index)).collect();
+        settled = settle(cx, divide, &blocked, &others);
+        // Who must not be stopped and now does not fit either stands over whatever is there.
+        standing = settled.gangs.iter().copied().filter(|&index| cx.must_not_stop(index)).collect();
+        stand(cx, &standing, &mut blocked, &mut fixed);
+        settled.gangs.retain(|index| !standing.contains(index));
+    }
+    let Settled { mut division, gangs } = settled;
+
+    // Members that must not be stopped stand in every slot where the division put them.
+    let mut everywhere: Vec<Tree> = Vec::new();
+    let mut divided = false;
+    for part in &division.parts {
+        for &index in &part.members {
+            if cx.must_not_stop(index) {
+                everywhere.push(cx.on(index, &part.place));
+                blocked = blocked.union(&cx.needs[index].open(&part.place));
+            } else {
+                divided = true;
+            }
+        }
+    }
+    let machine = &cx.snapshot.machine;
+    let rows = matrix::pack(machine, usable, &blocked, &cx.needs, &gangs, |need| cx.before(need));
+    let mut claims: Vec<u64> = rows.iter().map(|row| row_claim(cx, row)).collect();
+    if divided {
+        claims.push(parts_claim(cx, &division.parts));
+    }
+    let slices = slices(&claims, cx.settings, None);
+    let mut slots: Vec<Slot> = Vec::new();
+    for (row, &slice_ns) in rows.iter().zip(&slices) {
+        let trees = row.gangs.iter().map(|(index, place)| cx.on(*index, place)).collect();
+        let others = everywhere.iter().chain(&fixed).cloned().collect();
+        slots.extend(beside(trees, others).map(|tree| Slot { slice_ns, tree }));
+    }
+    if divided {
+        let slice_ns = slices[rows.len()];
+        let trees = part_trees(cx, &division.parts, Some(slice_ns));
+        slots.extend(beside(trees, fixed.clone()).map(|tree| Slot { slice_ns, tree }));
+    }
+    division.lines.extend(explain_turns(cx, &gangs, &slots));
+    let tree = match slots.len() {
+        0 => beside(everywhere, fixed),
+        1 => slots.pop().map(|slot| slot.tree),
+        _ => Some(Tree::InTurn { mode: cx.settings.turn_mode, slots }),
+    };
+    (tree, division)
+}
+
+/// Places for programs that must not be stopped, beside one another where they can be.
+fn stand(cx: &Context<'_>, programs: &[usize], blocked: &mut CpuSet, fixed: &mut Vec<Tree>) {
+    let (machine, usable) = (&cx.snapshot.machine, &cx.snapshot.usable);
+    let avoid = blocked.clone();
+    for row in matrix::pack(machine, usable, &avoid, &cx.needs, programs, |need| cx.before(need)) {
+        for (index, place) in row.gangs {
+            *blocked = blocked.union(&place);
+            fixed.push(cx.on(index, &place));
+        }
+    }
+}
+
+fn explain_turns(cx: &Context<'_>, gangs: &[usize], slots: &[Slot]) -> Vec<String> {
     if gangs.is_empty() {
-        let rest = snapshot.usable.difference(&stays);
-        let mut parts: Vec<Tree> =
-            fixed.into_iter().map(|(need, place)| Tree::Run(need.run(place))).collect();
-        if !flexible.is_empty() {
-            parts.push(layout(&rest, &flexible, &memory.places, report)?);
-        }
-        return side_by_side(parts);
+        return Vec::new();
     }
-    if gangs.iter().any(steady) || flexible.iter().any(steady) {
-        return None;
+    let (names, count) = (cx.names(gangs), slots.len());
+    if count < 2 {
+        return vec![format!("{names}: wider than an equal part, with nobody to take turns with.")];
     }
-    // Who had its own place joins the turns: slots with half of the machine kept for them would
-    // waste more than they give.
-    gangs.extend(fixed.iter().map(|(need, _)| *need));
-    gangs.sort_by_key(|need| need.app.arrived_ns);
-    let rows = matrix::pack(&snapshot.machine, &gangs, &memory.places);
-    let cpus = snapshot.usable.len() as u64;
-    let mut slots = Vec::new();
-    let mut claims = Vec::new();
-    if !flexible.is_empty() {
-        slots.push(layout(&snapshot.usable, &flexible, &memory.places, report)?);
-        // m programs that share C CPUs need m/C of the time for one CPU's worth each.
-        claims.push(flexible.iter().map(|need| need.weight()).sum::<u64>() * UNIT / cpus.max(1));
+    let mut lines = vec![format!("{names}: cannot shrink to an equal part; {count} slots take turns.")];
+    let period: u64 = slots.iter().map(|slot| slot.slice_ns).sum();
+    let still_ns = period - slots.iter().map(|slot| slot.slice_ns).min().unwrap_or(0);
+    if still_ns > cx.settings.max_still_ns {
+        lines.push(format!(
+            "Programs stand still for up to {} ms instead of {} ms: {count} slots of at least {} ms.",
+            still_ns / 1_000_000,
+            cx.settings.max_still_ns / 1_000_000,
+            cx.settings.min_slice_ns / 1_000_000
+        ));
     }
-    for row in &rows {
-        let width: u64 = row.gangs.iter().map(|(_, place)| place.len() as u64).sum();
-        let weight: u64 = row.gangs.iter().map(|(need, _)| need.weight()).sum();
-        claims.push((weight * UNIT / width.max(1)).max(1));
-        let runs = row.gangs.iter().map(|(need, place)| Tree::Run(need.run(place.clone()))).collect();
-        slots.extend(side_by_side(runs));
-    }
-    let names: Vec<&str> = gangs.iter().map(|need| need.app.id.as_str()).collect();
-    report.lines.push(format!("{} cannot shrink and take turns at full width", names.join(", ")));
-    if slots.len() == 1 {
-        return slots.pop();
-    }
-    let slices = slices::slices(&claims, settings, None);
-    let slots = slots.into_iter().zip(slices).map(|(tree, slice_ns)| Slot { slice_ns, tree }).collect();
-    Some(Tree::InTurn { mode: settings.turn_mode, slots })
+    lines
 }
 
-/// Claims are whole numbers of this part.
-const UNIT: u64 = 1_000_000;
+fn row_claim(cx: &Context<'_>, row: &matrix::Row) -> u64 {
+    let claim = |(index, place): &(usize, CpuSet)| claim(cx, *index, place.len() as u64, 1);
+    row.gangs.iter().map(claim).max().unwrap_or(1)
+}
 
-/// Takes those out of `gangs` that are no wider than their equal share, narrowest first, and gives
-/// them a place for good; the CPUs that they leave unused of their share go to the others.
-fn own_places<'n, 'a>(
-    snapshot: &Snapshot,
-    gangs: &mut Vec<&'n Need<'a>>,
-    flexible: usize,
-    before: &BTreeMap<AppId, CpuSet>,
-) -> Vec<(&'n Need<'a>, CpuSet)> {
-    let mut order: Vec<&'n Need<'a>> = gangs.clone();
-    order.sort_by_key(|need| (need.floor, need.app.arrived_ns));
-    let mut free = snapshot.usable.clone();
-    let mut left = gangs.len() + flexible;
-    let mut fixed = Vec::new();
-    for need in order {
-        // The last one has nobody to leave anything to.
-        if need.floor * left > free.len() {
-            break;
-        }
-        let room = free.intersection(&need.room);
-        let width = need.floor;
-        let Some(place) = place::of_width(&snapshot.machine, &room, width, before.get(&need.app.id)) else {
-            break;
-        };
-        free = free.difference(&place);
-        left -= 1;
-        fixed.push((need, place));
+fn parts_claim(cx: &Context<'_>, parts: &[Part]) -> u64 {
+    let claims = parts.iter().flat_map(|part| {
+        let (cpus, sharers) = (part.place.len() as u64, part.members.len() as u64);
+        part.members.iter().map(move |&index| claim(cx, index, cpus, sharers))
+    });
+    claims.max().unwrap_or(1)
+}
+
+/// Time in which a program gets what it is entitled to from its share of `cpus`.
+fn claim(cx: &Context<'_>, index: usize, cpus: u64, sharers: u64) -> u64 {
+    let width = cx.snapshot.usable.len() as u64;
+    (cx.needs[index].weight() * 1000).saturating_mul(width).saturating_mul(sharers) / cpus.max(1)
+}
+
+/// One tree a part: its program alone, or its programs in turn, or, where turns help nobody, mixed.
+/// `slot_ns`: the time that all turns of a part must fit, inside an outer slot.
+fn part_trees(cx: &Context<'_>, parts: &[Part], slot_ns: Option<u64>) -> Vec<Tree> {
+    parts.iter().map(|part| part_tree(cx, part, slot_ns)).collect()
+}
+
+fn part_tree(cx: &Context<'_>, part: &Part, slot_ns: Option<u64>) -> Tree {
+    if let [index] = part.members[..] {
+        return cx.on(index, &part.place);
     }
-    gangs.retain(|need| !fixed.iter().any(|(other, _)| other.app.id == need.app.id));
-    fixed
+    let needs: Vec<&Need<'_>> = part.members.iter().map(|&index| &cx.needs[index]).collect();
+    // Threads that have nobody to wait for, and programs that must not stand still.
+    let mix = part.place.len() == 1
+        || needs.iter().any(|need| !need.app.stoppable)
+        || needs.iter().all(|need| need.runs_uncoordinated());
+    if mix {
+        let each = (part.place.len() / needs.len()).max(1) as u32;
+        let thin = |need: &Need<'_>| {
+            let mut run = cx.run(need, &part.place);
+            if need.own_threads.is_none() {
+                run.threads = run.threads.min(each).max(need.least_threads);
+            }
+            Tree::Run(run)
+        };
+        return mixed(needs.into_iter().map(thin).collect());
+    }
+    let weights: Vec<u64> = needs.iter().map(|need| need.weight()).collect();
+    let slices = slices(&weights, cx.settings, slot_ns);
+    let slots = part.members.iter().zip(slices);
+    Tree::InTurn {
+        mode: cx.settings.turn_mode,
+        slots: slots.map(|(&index, slice_ns)| Slot { slice_ns, tree: cx.on(index, &part.place) }).collect(),
+    }
 }

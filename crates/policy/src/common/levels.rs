@@ -23,8 +23,7 @@ pub(crate) fn cuts(cx: &Context<'_>) -> Vec<Cut> {
         left_over: shape.left_over,
         description: shape.description,
     };
-    let mut cuts: Vec<Cut> =
-        cx.snapshot.machine.shapes(&cx.snapshot.usable).into_iter().map(cut).collect();
+    let mut cuts: Vec<Cut> = cx.snapshot.machine.shapes(&cx.snapshot.usable).into_iter().map(cut).collect();
     if cuts.is_empty() {
         // The machine's description lacks the CPUs that are usable: they are one partition.
         let usable = cx.snapshot.usable.clone();

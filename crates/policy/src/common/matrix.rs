@@ -1,41 +1,56 @@
 //! Packing gangs into slots: the rows of Ousterhout's matrix (1982), first fit in order of
 //! arrival, so that a newcomer never moves who was there before it.
 
-use std::collections::BTreeMap;
-
 use topology::{CpuSet, Machine};
-use workload::AppId;
 
 use super::needs::Need;
 use super::place;
 
 /// One row: gangs that stand side by side in the same slot.
 #[derive(Debug, Default)]
-pub(crate) struct Row<'n, 'a> {
+pub(crate) struct Row {
+    /// All that its gangs use.
     taken: CpuSet,
-    pub gangs: Vec<(&'n Need<'a>, CpuSet)>,
+    taken_count: usize,
+    /// Which need, and where it stands.
+    pub gangs: Vec<(usize, CpuSet)>,
 }
 
-/// Rows in which every gang has the CPUs that it needs.
-pub(crate) fn pack<'n, 'a>(
+/// Rows for `gangs` (indices into `needs`) on `cpus`, out of the way of `avoid` where their width
+/// allows that.
+pub(crate) fn pack<'a>(
     machine: &Machine,
-    gangs: &[&'n Need<'a>],
-    before: &BTreeMap<AppId, CpuSet>,
-) -> Vec<Row<'n, 'a>> {
-    let mut rows: Vec<Row<'n, 'a>> = Vec::new();
-    for &need in gangs {
-        let width = need.floor.min(need.room.len());
-        let stood = before.get(&need.app.id);
-        let place_in = |taken: &CpuSet| place::of_width(machine, &need.room.difference(taken), width, stood);
-        let found = rows.iter().enumerate().find_map(|(number, row)| Some((number, place_in(&row.taken)?)));
+    cpus: &CpuSet,
+    avoid: &CpuSet,
+    needs: &[Need<'a>],
+    gangs: &[usize],
+    before: impl Fn(&Need<'a>) -> Option<&'a CpuSet>,
+) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let all_count = cpus.len();
+    for &index in gangs {
+        let need = &needs[index];
+        let width = need.floor as usize;
+        // An overflowing program's scope is what it needs, to the CPU.
+        let roomy = if need.overflows { need.scope.clone().unwrap_or_default() } else { need.open(cpus) };
+        let clear = roomy.difference(avoid);
+        let ground = if clear.len() >= width { clear } else { roomy };
+        let place_in =
+            |taken: &CpuSet| place::of_width(machine, &ground.difference(taken), width, before(need));
+        let found = rows.iter().enumerate().find_map(|(number, row)| {
+            // Full rows are the common case; do not compare sets for them.
+            let hopeless = need.scope.is_none() && row.taken_count + width > all_count;
+            if hopeless { None } else { Some((number, place_in(&row.taken)?)) }
+        });
         let (number, place) = found.unwrap_or_else(|| {
             rows.push(Row::default());
-            let place = place_in(&CpuSet::new()).expect("its room is at least as wide as it needs");
+            let place = place_in(&CpuSet::new()).unwrap_or_else(|| ground.clone());
             (rows.len() - 1, place)
         });
         let row = &mut rows[number];
         row.taken = row.taken.union(&place);
-        row.gangs.push((need, place));
+        row.taken_count = row.taken.intersection(cpus).len();
+        row.gangs.push((index, place));
     }
     rows
 }

@@ -1,10 +1,11 @@
 //! What several policies need.
 
 pub(crate) mod compose;
+pub(crate) mod gather;
 pub(crate) mod keep;
-pub(crate) mod levels;
 pub(crate) mod levels;
 pub(crate) mod matrix;
 pub(crate) mod needs;
+pub(crate) mod outcome;
 pub(crate) mod place;
 pub(crate) mod slices;

@@ -4,51 +4,75 @@
 //! *floor*), because threads that spin for a partner which is not running make it a hundred
 //! times slower. Only one whose threads sleep while they wait may be squeezed: its floor is 1.
 
-use plan::{App, Run, Snapshot};
+use plan::{App, Snapshot};
 use topology::CpuSet;
 
 /// One live program of a decision.
 #[derive(Clone, Debug)]
 pub(crate) struct Need<'a> {
     pub app: &'a App,
-    /// The CPUs that it may stand on.
-    pub room: CpuSet,
-    /// It may stand anywhere on the usable CPUs.
-    pub roams: bool,
+    /// The CPUs that it may use where that is not simply `Snapshot::usable`.
+    pub scope: Option<CpuSet>,
     /// Fewest CPUs that it may be given.
-    pub floor: usize,
-    /// Its team follows what it is asked for.
-    pub obeys: bool,
+    pub floor: u32,
+    /// Most CPUs that it can use.
+    pub cap: u32,
+    /// Fewest threads that it can be asked to run with.
+    pub least_threads: u32,
+    /// Its number of threads where nobody can change it.
+    pub own_threads: Option<u32>,
+    /// It needs more CPUs than are usable where it may stand: its place reaches into what is kept
+    /// for unmanaged programs, and is all of `scope`.
+    pub overflows: bool,
 }
 
 impl<'a> Need<'a> {
-    pub fn of(app: &'a App, snapshot: &Snapshot) -> Need<'a> {
-        let floor = snapshot.fewest_cpus(app);
-        let room = snapshot.overflow_place(app).unwrap_or_else(|| snapshot.room(app));
-        let roams = room == snapshot.usable;
-        Need { app, room, roams, floor, obeys: app.takes_orders() }
+    pub fn of(app: &'a App, snapshot: &Snapshot, usable: usize, allowed: usize) -> Need<'a> {
+        let own_threads = (!app.takes_orders()).then(|| app.width(allowed as u32));
+        let least = app.fewest_threads(allowed as u32);
+        let mut floor = if app.waits_passively { 1 } else { least }.clamp(1, allowed.max(1) as u32);
+        let (mut scope, mut overflows) = (None, false);
+        if app.within.is_some() || floor as usize > usable {
+            floor = snapshot.fewest_cpus(app) as u32;
+            let overflow = snapshot.overflow_place(app);
+            overflows = overflow.is_some();
+            scope = Some(overflow.unwrap_or_else(|| snapshot.room(app)));
+            scope = scope.filter(|scope| *scope != snapshot.usable);
+        }
+        let cap = own_threads.or(app.demand.max_threads).unwrap_or(u32::MAX).max(least).max(floor);
+        Need { app, scope, floor, cap, least_threads: least.min(allowed as u32), own_threads, overflows }
     }
 
-    /// Its run on `place`, with as many threads as it may and can have there.
-    pub fn run(&self, place: CpuSet) -> Run {
-        let cpus = place.len() as u32;
-        let most = self.app.demand.max_threads.unwrap_or(cpus).max(self.app.demand.min_threads);
-        let threads = if self.obeys { most.min(cpus) } else { self.app.width(cpus).min(cpus) };
-        Run { threads: threads.max(1), ..Run::new(self.app.id.clone(), place) }
+    /// The part of `place` that is open to it.
+    pub fn open(&self, place: &CpuSet) -> CpuSet {
+        match &self.scope {
+            Some(scope) => scope.intersection(place),
+            None => place.clone(),
+        }
     }
 
-    /// Its run on one CPU shared with others.
-    pub fn run_alone(&self, place: CpuSet) -> Run {
-        let threads = self.app.demand.min_threads.clamp(1, place.len() as u32);
-        Run { threads, ..Run::new(self.app.id.clone(), place) }
+    /// Whether `place` holds enough CPUs that are open to it.
+    pub fn fits(&self, place: &CpuSet) -> bool {
+        let have = match &self.scope {
+            Some(scope) => scope.intersection(place).len(),
+            None => place.len(),
+        };
+        have >= self.floor as usize
     }
 
     pub fn weight(&self) -> u64 {
         u64::from(self.app.demand.weight_milli.max(1))
     }
+
+    /// Whether its threads lose nothing when they do not run at the same time.
+    pub fn runs_uncoordinated(&self) -> bool {
+        self.app.waits_passively || !self.app.demand.coschedule
+    }
 }
 
 /// The live programs in order of arrival, without those that a user suspended.
 pub(crate) fn needs(snapshot: &Snapshot) -> Vec<Need<'_>> {
-    snapshot.apps.iter().filter(|app| !app.suspended).map(|app| Need::of(app, snapshot)).collect()
+    let (usable, allowed) = (snapshot.usable.len(), snapshot.allowed.len());
+    let live = snapshot.apps.iter().filter(|app| !app.suspended);
+    live.map(|app| Need::of(app, snapshot, usable, allowed)).collect()
 }
