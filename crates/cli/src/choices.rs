@@ -52,8 +52,8 @@ impl Choices {
     }
 
     fn over(&self, config: &Config) -> Result<Options, Failure> {
-        let mut options = Options::default();
-        options.settings = toml_settings(config.settings.clone().unwrap_or_default(), &self.set)?;
+        let settings = toml_settings(config.settings.clone().unwrap_or_default(), &self.set)?;
+        let mut options = Options { settings, ..Options::default() };
         if let Some(slice_ns) = self.slice.or(config.slice_ns) {
             options.settings.slice_ns = slice_ns;
         }

@@ -17,7 +17,7 @@ pub fn parse_duration_ns(text: &str) -> Result<u64, String> {
     let number: f64 =
         number.parse().map_err(|_| format!("'{text}' is not a time (write for example 20ms or 1.5s)"))?;
     let ns = number * factor;
-    if ns < 0.5 || ns > 1e18 {
+    if !(0.5..=1e18).contains(&ns) {
         return Err(format!("'{text}' is out of range (1ns to about 30 years)"));
     }
     Ok(ns.round() as u64)
@@ -28,9 +28,9 @@ pub fn show_ns(ns: u64) -> String {
     let value = ns as f64;
     let (scaled, unit) = match ns {
         0 => return "0 s".to_owned(),
-        ..1_000 => (value, "ns"),
-        ..1_000_000 => (value / 1e3, "µs"),
-        ..1_000_000_000 => (value / 1e6, "ms"),
+        1..1_000 => (value, "ns"),
+        1_000..1_000_000 => (value / 1e3, "µs"),
+        1_000_000..1_000_000_000 => (value / 1e6, "ms"),
         _ => (value / 1e9, "s"),
     };
     let digits = if scaled >= 99.95 {

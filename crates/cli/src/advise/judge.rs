@@ -128,15 +128,14 @@ fn remedies(seen: &[Seen], hurt: &[Hurt], cpus: &CpuSet) -> Vec<Remedy> {
     let mut involved: Vec<&Seen> = Vec::new();
     for entry in hurt {
         for pid in std::iter::once(entry.pid).chain(entry.by.iter().map(|by| by.pid)) {
-            if let Some(program) = find(pid) {
-                if program.own
-                    && !program.managed
-                    && program.stoppable
-                    && program.busy_threads > 0
-                    && !involved.iter().any(|known| known.pid == pid)
-                {
-                    involved.push(program);
-                }
+            if let Some(program) = find(pid)
+                && program.own
+                && !program.managed
+                && program.stoppable
+                && program.busy_threads > 0
+                && !involved.iter().any(|known| known.pid == pid)
+            {
+                involved.push(program);
             }
         }
     }

@@ -414,7 +414,7 @@ impl Drive<'_> {
         drop(self.membership);
         let plans = self.plans.end(self.began_ns, end_ns);
         let mut programs: Vec<ProgramResult> = self.entries.into_iter().map(|entry| entry.result).collect();
-        programs.sort_by(|a, b| a.arrived_ns.cmp(&b.arrived_ns));
+        programs.sort_by_key(|program| program.arrived_ns);
         let result = MixResult {
             title: self.how.title,
             policy: before.policy,

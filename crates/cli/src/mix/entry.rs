@@ -28,20 +28,18 @@ pub struct Entry {
 }
 
 pub fn register(membership: &mut Membership, entry: &mut Entry) {
-    let State::Held(_, record, known @ false) = &mut entry.state else { return };
+    let State::Held(held, record, known @ false) = &mut entry.state else { return };
     if membership.scheduler().is_none() {
         return;
     }
-    match membership.register(record.clone()) {
-        Ok((id, environment)) => {
-            entry.result.name = id;
-            for (name, value) in environment {
-                entry.additions.entry(name.into()).or_insert(value.into());
-            }
-            *known = true;
+    // Refused or unanswered, it is tried again; after a while it runs without a scheduler.
+    if let Ok((id, environment)) = membership.register(record.clone()) {
+        entry.result.name = id;
+        // What the user says goes before what the policy recommends.
+        for (name, value) in environment.into_iter().filter(|(name, _)| held.variable(name).is_none()) {
+            entry.additions.entry(name.into()).or_insert(value.into());
         }
-        // Tried again; after a while it runs without a scheduler.
-        Err(_) => {}
+        *known = true;
     }
 }
 
