@@ -122,6 +122,11 @@ impl Live {
         &self.apps
     }
 
+    /// Whether any program was let go only lately, or not yet.
+    pub fn has_new(&self, now_ns: u64, age_ns: u64) -> bool {
+        self.apps.values().any(|app| !app.record.started || now_ns.saturating_sub(app.watch.started_ns()) < age_ns)
+    }
+
     pub fn clock_stats(&self) -> ClockStats {
         self.clock.stats()
     }
@@ -190,6 +195,7 @@ impl Live {
         if !managed.record.started {
             managed.record.started = true;
             managed.ledger.started(now_ns);
+            managed.watch.restart(now_ns);
             if let Err(error) = self.registry.write(&managed.record) {
                 self.warnings.push(error.to_string());
             }
@@ -312,7 +318,9 @@ impl Live {
             if narrower && let Err(error) = managed.watch.set_target(threads) {
                 self.warnings.push(format!("{app}: {error}"));
             }
-            managed.watch.look_for_pages();
+            if managed.sight.is_none() {
+                managed.watch.look_for_pages();
+            }
             let next = match managed.sight.as_ref().map(|sight| &sight.nature) {
                 Some(Nature::Resizable) => match managed.watch.threads_now() {
                     Some(team) if team as usize > place.len() && !managed.sight.as_ref().is_some_and(|s| s.waits_passively) => {

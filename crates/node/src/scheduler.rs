@@ -29,10 +29,17 @@ use crate::watch::Nature;
 
 /// While a program is on its way to another width.
 const SETTLING_NS: u64 = 1_000_000;
-/// Otherwise: how often programs are looked at, while any is there.
-const LOOK_NS: u64 = 50_000_000;
+/// How often programs are looked at while one of them is new, and otherwise.
+const LOOK_NS: u64 = 25_000_000;
+const LOOK_SELDOM_NS: u64 = 100_000_000;
+/// How long a program is new: what it is shows in its first regions.
+const NEW_NS: u64 = 1_000_000_000;
 /// How often the use by unmanaged programs and the load are sampled.
 const SAMPLE_NS: u64 = 250_000_000;
+/// How often the limits of our own group and mask are read again.
+const ALLOWANCE_NS: u64 = 1_000_000_000;
+/// A load average that moved by less is no news: nobody's threads follow it.
+const LOAD_STEP_MILLI: u64 = 50;
 /// Lines of history that `explain` can go back to.
 const HISTORY: usize = 200;
 
@@ -115,6 +122,8 @@ pub struct Scheduler {
     stopper: Stopper,
     began_ns: u64,
     yielded: bool,
+    allowance: Option<topology::Allowance>,
+    allowance_at_ns: u64,
     /// Dropped last: who takes the lock next finds everything in order.
     _lock: SchedulerLock,
 }
@@ -163,6 +172,8 @@ impl Scheduler {
             stopper: Stopper { stop: Arc::default(), wake: Arc::new(wake) },
             began_ns: now_ns(),
             yielded: false,
+            allowance: None,
+            allowance_at_ns: 0,
             home,
             _lock: lock,
         };
@@ -202,12 +213,12 @@ impl Scheduler {
     /// Runs until it is stopped or a daemon takes over; then every program is free.
     pub fn run(mut self) -> Ended {
         let _ = raise_priority();
-        let (mut look_at, mut sample_at) = (0, 0);
+        let (mut look_at, mut sample_at, mut guard_at) = (0, 0, 0);
         let mut settling = false;
         while !self.stopper.stop.load(Ordering::Acquire) && !self.yielded {
             let now = now_ns();
             let idle = self.live.apps().is_empty();
-            let mut until = now + if idle { lease::BEAT_NS } else { LOOK_NS };
+            let mut until = now + lease::BEAT_NS;
             if settling {
                 until = now + SETTLING_NS;
             } else if !idle {
@@ -224,11 +235,14 @@ impl Scheduler {
                 events.extend(self.hear(peer, incoming));
             }
             if now >= look_at {
-                look_at = now + LOOK_NS;
+                look_at = now + if self.live.has_new(now, NEW_NS) { LOOK_NS } else { LOOK_SELDOM_NS };
                 events.extend(self.look(now));
-                if let Some(guard) = &mut self.guard {
-                    guard.check();
-                }
+            }
+            if now >= guard_at
+                && let Some(guard) = &mut self.guard
+            {
+                guard_at = now + lease::BEAT_NS;
+                guard.check();
             }
             if now >= sample_at && !self.live.apps().is_empty() {
                 sample_at = now + SAMPLE_NS;
@@ -435,6 +449,11 @@ impl Scheduler {
             return Vec::new();
         }
         record.uid = uid;
+        if uid != rustix::process::geteuid().as_raw() {
+            // A page is shared memory that its owner can cut short under our hands. Other users'
+            // programs are placed and take turns, but are not resized.
+            record.pages = PathBuf::new();
+        }
         let asked = record.id.clone();
         let known = self.live.apps().values().find(|app| app.record.process == record.process);
         let known = known.map(|app| app.record.id.clone());
@@ -534,24 +553,32 @@ impl Scheduler {
     fn sample(&mut self) -> Vec<Event> {
         let unmanaged = self.live.sample_unmanaged().clone();
         let mut events = Vec::new();
-        if let Ok(allowance) = allowance(self.options.cpus.as_ref(), &Root::live()) {
+        let now = now_ns();
+        if now >= self.allowance_at_ns {
+            self.allowance_at_ns = now + ALLOWANCE_NS;
+            // What could be read last holds while it cannot be read.
+            self.allowance = allowance(self.options.cpus.as_ref(), &Root::live()).ok().or(self.allowance.take());
+        }
+        let snapshot = self.engine.snapshot(now - self.began_ns);
+        if let Some(allowance) = &self.allowance {
             let (usable, reasons) = topology::usable(
                 &allowance.allowed,
                 allowance.quota_milli_cpus,
                 &unmanaged,
                 &self.machine,
             );
-            let snapshot = self.engine.snapshot(now_ns() - self.began_ns);
             let usable = steady(&snapshot.usable, usable, &allowance.allowed, &unmanaged);
             if snapshot.usable != usable || snapshot.allowed != allowance.allowed {
-                for reason in reasons {
-                    self.note(reason);
-                }
-                events.push(Event::Machine { allowed: allowance.allowed, usable });
+                let allowed = allowance.allowed.clone();
+                reasons.into_iter().for_each(|reason| self.note(reason));
+                events.push(Event::Machine { allowed, usable });
             }
         }
         if let Ok(load) = procfs::loadavg(&Root::live()) {
-            events.push(Event::Load { average_15min_milli: (load.fifteen_minutes * 1000.0) as u64 });
+            let average_15min_milli = (load.fifteen_minutes * 1000.0) as u64;
+            if average_15min_milli.abs_diff(snapshot.load_average_15min_milli) >= LOAD_STEP_MILLI {
+                events.push(Event::Load { average_15min_milli });
+            }
         }
         events
     }

@@ -17,6 +17,8 @@ const MOST_THREADS: usize = 256;
 const SETTLE_NS: u64 = 250_000_000;
 /// Shortest interval over which the share of CPU that threads want is judged.
 const JUDGE_NS: u64 = 90_000_000;
+/// How often a program whose threads need no judging is looked at for the rest.
+const SELDOM_NS: u64 = 1_000_000_000;
 
 /// What a program is, as far as it has shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +86,16 @@ impl Watch {
         }
     }
 
+    /// The program was executed only now.
+    pub fn restart(&mut self, now_ns: u64) {
+        self.started_ns = now_ns;
+        self.judged_ns = now_ns;
+    }
+
+    pub fn started_ns(&self) -> u64 {
+        self.started_ns
+    }
+
     pub fn members(&self) -> &[Process] {
         &self.members
     }
@@ -136,22 +148,19 @@ impl Watch {
         self.open.values().map(Page::regions).sum()
     }
 
-    /// Takes up pages that appeared and drops those of processes that have ended.
+    /// Takes up pages that appeared. Known ones stay open: exec keeps file and mapping, and a page
+    /// whose process has ended still holds its last figures.
     pub fn look_for_pages(&mut self) {
-        let before = self.open.len();
-        let known = std::mem::take(&mut self.open);
-        let Ok(found) = self.pages.pages() else { return };
-        for (pid, page) in found {
-            // A page whose process ended still holds its last figures; it counts while the program lives.
-            self.open.insert(pid, page);
+        let Ok(entries) = std::fs::read_dir(self.pages.path()) else { return };
+        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let new: Vec<u32> = pids.filter(|pid| !self.open.contains_key(pid)).collect();
+        for pid in new {
+            // One that cannot be read yet is being made.
+            if let Ok(Some(page)) = self.pages.page(pid) {
+                self.open.insert(pid, page);
+            }
         }
-        // A page that cannot be opened at the moment (exec under way) is not forgotten.
-        for (pid, page) in known {
-            self.open.entry(pid).or_insert(page);
-        }
-        if self.open.len() != before {
-            self.spread();
-        }
+        self.spread();
     }
 
     /// The whole picture.
@@ -160,8 +169,10 @@ impl Watch {
             self.members = members;
         }
         self.look_for_pages();
-        if now_ns.saturating_sub(self.judged_ns) >= JUDGE_NS {
-            self.judge(now_ns);
+        // A runtime that we know tells its threads itself.
+        let known = self.has_runtime() && !self.has_foreign_runtime();
+        if now_ns.saturating_sub(self.judged_ns) >= if known { SELDOM_NS } else { JUDGE_NS } {
+            self.judge(now_ns, !known);
         }
         let stats: Vec<_> = self.members.iter().filter_map(|process| process.stat(&self.root).ok()).collect();
         let runtime = self.has_runtime();
@@ -187,8 +198,11 @@ impl Watch {
 
     /// Busy threads of a program whose OpenMP side is rigid for a reason outside our library.
     fn foreign(&self) -> u32 {
-        let unknown = |page: &Page| page.rigid().contains(&RigidReason::RuntimeUnknown);
-        if self.open.values().any(unknown) { self.most_busy } else { 0 }
+        if self.has_foreign_runtime() { self.most_busy } else { 0 }
+    }
+
+    fn has_foreign_runtime(&self) -> bool {
+        self.open.values().any(|page| page.rigid().contains(&RigidReason::RuntimeUnknown))
     }
 
     fn nature(&self, runtime: bool, now_ns: u64) -> Nature {
@@ -207,11 +221,14 @@ impl Watch {
     }
 
     /// Counts the threads that want a CPU, and looks whether any process must not be stopped.
-    fn judge(&mut self, now_ns: u64) {
+    fn judge(&mut self, now_ns: u64, threads: bool) {
         let passed = (now_ns - self.judged_ns) as f64;
         self.judged_ns = now_ns;
         self.protected =
             self.members.iter().find_map(|process| protection::protected_own(*process, &self.root)).map(|r| r.sentence());
+        if !threads {
+            return;
+        }
         let mut wanted = BTreeMap::new();
         let mut busy = 0;
         for process in &self.members {
