@@ -73,7 +73,7 @@ use topology::CpuSet;
 
 use crate::common::compose::{Context, Divide, Division, Part, compose};
 use crate::common::keep::{Claim, deal};
-use crate::common::levels::{Cut, claim, cpus, cuts, describe, id, outside_of, parts, spread};
+use crate::common::levels::{Cut, claims, cpus, cuts, describe, id, outside_of, parts, spread};
 use crate::{Decision, LevelDecision, LevelMemory, Memory, Policy, Settings};
 
 mod local;
@@ -162,7 +162,7 @@ impl Leveled<'_, '_> {
         memory.moved_ns.retain(|app, _| members.iter().any(|&index| id(self.cx, index) == app));
         memory.rebalanced_ns = if same_level { old.rebalanced_ns } else { now };
         let due = memory.rebalanced_ns.saturating_add(every_ns);
-        let claims: Vec<Claim<'_>> = members.iter().map(|&index| claim(self.cx, index)).collect();
+        let claims = claims(self.cx, &cut.places, members);
         let dealt = if same_level && now < due {
             stay(&cut.places, &claims)
         } else {

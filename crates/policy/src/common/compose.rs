@@ -196,7 +196,18 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
     if divided {
         claims.push(parts_claim(cx, &division.parts));
     }
-    let slices = slices(&claims, cx.settings, None);
+    let mut slices = slices(&claims, cx.settings, None);
+    if divided {
+        // Everybody in a part must have had its turn before the slot ends, or it stands still for
+        // several rounds.
+        let most = division.parts.iter().map(|part| part.members.len() as u64).max().unwrap_or(1);
+        let needed = if turns_inside(cx, &division.parts) { most * cx.settings.min_slice_ns } else { 1 };
+        let own = slices[rows.len()].max(1);
+        if own < needed {
+            let stretch = |slice: u64| (u128::from(slice) * u128::from(needed)).div_ceil(u128::from(own));
+            slices.iter_mut().for_each(|slice| *slice = stretch(*slice) as u64);
+        }
+    }
     let mut slots: Vec<Slot> = Vec::new();
     for (row, &slice_ns) in rows.iter().zip(&slices) {
         let trees = row.gangs.iter().map(|(index, place)| cx.on(*index, place)).collect();
@@ -210,7 +221,7 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
     }
     division.lines.extend(explain_turns(cx, &gangs, &slots));
     let tree = match slots.len() {
-        0 => beside(everywhere, fixed),
+        0 => beside(part_trees(cx, &division.parts, None), fixed),
         1 => slots.pop().map(|slot| slot.tree),
         _ => Some(Tree::InTurn { mode: cx.settings.turn_mode, slots }),
     };
@@ -237,18 +248,7 @@ fn explain_turns(cx: &Context<'_>, gangs: &[usize], slots: &[Slot]) -> Vec<Strin
     if count < 2 {
         return vec![format!("{names}: wider than an equal part, with nobody to take turns with.")];
     }
-    let mut lines = vec![format!("{names}: cannot shrink to an equal part; {count} slots take turns.")];
-    let period: u64 = slots.iter().map(|slot| slot.slice_ns).sum();
-    let still_ns = period - slots.iter().map(|slot| slot.slice_ns).min().unwrap_or(0);
-    if still_ns > cx.settings.max_still_ns {
-        lines.push(format!(
-            "Programs stand still for up to {} ms instead of {} ms: {count} slots of at least {} ms.",
-            still_ns / 1_000_000,
-            cx.settings.max_still_ns / 1_000_000,
-            cx.settings.min_slice_ns / 1_000_000
-        ));
-    }
-    lines
+    vec![format!("{names}: cannot shrink to an equal part; {count} slots take turns.")]
 }
 
 fn row_claim(cx: &Context<'_>, row: &matrix::Row) -> u64 {
@@ -276,16 +276,26 @@ fn part_trees(cx: &Context<'_>, parts: &[Part], slot_ns: Option<u64>) -> Vec<Tre
     parts.iter().map(|part| part_tree(cx, part, slot_ns)).collect()
 }
 
+/// Whether the programs of a part take turns: not threads that have nobody to wait for, nor
+/// programs that must not stand still.
+fn takes_turns(cx: &Context<'_>, part: &Part) -> bool {
+    let mut needs = part.members.iter().map(|&index| &cx.needs[index]);
+    part.members.len() > 1
+        && part.place.len() > 1
+        && needs.clone().all(|need| need.app.stoppable)
+        && !needs.all(|need| need.runs_uncoordinated())
+}
+
+fn turns_inside(cx: &Context<'_>, parts: &[Part]) -> bool {
+    parts.iter().any(|part| takes_turns(cx, part))
+}
+
 fn part_tree(cx: &Context<'_>, part: &Part, slot_ns: Option<u64>) -> Tree {
     if let [index] = part.members[..] {
         return cx.on(index, &part.place);
     }
     let needs: Vec<&Need<'_>> = part.members.iter().map(|&index| &cx.needs[index]).collect();
-    // Threads that have nobody to wait for, and programs that must not stand still.
-    let mix = part.place.len() == 1
-        || needs.iter().any(|need| !need.app.stoppable)
-        || needs.iter().all(|need| need.runs_uncoordinated());
-    if mix {
+    if !takes_turns(cx, part) {
         let each = (part.place.len() / needs.len()).max(1) as u32;
         let thin = |need: &Need<'_>| {
             let mut run = cx.run(need, &part.place);

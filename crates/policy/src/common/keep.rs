@@ -23,6 +23,8 @@ pub(crate) struct Claim<'a> {
     pub scope: Option<&'a CpuSet>,
     /// CPUs of its partition that must be open to it.
     pub floor: u32,
+    /// How many shares of a partition it takes when it shares one; at least 1.
+    pub load: u32,
 }
 
 impl Claim<'_> {
@@ -319,9 +321,9 @@ fn hungarian(programs: &[usize], edges: &[Vec<(usize, u32)>], places: &[usize]) 
         .collect()
 }
 
-/// Deals programs evenly over partitions: their numbers differ by one at most (restricted programs
-/// may break that), and as many as possible stay where they stood. Programs of each partition in
-/// order; whoever finds no partition that it may use is left out.
+/// Deals programs evenly over partitions: their loads differ by one at most (restricted and heavy
+/// programs may break that), and as many as possible stay where they stood. Programs of each
+/// partition in order; whoever finds no partition that it may use is left out.
 pub(crate) fn deal(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Vec<usize>> {
     let owners = Owners::of(places);
     let mut dealt: Vec<Vec<usize>> = vec![Vec::new(); places.len()];
@@ -342,30 +344,31 @@ pub(crate) fn deal(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Vec<usize>> {
             wanted[first] += 1;
         }
     }
-    // The odd ones go where most already stand.
-    let (each, odd) = (claims.len() / places.len(), claims.len() % places.len());
-    let mut order: Vec<usize> = (0..places.len()).collect();
-    order.sort_by_key(|&place| (std::cmp::Reverse(wanted[place]), place));
-    let mut room = vec![each; places.len()];
-    for &place in &order[..odd] {
-        room[place] += 1;
-    }
+    let load = |number: usize| claims[number].load.max(1) as usize;
+    let mut loads = vec![0usize; places.len()];
 
-    let mut rest: Vec<usize> = Vec::new();
-    for (number, claim) in claims.iter().enumerate().filter(|(_, claim)| claim.scope.is_some()) {
-        // Restricted ones first; the least loaded of those that they may use.
-        let scope = claim.scope.expect("filtered");
-        let open = owners.overlaps(scope).into_iter().filter(|&(_, open)| open >= claim.floor.max(1));
-        let best = open.map(|(place, _)| place).min_by_key(|&place| {
+    // Restricted and heavy ones first, to the least loaded of those that they may use.
+    let fussy = |claim: &Claim<'_>| claim.scope.is_some() || claim.load > 1;
+    for (number, claim) in claims.iter().enumerate().filter(|(_, claim)| fussy(claim)) {
+        let open: Vec<usize> = match claim.scope {
+            Some(scope) => {
+                let open = owners.overlaps(scope).into_iter();
+                open.filter(|&(_, cpus)| cpus >= claim.floor.max(1)).map(|(place, _)| place).collect()
+            }
+            None => (0..places.len()).collect(),
+        };
+        let best = open.into_iter().min_by_key(|&place| {
             let stands = wishes[number].first() == Some(&place);
-            (room[place] == 0, !stands, dealt[place].len(), place)
+            (loads[place], !stands, place)
         });
         if let Some(place) = best {
             dealt[place].push(number);
-            room[place] = room[place].saturating_sub(1);
+            loads[place] += load(number);
         }
     }
-    for (number, _) in claims.iter().enumerate().filter(|(_, claim)| claim.scope.is_none()) {
+    let mut room = room(&loads, claims.iter().filter(|claim| !fussy(claim)).count(), &wanted);
+    let mut rest: Vec<usize> = Vec::new();
+    for (number, _) in claims.iter().enumerate().filter(|(_, claim)| !fussy(claim)) {
         match wishes[number].first() {
             Some(&place) if room[place] > 0 => {
                 dealt[place].push(number);
@@ -377,19 +380,116 @@ pub(crate) fn deal(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Vec<usize>> {
     let mut next = 0;
     for number in rest {
         let near = wishes[number].iter().copied().find(|&place| room[place] > 0);
-        let place = near.or_else(|| {
-            while room.get(next) == Some(&0) {
+        let place = near.unwrap_or_else(|| {
+            while room[next] == 0 {
                 next += 1;
             }
-            (next < places.len()).then_some(next)
-        });
-        // Restricted programs may have used up room elsewhere: then the least loaded.
-        let place = place.unwrap_or_else(|| {
-            (0..places.len()).min_by_key(|&place| (dealt[place].len(), place)).expect("not empty")
+            next
         });
         dealt[place].push(number);
-        room[place] = room[place].saturating_sub(1);
+        room[place] -= 1;
     }
     dealt.iter_mut().for_each(|programs| programs.sort_unstable());
     dealt
+}
+
+/// How many of `count` programs of load 1 each partition takes, so that the least loaded ones are
+/// filled up first; the odd ones go where most wish to be. The sum is `count`.
+fn room(loads: &[usize], count: usize, wanted: &[usize]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..loads.len()).collect();
+    order.sort_by_key(|&place| loads[place]);
+    // The lowest level up to which there is room for all.
+    let (mut level, mut below, mut capacity) = (loads[order[0]], 0, 0);
+    while capacity < count {
+        while below < order.len() && loads[order[below]] <= level {
+            below += 1;
+        }
+        let lacking = (count - capacity).div_ceil(below);
+        let next = order.get(below).map_or(usize::MAX, |&place| loads[place] - level);
+        let rise = lacking.min(next);
+        level += rise;
+        capacity += rise * below;
+    }
+    let mut room: Vec<usize> = loads.iter().map(|&load| level.saturating_sub(load)).collect();
+    // One too many here and there: taken where fewest wish to be, of those that are at the level.
+    let mut full: Vec<usize> = (0..loads.len()).filter(|&place| room[place] > 0).collect();
+    full.sort_by_key(|&place| (wanted[place], std::cmp::Reverse(place)));
+    for &place in full.iter().take(capacity - count) {
+        room[place] -= 1;
+    }
+    room
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_level_and_its_odd_part_is_where_most_wish_to_be() {
+        assert_eq!(room(&[0, 0, 0], 7, &[0, 0, 5]), [2, 2, 3]);
+        assert_eq!(room(&[2, 0, 3, 0], 5, &[0; 4]), [1, 2, 0, 2]);
+        assert_eq!(room(&[5, 5], 1, &[0, 1]), [0, 1]);
+        assert_eq!(room(&[0, 9], 3, &[0, 1]), [3, 0]);
+        assert_eq!(room(&[1], 0, &[0]), [0]);
+    }
+
+    fn set(cpus: &str) -> CpuSet {
+        cpus.parse().unwrap()
+    }
+
+    /// CPUs kept by the best of all assignments, by trying them all.
+    fn naive(places: &[CpuSet], before: &[CpuSet], taken: &mut Vec<bool>, number: usize) -> usize {
+        if number == before.len() {
+            return 0;
+        }
+        let mut best = 0;
+        for place in 0..places.len() {
+            if !taken[place] {
+                taken[place] = true;
+                let kept = before[number].intersection(&places[place]).len();
+                best = best.max(kept + naive(places, before, taken, number + 1));
+                taken[place] = false;
+            }
+        }
+        best
+    }
+
+    #[test]
+    fn as_many_cpus_are_kept_as_trying_all_assignments_finds() {
+        let mut state = 7u64;
+        let mut random = move |end: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % end
+        };
+        for _ in 0..300 {
+            let places: Vec<CpuSet> = (0..5).map(|n| set(&format!("{}-{}", 4 * n, 4 * n + 3))).collect();
+            let count = 1 + random(5) as usize;
+            let before: Vec<CpuSet> =
+                (0..count).map(|_| (0..6).map(|_| random(22) as u32).collect()).collect();
+            let claims: Vec<Claim<'_>> =
+                before.iter().map(|b| Claim { before: Some(b), scope: None, floor: 1, load: 1 }).collect();
+            let chosen = assign(&places, &claims);
+            let kept: usize = chosen
+                .iter()
+                .zip(&before)
+                .map(|(place, before)| before.intersection(&places[place.unwrap()]).len())
+                .sum();
+            assert_eq!(kept, naive(&places, &before, &mut vec![false; 5], 0));
+            let mut distinct: Vec<_> = chosen.iter().flatten().collect();
+            distinct.sort_unstable();
+            distinct.dedup();
+            assert_eq!(distinct.len(), count);
+        }
+    }
+
+    #[test]
+    fn a_restricted_program_takes_its_only_partition_from_who_can_stand_elsewhere() {
+        let places = [set("0-1"), set("2-3")];
+        let (stood, only) = (set("0-1"), set("0"));
+        let claims = [
+            Claim { before: Some(&stood), scope: None, floor: 1, load: 1 },
+            Claim { before: None, scope: Some(&only), floor: 1, load: 1 },
+        ];
+        assert_eq!(assign(&places, &claims), [Some(1), Some(0)]);
+    }
 }

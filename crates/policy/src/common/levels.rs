@@ -53,15 +53,23 @@ pub(crate) fn outside_of(cuts: &[Cut], blocked: &CpuSet) -> Option<Vec<Cut>> {
     (!clear.is_empty()).then_some(clear)
 }
 
-pub(crate) fn claim<'c>(cx: &'c Context<'_>, index: usize) -> Claim<'c> {
+/// What a program claims of partitions of `width` CPUs.
+fn claim<'c>(cx: &'c Context<'_>, index: usize, width: usize) -> Claim<'c> {
     let need = &cx.needs[index];
-    Claim { before: cx.before(need), scope: need.scope.as_ref(), floor: need.floor }
+    // On a single CPU all threads compete with those of others; elsewhere programs take turns.
+    let load = if width == 1 { need.own_threads.unwrap_or(1) } else { 1 };
+    Claim { before: cx.before(need), scope: need.scope.as_ref(), floor: need.floor, load }
+}
+
+pub(crate) fn claims<'c>(cx: &'c Context<'_>, places: &[CpuSet], members: &[usize]) -> Vec<Claim<'c>> {
+    let width = places.first().map_or(0, CpuSet::len);
+    members.iter().map(|&index| claim(cx, index, width)).collect()
 }
 
 /// `members` over `places`: one each while there are enough, else evenly. A restricted member whose
 /// partitions are all taken joins the least crowded of them; one that has none is left out.
 pub(crate) fn spread(cx: &Context<'_>, places: &[CpuSet], members: &[usize]) -> Vec<Part> {
-    let claims: Vec<Claim<'_>> = members.iter().map(|&index| claim(cx, index)).collect();
+    let claims = claims(cx, places, members);
     let dealt = if members.len() > places.len() {
         deal(places, &claims)
     } else {

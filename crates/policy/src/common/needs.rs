@@ -29,11 +29,12 @@ pub(crate) struct Need<'a> {
 impl<'a> Need<'a> {
     pub fn of(app: &'a App, snapshot: &Snapshot, usable: usize, allowed: usize) -> Need<'a> {
         let own_threads = (!app.takes_orders()).then(|| app.width(allowed as u32));
-        let least = app.fewest_threads(allowed as u32);
+        let mut least = app.fewest_threads(allowed as u32);
         let mut floor = if app.waits_passively { 1 } else { least }.clamp(1, allowed.max(1) as u32);
         let (mut scope, mut overflows) = (None, false);
         if app.within.is_some() || floor as usize > usable {
             floor = snapshot.fewest_cpus(app) as u32;
+            least = least.min(snapshot.wide_room(app).len() as u32);
             let overflow = snapshot.overflow_place(app);
             overflows = overflow.is_some();
             scope = Some(overflow.unwrap_or_else(|| snapshot.room(app)));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plan::{App, Plan, Tree};
+use plan::{App, Plan, Tree, display_ns};
 use topology::CpuSet;
 use workload::AppId;
 
@@ -25,6 +25,15 @@ pub(crate) fn decision(
             .or_insert_with(|| run.place.clone());
     });
     let mut report = Report { lines, ..Report::default() };
+    let still_ns = plan.tree.as_ref().map_or(0, plan::standstill_ns);
+    if still_ns > cx.settings.max_still_ns {
+        report.lines.push(format!(
+            "Programs stand still for up to {} instead of {}: slices are no shorter than {}.",
+            display_ns(still_ns),
+            display_ns(cx.settings.max_still_ns),
+            display_ns(cx.settings.min_slice_ns)
+        ));
+    }
     for app in &cx.snapshot.apps {
         let (before, now) = (cx.memory.places.get(&app.id), places.get(&app.id));
         if app.suspended {
