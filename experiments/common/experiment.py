@@ -74,7 +74,7 @@ class Experiment:
                 signal.signal(number, signal.SIG_IGN)
             left = self.bench.sweep()
             if left:
-                self.say(f"{self.name}: {left} processes had to be ended")
+                self.say(f"{self.name}: had to be ended: " + "; ".join(left.values()))
             shutil.rmtree(directory, ignore_errors=True)
         sys.exit(status)
 

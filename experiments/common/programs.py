@@ -96,7 +96,7 @@ class Bench:
         path.mkdir(mode=0o700)
         return path
 
-    def start(self, command, env=None, cpus=None, directory=None, stdout=None, stderr=None, user=None):
+    def start(self, words, env=None, cpus=None, directory=None, stdout=None, stderr=None, user=None):
         def prepare():
             # Whoever kills us hard ends what we started too.
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -108,7 +108,7 @@ class Bench:
                 os.setuid(user)
                 _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # forgotten when the user changed
 
-        return subprocess.Popen([str(word) for word in command], env=self.environment | dict(env or {}),
+        return subprocess.Popen([str(word) for word in words], env=self.environment | dict(env or {}),
                                 stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
                                 cwd=directory or self.directory, start_new_session=True, preexec_fn=prepare)
 
@@ -190,13 +190,13 @@ class Bench:
         return sorted(found, reverse=True)
 
     def sweep(self):
-        """Ends everything of ours that still lives. Returns how many there were."""
-        seen = set()
+        """Ends everything of ours that still lives. Returns what there was: {pid: command}."""
+        seen = {}
         for _ in range(50):
             left = self.processes()
             if not left:
                 break
-            seen.update(left)
+            seen.update({pid: command(pid) for pid in left if pid not in seen})
             for pid in left:
                 thaw(pid)
                 for number in (signal.SIGCONT, signal.SIGKILL):
@@ -206,7 +206,7 @@ class Bench:
                         pass
             reap(left)
             time.sleep(0.02)
-        return len(seen)
+        return seen
 
 
 class Mix:
@@ -272,6 +272,13 @@ def kill(child):
     except OSError:
         pass
     child.wait()
+
+
+def command(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def reap(pids):
