@@ -1,1 +1,59 @@
-fn main() {}
+//! What one decision costs: 1,000 programs on 1,024 CPUs, the machine settled and one program
+//! arriving, which is what happens most; and the worst case, a change of level.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coplace_policy::{Memory, Policy, Settings, by_name};
+use criterion::{Criterion, criterion_group, criterion_main};
+use plan::{App, Snapshot};
+use topology::Machine;
+use workload::AppId;
+
+const MACHINE: &str = "pack:8 [numa] l3:4 core:16 pu:2";
+
+fn snapshot(programs: u32) -> Snapshot {
+    let machine = Arc::new(Machine::synthetic(MACHINE).expect("a known description"));
+    let mut snapshot = Snapshot::for_machine(machine);
+    for number in 0..programs {
+        let id = AppId::new(&format!("program{number}")).expect("a name");
+        snapshot.apps.push(App::new(id, u64::from(number)));
+    }
+    snapshot
+}
+
+fn decided(policy: &dyn Policy, snapshot: &Snapshot) -> Memory {
+    policy.decide(snapshot, Memory::default()).memory
+}
+
+fn decide(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("decide");
+    group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(2)).sample_size(20);
+    for name in ["TA", "CO", "EQ", "UE"] {
+        let policy = by_name(name, &Settings::default()).expect("a known policy");
+        let full = snapshot(1_000);
+        let memory = decided(policy.as_ref(), &snapshot(999));
+        group.bench_function(format!("{name}, 1000th program arrives on 1024 CPUs"), |bencher| {
+            bencher.iter_batched(
+                || memory.clone(),
+                |memory| black_box(policy.decide(black_box(&full), memory)),
+                criterion::BatchSize::LargeInput,
+            );
+        });
+        // From partitions of two CPUs to single ones.
+        let wide = decided(policy.as_ref(), &snapshot(512));
+        let crowd = snapshot(513);
+        group.bench_function(format!("{name}, 513th program changes the level"), |bencher| {
+            bencher.iter_batched(
+                || wide.clone(),
+                |memory| black_box(policy.decide(black_box(&crowd), memory)),
+                criterion::BatchSize::LargeInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, decide);
+criterion_main!(benches);

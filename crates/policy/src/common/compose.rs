@@ -162,34 +162,38 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
         return (beside(trees, fixed), settled.division);
     }
 
-    // Gangs that must not be stopped keep one place, and the parts keep out of their way.
+    // Programs that must not be stopped keep one place in all slots: gangs of their width, the
+    // others a part as if everybody had one. The others keep out of their way where they can.
     let mut blocked = CpuSet::new();
-    let mut standing: Vec<usize> =
-        settled.gangs.iter().copied().filter(|&index| cx.must_not_stop(index)).collect();
-    if !standing.is_empty() {
-        stand(cx, &standing, &mut blocked, &mut fixed);
-        let others: Vec<usize> = inside.iter().copied().filter(|index| !standing.contains(index)).collect();
-        settled = settle(cx, divide, &blocked, &others);
-        // Who must not be stopped and now does not fit either stands over whatever is there.
-        standing = settled.gangs.iter().copied().filter(|&index| cx.must_not_stop(index)).collect();
-        stand(cx, &standing, &mut blocked, &mut fixed);
-        settled.gangs.retain(|index| !standing.contains(index));
-    }
-    let Settled { mut division, gangs } = settled;
-
-    // Members that must not be stopped stand in every slot where the division put them.
-    let mut everywhere: Vec<Tree> = Vec::new();
-    let mut divided = false;
-    for part in &division.parts {
-        for &index in &part.members {
-            if cx.must_not_stop(index) {
-                everywhere.push(cx.on(index, &part.place));
-                blocked = blocked.union(&cx.needs[index].open(&part.place));
-            } else {
-                divided = true;
+    let mut left_over: Vec<String> = Vec::new();
+    let (steady, others): (Vec<usize>, Vec<usize>) =
+        inside.iter().partition(|&&index| cx.must_not_stop(index));
+    if !steady.is_empty() {
+        let (gangs, members): (Vec<usize>, Vec<usize>) =
+            steady.iter().partition(|index| settled.gangs.contains(index));
+        stand(cx, &gangs, &mut blocked, &mut fixed);
+        let everybody: Vec<usize> = inside.iter().copied().filter(|index| !gangs.contains(index)).collect();
+        let mut unfit = members.clone();
+        if !members.is_empty() {
+            let Division { parts, lines, .. } = divide.divide(&blocked, &everybody);
+            left_over.extend(lines.into_iter().filter(|line| line.contains("left over")));
+            for part in parts {
+                let fits = |index: &usize| members.contains(index) && cx.needs[*index].fits(&part.place);
+                let here: Vec<usize> = part.members.iter().copied().filter(fits).collect();
+                if !here.is_empty() {
+                    unfit.retain(|index| !here.contains(index));
+                    let tree = part_tree(cx, &Part { members: here, ..part }, None);
+                    blocked = blocked.union(&tree.place());
+                    fixed.push(tree);
+                }
             }
         }
+        stand(cx, &unfit, &mut blocked, &mut fixed);
+        settled = settle(cx, divide, &blocked, &others);
     }
+    let Settled { mut division, gangs } = settled;
+    division.lines.extend(left_over);
+    let divided = !division.parts.is_empty();
     let machine = &cx.snapshot.machine;
     let rows = matrix::pack(machine, usable, &blocked, &cx.needs, &gangs, |need| cx.before(need));
     let mut claims: Vec<u64> = rows.iter().map(|row| row_claim(cx, row)).collect();
@@ -211,8 +215,7 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
     let mut slots: Vec<Slot> = Vec::new();
     for (row, &slice_ns) in rows.iter().zip(&slices) {
         let trees = row.gangs.iter().map(|(index, place)| cx.on(*index, place)).collect();
-        let others = everywhere.iter().chain(&fixed).cloned().collect();
-        slots.extend(beside(trees, others).map(|tree| Slot { slice_ns, tree }));
+        slots.extend(beside(trees, fixed.clone()).map(|tree| Slot { slice_ns, tree }));
     }
     if divided {
         let slice_ns = slices[rows.len()];
@@ -221,7 +224,7 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
     }
     division.lines.extend(explain_turns(cx, &gangs, &slots));
     let tree = match slots.len() {
-        0 => beside(part_trees(cx, &division.parts, None), fixed),
+        0 => beside(Vec::new(), fixed),
         1 => slots.pop().map(|slot| slot.tree),
         _ => Some(Tree::InTurn { mode: cx.settings.turn_mode, slots }),
     };

@@ -115,14 +115,11 @@ pub(crate) fn describe(cut: &Cut, parts: &[Part], programs: usize) -> Vec<String
         cut.places.len()
     )];
     if parts.len() < cut.places.len() {
-        let mut used = vec![false; cut.places.len()];
-        for part in parts {
-            if let Some(at) = cut.places.iter().position(|place| *place == part.place) {
-                used[at] = true;
-            }
-        }
-        let idle = cut.places.iter().zip(used).filter(|(_, used)| !used);
-        let idle: CpuSet = idle.flat_map(|(place, _)| place.iter().collect::<Vec<u32>>()).collect();
+        // Parts stand in the order of the places.
+        let mut used = parts.iter().map(|part| &part.place).peekable();
+        let idle = cut.places.iter().filter(|place| used.next_if_eq(place).is_none());
+        let idle: Vec<u32> = idle.flat_map(CpuSet::iter).collect();
+        let idle = CpuSet::from_cpus(&idle);
         lines.push(format!("CPUs {idle} stay idle: all programs get partitions of one shape."));
     }
     if !cut.left_over.is_empty() {
