@@ -57,7 +57,13 @@ fn lock(home: &Home) -> io::Result<Option<File>> {
 
 /// All that `coplace guard` does. Returns when there is nothing left to guard.
 pub fn run(home: &Home) -> io::Result<()> {
-    let Some(_lock) = lock_patiently(home)? else { return Ok(()) };
+    let _lock = match lock_patiently(home) {
+        Ok(Some(lock)) => lock,
+        Ok(None) => return Ok(()),
+        // Whoever had this home has put it away meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
     detach();
     linux::clock::raise_priority();
     let root = Root::live();

@@ -104,6 +104,13 @@ impl Home {
         Home::make(absolute, Kind::Given)
     }
 
+    /// A home that is there already; nothing is made. `None` where it is not.
+    pub fn existing(path: &Path) -> Option<Home> {
+        let path = std::path::absolute(path).ok()?;
+        let is_ours = |meta: fs::Metadata| meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw();
+        fs::symlink_metadata(&path).is_ok_and(is_ours).then_some(Home { path, kind: Kind::Given })
+    }
+
     /// An ordinary user's own home, whoever answers elsewhere.
     fn own() -> Result<Home, HomeError> {
         let path = match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {

@@ -399,7 +399,13 @@ impl Scheduler {
             }
             ToScheduler::Explain { id } => {
                 let lines = self.explain(id.as_ref());
-                self.server.send(peer, &FromScheduler::Explanation { lines });
+                let answer = match id {
+                    Some(id) if lines.is_empty() => FromScheduler::Refused {
+                        why: format!("no program {id} is or was here lately; coplace status names them"),
+                    },
+                    _ => FromScheduler::Explanation { lines },
+                };
+                self.server.send(peer, &answer);
                 Vec::new()
             }
             ToScheduler::GetPolicy => {
@@ -624,9 +630,13 @@ impl Scheduler {
         self.server.send(peer, &FromScheduler::Policy { letters, words });
     }
 
+    /// Empty for a program that nobody knows.
     fn explain(&self, id: Option<&AppId>) -> Vec<String> {
         let concerns = |line: &&String| id.is_none_or(|id| line.contains(id.as_str()));
         let mut lines: Vec<String> = self.history.iter().filter(concerns).cloned().collect();
+        if id.is_some_and(|id| lines.is_empty() && !self.live.apps().contains_key(id)) {
+            return lines;
+        }
         let report = self.engine.report();
         lines.push(format!("now: {}", self.engine.plan()));
         lines.extend(report.lines.iter().map(|line| format!("  {line}")));
