@@ -158,8 +158,11 @@ impl Leveled<'_, '_> {
             return (spread(self.cx, &cut.places, members), None);
         };
         let every_ns = every_ns.max(1);
-        memory.moved_ns = old.moved_ns.clone();
-        memory.moved_ns.retain(|app, _| members.iter().any(|&index| id(self.cx, index) == app));
+        let moved = members.iter().filter_map(|&index| {
+            let app = id(self.cx, index);
+            Some((app.clone(), *old.moved_ns.get(app)?))
+        });
+        memory.moved_ns = moved.collect();
         memory.rebalanced_ns = if same_level { old.rebalanced_ns } else { now };
         let due = memory.rebalanced_ns.saturating_add(every_ns);
         let claims = claims(self.cx, &cut.places, members);

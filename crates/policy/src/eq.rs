@@ -108,14 +108,14 @@ impl<'a, 'c> Division<'a, 'c> {
         restricted.sort_by_key(|&at| (caps[at], at));
         for at in restricted {
             let need = &cx.needs[members[at]];
-            places[at] = part(&need.open(&free), sizes[at], cx.before(need));
+            places[at] = part(&need.open(&free), sizes[at], need.before);
             free = free.difference(&places[at]);
         }
         // What restricted programs could not use goes to the others.
         let other_caps: Vec<usize> = others.iter().map(|&at| caps[at]).collect();
         let sizes = rounds(&other_caps, free.len());
         for (&at, &size) in others.iter().zip(&sizes) {
-            if let Some(before) = cx.before(&cx.needs[members[at]]) {
+            if let Some(before) = cx.needs[members[at]].before {
                 places[at] = free.intersection(before).take(size);
                 free = free.difference(&places[at]);
             }

@@ -2,6 +2,8 @@
 //! jobs, it switches to the next lower level; if a node has nothing to do, despite balancing, its
 //! siblings return their jobs to their parent".
 
+use std::collections::BTreeMap;
+
 use topology::CpuSet;
 
 use crate::LevelMemory;
@@ -11,30 +13,33 @@ use crate::common::levels::{Cut, cpus, spread};
 /// A walk down the hierarchy.
 struct Walk<'a, 'c> {
     cx: &'c Context<'a>,
-    /// Levels that nest: every place lies in one of the level above.
+    /// Levels that nest: every place lies in one of the level above, and every place has several
+    /// places of the level below.
     levels: Vec<&'c Cut>,
+    /// Of each level but the last, the places of the next one in each of its places.
+    children: Vec<Vec<Vec<CpuSet>>>,
     level: LevelMemory,
     wake_at_ns: Option<u64>,
     parts: Vec<Part>,
 }
 
 pub(crate) fn divide(cx: &Context<'_>, cuts: &[Cut], members: &[usize]) -> Division {
-    let mut levels: Vec<&Cut> = Vec::new();
-    for cut in cuts {
-        let nests = levels.last().is_none_or(|above| {
-            cut.places.iter().all(|place| above.places.iter().any(|wide| place.is_subset(wide)))
-                && above.places.iter().all(|wide| children(cut, wide).len() > 1)
-        });
-        if nests {
+    let (first, finer) = cuts.split_first().expect("never without cuts");
+    let (mut levels, mut children) = (vec![first], Vec::new());
+    for cut in finer {
+        if let Some(nested) = nested(levels[levels.len() - 1], cut) {
             levels.push(cut);
+            children.push(nested);
         }
     }
     let now = cx.snapshot.now_ns;
-    let mut walk = Walk { cx, levels, level: LevelMemory::default(), wake_at_ns: None, parts: Vec::new() };
+    let mut walk =
+        Walk { cx, levels, children, level: LevelMemory::default(), wake_at_ns: None, parts: Vec::new() };
     let top = spread(cx, &walk.levels[0].places, members);
     let seated: usize = top.iter().map(|part| part.members.len()).sum();
     for part in top {
-        walk.node(0, part, now);
+        let place = walk.levels[0].places.iter().position(|place| *place == part.place);
+        walk.node(0, place.unwrap_or(0), part, now);
     }
     let Walk { levels, mut level, wake_at_ns, parts, .. } = walk;
     level.width = parts.iter().map(|part| part.place.len() as u32).min();
@@ -53,17 +58,31 @@ pub(crate) fn divide(cx: &Context<'_>, cuts: &[Cut], members: &[usize]) -> Divis
     Division { parts, level, wake_at_ns, lines }
 }
 
-fn children(cut: &Cut, node: &CpuSet) -> Vec<CpuSet> {
-    cut.places.iter().filter(|place| place.is_subset(node)).cloned().collect()
+/// The places of `cut` in each place of `above`; `None` where the two do not nest.
+fn nested(above: &Cut, cut: &Cut) -> Option<Vec<Vec<CpuSet>>> {
+    let mut owner: BTreeMap<u32, usize> = BTreeMap::new();
+    for (number, place) in above.places.iter().enumerate() {
+        owner.extend(place.iter().map(|cpu| (cpu, number)));
+    }
+    let mut children: Vec<Vec<CpuSet>> = vec![Vec::new(); above.places.len()];
+    for place in &cut.places {
+        let number = *owner.get(&place.lowest()?)?;
+        if !place.is_subset(&above.places[number]) {
+            return None;
+        }
+        children[number].push(place.clone());
+    }
+    children.iter().all(|children| children.len() > 1).then_some(children)
 }
 
 impl Walk<'_, '_> {
-    fn node(&mut self, number: usize, node: Part, now: u64) {
-        let Some(below) = self.levels.get(number + 1) else {
+    /// `node` stands on the place with number `place` of the level.
+    fn node(&mut self, level: usize, place: usize, node: Part, now: u64) {
+        let Some(children) = self.children.get_mut(level).map(|places| std::mem::take(&mut places[place]))
+        else {
             self.parts.push(node);
             return;
         };
-        let children = children(below, &node.place);
         let (settings, old) = (self.cx.settings, &self.cx.memory.level);
         let (upper, lower) = (settings.upper_threshold as usize, settings.lower_threshold as usize);
         let jobs = node.members.len();
@@ -91,8 +110,13 @@ impl Walk<'_, '_> {
             return;
         }
         self.level.split.insert(node.place, since.copied().unwrap_or(now));
-        for part in dealt {
-            self.node(number + 1, part, now);
+        let below = &self.levels[level + 1].places;
+        let numbers: Vec<usize> = dealt
+            .iter()
+            .map(|part| below.iter().position(|place| *place == part.place).unwrap_or(0))
+            .collect();
+        for (part, number) in dealt.into_iter().zip(numbers) {
+            self.node(level + 1, number, part, now);
         }
     }
 }

@@ -37,11 +37,7 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub fn new(snapshot: &'a Snapshot, settings: &'a Settings, memory: &'a Memory) -> Context<'a> {
-        Context { snapshot, settings, memory, needs: needs(snapshot) }
-    }
-
-    pub fn before(&self, need: &Need<'_>) -> Option<&'a CpuSet> {
-        self.memory.places.get(&need.app.id)
+        Context { snapshot, settings, memory, needs: needs(snapshot, &memory.places) }
     }
 
     pub fn everybody(&self) -> Vec<usize> {
@@ -152,7 +148,7 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
             let need = &cx.needs[index];
             let scope = need.scope.as_ref().expect("who has no usable CPU is restricted");
             let width = if need.overflows { scope.len() } else { need.floor as usize };
-            cx.on(index, &place::part(scope, width, cx.before(need)))
+            cx.on(index, &place::part(scope, width, need.before))
         })
         .collect();
 
@@ -195,7 +191,7 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
     division.lines.extend(left_over);
     let divided = !division.parts.is_empty();
     let machine = &cx.snapshot.machine;
-    let rows = matrix::pack(machine, usable, &blocked, &cx.needs, &gangs, |need| cx.before(need));
+    let rows = matrix::pack(machine, usable, &blocked, &cx.needs, &gangs);
     let mut claims: Vec<u64> = rows.iter().map(|row| row_claim(cx, row)).collect();
     if divided {
         claims.push(parts_claim(cx, &division.parts));
@@ -235,7 +231,7 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
 fn stand(cx: &Context<'_>, programs: &[usize], blocked: &mut CpuSet, fixed: &mut Vec<Tree>) {
     let (machine, usable) = (&cx.snapshot.machine, &cx.snapshot.usable);
     let avoid = blocked.clone();
-    for row in matrix::pack(machine, usable, &avoid, &cx.needs, programs, |need| cx.before(need)) {
+    for row in matrix::pack(machine, usable, &avoid, &cx.needs, programs) {
         for (index, place) in row.gangs {
             *blocked = blocked.union(&place);
             fixed.push(cx.on(index, &place));

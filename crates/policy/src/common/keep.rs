@@ -91,8 +91,8 @@ pub(crate) fn assign(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Option<usiz
             choices.into_iter().map(|(place, _)| place).collect()
         })
         .collect();
-    for number in 0..claims.len() {
-        if claims[number].scope.is_some() {
+    for (number, claim) in claims.iter().enumerate() {
+        if claim.scope.is_some() {
             augment(number, &choices, &mut taken_by, &mut vec![false; places.len()]);
         }
     }

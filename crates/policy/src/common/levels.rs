@@ -58,7 +58,7 @@ fn claim<'c>(cx: &'c Context<'_>, index: usize, width: usize) -> Claim<'c> {
     let need = &cx.needs[index];
     // On a single CPU all threads compete with those of others; elsewhere programs take turns.
     let load = if width == 1 { need.own_threads.unwrap_or(1) } else { 1 };
-    Claim { before: cx.before(need), scope: need.scope.as_ref(), floor: need.floor, load }
+    Claim { before: need.before, scope: need.scope.as_ref(), floor: need.floor, load }
 }
 
 pub(crate) fn claims<'c>(cx: &'c Context<'_>, places: &[CpuSet], members: &[usize]) -> Vec<Claim<'c>> {

@@ -18,13 +18,12 @@ pub(crate) struct Row {
 
 /// Rows for `gangs` (indices into `needs`) on `cpus`, out of the way of `avoid` where their width
 /// allows that.
-pub(crate) fn pack<'a>(
+pub(crate) fn pack(
     machine: &Machine,
     cpus: &CpuSet,
     avoid: &CpuSet,
-    needs: &[Need<'a>],
+    needs: &[Need<'_>],
     gangs: &[usize],
-    before: impl Fn(&Need<'a>) -> Option<&'a CpuSet>,
 ) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let all_count = cpus.len();
@@ -36,7 +35,7 @@ pub(crate) fn pack<'a>(
         let clear = roomy.difference(avoid);
         let ground = if clear.len() >= width { clear } else { roomy };
         let place_in =
-            |taken: &CpuSet| place::of_width(machine, &ground.difference(taken), width, before(need));
+            |taken: &CpuSet| place::of_width(machine, &ground.difference(taken), width, need.before);
         let found = rows.iter().enumerate().find_map(|(number, row)| {
             // Full rows are the common case; do not compare sets for them.
             let hopeless = need.scope.is_none() && row.taken_count + width > all_count;

@@ -4,13 +4,18 @@
 //! *floor*), because threads that spin for a partner which is not running make it a hundred
 //! times slower. Only one whose threads sleep while they wait may be squeezed: its floor is 1.
 
+use std::collections::BTreeMap;
+
 use plan::{App, Snapshot};
 use topology::CpuSet;
+use workload::AppId;
 
 /// One live program of a decision.
 #[derive(Clone, Debug)]
 pub(crate) struct Need<'a> {
     pub app: &'a App,
+    /// Where it stood last.
+    pub before: Option<&'a CpuSet>,
     /// The CPUs that it may use where that is not simply `Snapshot::usable`.
     pub scope: Option<CpuSet>,
     /// Fewest CPUs that it may be given.
@@ -41,7 +46,16 @@ impl<'a> Need<'a> {
             scope = scope.filter(|scope| *scope != snapshot.usable);
         }
         let cap = own_threads.or(app.demand.max_threads).unwrap_or(u32::MAX).max(least).max(floor);
-        Need { app, scope, floor, cap, least_threads: least.min(allowed as u32), own_threads, overflows }
+        Need {
+            app,
+            before: None,
+            scope,
+            floor,
+            cap,
+            least_threads: least.min(allowed as u32),
+            own_threads,
+            overflows,
+        }
     }
 
     /// The part of `place` that is open to it.
@@ -72,8 +86,18 @@ impl<'a> Need<'a> {
 }
 
 /// The live programs in order of arrival, without those that a user suspended.
-pub(crate) fn needs(snapshot: &Snapshot) -> Vec<Need<'_>> {
+pub(crate) fn needs<'a>(snapshot: &'a Snapshot, places: &'a BTreeMap<AppId, CpuSet>) -> Vec<Need<'a>> {
     let (usable, allowed) = (snapshot.usable.len(), snapshot.allowed.len());
     let live = snapshot.apps.iter().filter(|app| !app.suspended);
-    live.map(|app| Need::of(app, snapshot, usable, allowed)).collect()
+    let mut needs: Vec<Need<'a>> = live.map(|app| Need::of(app, snapshot, usable, allowed)).collect();
+    // Both in order of name: one walk instead of a search for each.
+    let mut order: Vec<usize> = (0..needs.len()).collect();
+    order.sort_unstable_by(|&a, &b| needs[a].app.id.cmp(&needs[b].app.id));
+    let mut places = places.iter().peekable();
+    for index in order {
+        let id = &needs[index].app.id;
+        while places.next_if(|(other, _)| *other < id).is_some() {}
+        needs[index].before = places.next_if(|(other, _)| *other == id).map(|(_, place)| place);
+    }
+    needs
 }

@@ -1,6 +1,6 @@
 //! From a tree to a decision: who waits, who is suspended, what is remembered, and who was moved.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use plan::{App, Plan, Tree, display_ns};
 use topology::CpuSet;
@@ -16,14 +16,8 @@ pub(crate) fn decision(
     wake_at_ns: Option<u64>,
     lines: Vec<String>,
 ) -> Decision {
-    let mut plan = Plan { tree, ..Plan::default() };
-    let mut places: BTreeMap<AppId, CpuSet> = BTreeMap::new();
-    plan.for_each_run(&mut |run| {
-        places
-            .entry(run.app.clone())
-            .and_modify(|place| *place = place.union(&run.place))
-            .or_insert_with(|| run.place.clone());
-    });
+    let (mut waiting, mut suspended) = (BTreeSet::new(), BTreeSet::new());
+    let plan = Plan { tree, ..Plan::default() };
     let mut report = Report { lines, ..Report::default() };
     let still_ns = plan.tree.as_ref().map_or(0, plan::standstill_ns);
     if still_ns > cx.settings.max_still_ns {
@@ -34,27 +28,40 @@ pub(crate) fn decision(
             display_ns(cx.settings.min_slice_ns)
         ));
     }
-    for app in &cx.snapshot.apps {
-        let (before, now) = (cx.memory.places.get(&app.id), places.get(&app.id));
-        if app.suspended {
-            plan.suspended.insert(app.id.clone());
-        } else if now.is_none() {
-            plan.waiting.insert(app.id.clone());
-        }
-        match (before, now) {
-            (Some(before), Some(now)) => {
-                if let Some(why) = reason(cx, app, before, now, &level) {
-                    report.moves.insert(app.id.clone(), why);
-                }
-            }
-            // Who does not run comes back to where it stood.
-            (Some(before), None) => {
-                places.insert(app.id.clone(), before.clone());
-            }
-            (None, _) => {}
-        }
+    // Programs, runs and old places all in order of name: one walk instead of searches.
+    let mut runs: Vec<(&AppId, &CpuSet)> = Vec::with_capacity(cx.needs.len());
+    if let Some(tree) = &plan.tree {
+        tree.for_each_run(&mut |run| runs.push((&run.app, &run.place)));
     }
-    Decision { plan, memory: Memory { level, places }, wake_at_ns, report }
+    runs.sort_unstable();
+    let mut runs = runs.into_iter().peekable();
+    let mut apps: Vec<&App> = cx.snapshot.apps.iter().collect();
+    apps.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+    let mut old = cx.memory.places.iter().peekable();
+    let mut places: Vec<(AppId, CpuSet)> = Vec::with_capacity(apps.len());
+    for app in apps {
+        let mut now: Option<CpuSet> = None;
+        while let Some((_, place)) = runs.next_if(|(id, _)| **id == app.id) {
+            now = Some(now.map_or_else(|| place.clone(), |now| now.union(place)));
+        }
+        while old.next_if(|(id, _)| **id < app.id).is_some() {}
+        let before = old.next_if(|(id, _)| **id == app.id).map(|(_, place)| place);
+        if app.suspended {
+            suspended.insert(app.id.clone());
+        } else if now.is_none() {
+            waiting.insert(app.id.clone());
+        }
+        if let (Some(before), Some(now)) = (before, &now)
+            && let Some(why) = reason(cx, app, before, now, &level)
+        {
+            report.moves.insert(app.id.clone(), why);
+        }
+        // Who does not run comes back to where it stood.
+        places.extend(now.or_else(|| before.cloned()).map(|place| (app.id.clone(), place)));
+    }
+    let memory = Memory { level, places: places.into_iter().collect() };
+    let plan = Plan { waiting, suspended, ..plan };
+    Decision { plan, memory, wake_at_ns, report }
 }
 
 /// Why a program lost CPUs; `None` where it lost none.
