@@ -50,7 +50,7 @@ impl Ledger {
     }
 
     pub fn started(&mut self, now_ns: u64) {
-        self.account.waited_ns = now_ns - self.came_ns;
+        self.account.waited_ns = now_ns.saturating_sub(self.came_ns);
         self.started_ns = Some(now_ns);
         self.until_ns = now_ns;
         self.sample_from = (now_ns, 0);
@@ -90,8 +90,8 @@ impl Ledger {
         }
         let regions = standing.regions.saturating_sub(from_regions);
         // An interval needs some regions, else the rate is the sampling's and not the program's.
-        if now_ns - from_ns >= SHORTEST_SAMPLE_NS && regions >= 8 {
-            self.lone_rates.push(regions as f64 * 1e9 / (now_ns - from_ns) as f64);
+        if now_ns.saturating_sub(from_ns) >= SHORTEST_SAMPLE_NS && regions >= 8 {
+            self.lone_rates.push(regions as f64 * 1e9 / (now_ns.saturating_sub(from_ns)) as f64);
             self.sample_from = (now_ns, standing.regions);
         }
     }
@@ -99,7 +99,7 @@ impl Ledger {
     /// The account as of `now_ns`.
     pub fn read(&self, now_ns: u64) -> Account {
         let mut account = self.account.clone();
-        account.response_ns = now_ns - self.came_ns;
+        account.response_ns = now_ns.saturating_sub(self.came_ns);
         let (slowdown, source) = self.slowdown(now_ns);
         account.slowdown = slowdown;
         account.slowdown_source = source;
@@ -120,7 +120,7 @@ impl Ledger {
             self.lone_rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (count - 1) as f64;
         let error = (variance / count as f64).sqrt() / mean;
         let alone_ns = self.account.regions as f64 / mean * 1e9;
-        let slowdown = (now_ns - self.came_ns) as f64 / alone_ns;
+        let slowdown = (now_ns.saturating_sub(self.came_ns)) as f64 / alone_ns;
         let source = format!("region rates, {count} samples of the lone rate");
         // Two standard errors: the 95% interval of the mean rate.
         (Some((slowdown, slowdown * error * 2.0)), source)

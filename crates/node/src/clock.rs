@@ -156,7 +156,8 @@ impl Clock {
         let now = now_ns();
         state.count(now);
         let mut rotation = rotation;
-        let longest = state.stopped.iter().filter(|entry| members.contains_key(entry.0) && !held.contains(entry.0));
+        let longest =
+            state.stopped.iter().filter(|entry| members.contains_key(entry.0) && !held.contains(entry.0));
         match longest.min_by_key(|entry| *entry.1) {
             Some((app, &since)) if now - since > STOOD_LONG_NS => {
                 rotation.begin_with(&[app.clone()].into());

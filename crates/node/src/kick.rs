@@ -50,7 +50,9 @@ impl Drop for Kicker {
 }
 
 fn wait(bell: &(Mutex<Bell>, Condvar), place: &CpuSet) {
-    if !matches!(clock::raise_priority(), clock::Priority::RealTime { .. }) || affinity::set(0, place).is_err() {
+    if !matches!(clock::raise_priority(), clock::Priority::RealTime { .. })
+        || affinity::set(0, place).is_err()
+    {
         return;
     }
     let mut state = bell.0.lock().unwrap_or_else(PoisonError::into_inner);

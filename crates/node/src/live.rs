@@ -124,7 +124,9 @@ impl Live {
 
     /// Whether any program was let go only lately, or not yet.
     pub fn has_new(&self, now_ns: u64, age_ns: u64) -> bool {
-        self.apps.values().any(|app| !app.record.started || now_ns.saturating_sub(app.watch.started_ns()) < age_ns)
+        self.apps
+            .values()
+            .any(|app| !app.record.started || now_ns.saturating_sub(app.watch.started_ns()) < age_ns)
     }
 
     pub fn clock_stats(&self) -> ClockStats {
@@ -244,7 +246,8 @@ impl Live {
     pub fn look(&mut self, now_ns: u64) -> Vec<ByOthers> {
         let mut news = Vec::new();
         let stats = self.clock.stats();
-        let running: BTreeSet<AppId> = self.apps.values().filter(|m| m.record.started).map(|m| m.record.id.clone()).collect();
+        let running: BTreeSet<AppId> =
+            self.apps.values().filter(|m| m.record.started).map(|m| m.record.id.clone()).collect();
         for (app, managed) in &mut self.apps {
             if !managed.record.started {
                 continue;
@@ -273,7 +276,10 @@ impl Live {
                     place: &managed.placed,
                     in_turn_ns: stats.in_turn_ns.get(app).copied().unwrap_or(0),
                     turns: stats.turns.get(app).copied().unwrap_or(0),
-                    alone: neighbours.is_empty() && full > 0 && sight.team == Some(full) && !managed.user_stopped,
+                    alone: neighbours.is_empty()
+                        && full > 0
+                        && sight.team == Some(full)
+                        && !managed.user_stopped,
                     neighbours: &neighbours,
                     regions: sight.regions,
                     cpu_time_ns: sight.cpu_time_ns,
@@ -312,7 +318,9 @@ impl Live {
     pub fn settle(&mut self) -> bool {
         let mut on_its_way = false;
         for (app, managed) in &mut self.apps {
-            let (Some((place, threads)), true) = (managed.wish.clone(), managed.record.started) else { continue };
+            let (Some((place, threads)), true) = (managed.wish.clone(), managed.record.started) else {
+                continue;
+            };
             let Some(harness) = &mut managed.harness else { continue };
             let narrower = !managed.placed.is_subset(&place);
             if narrower && let Err(error) = managed.watch.set_target(threads) {
@@ -323,7 +331,10 @@ impl Live {
             }
             let next = match managed.sight.as_ref().map(|sight| &sight.nature) {
                 Some(Nature::Resizable) => match managed.watch.threads_now() {
-                    Some(team) if team as usize > place.len() && !managed.sight.as_ref().is_some_and(|s| s.waits_passively) => {
+                    Some(team)
+                        if team as usize > place.len()
+                            && !managed.sight.as_ref().is_some_and(|s| s.waits_passively) =>
+                    {
                         on_its_way = true;
                         place.union(&managed.placed)
                     }

@@ -267,15 +267,20 @@ impl Harness {
         keep: impl Fn(&Traces) -> io::Result<()>,
     ) -> io::Result<Harness> {
         let root = &mechanisms.root;
-        let v1 = mechanisms.v1.as_ref().map(|h| h.group(&mechanisms.name, group)).transpose().map_err(other)?;
-        let v2 =
-            mechanisms.v2.as_ref().map(|h| h.group(&mechanisms.name, group, root)).transpose().map_err(other)?;
+        let v1 =
+            mechanisms.v1.as_ref().map(|h| h.group(&mechanisms.name, group)).transpose().map_err(other)?;
+        let v2 = mechanisms
+            .v2
+            .as_ref()
+            .map(|h| h.group(&mechanisms.name, group, root))
+            .transpose()
+            .map_err(other)?;
         let mut traces = Traces {
             stops_by_signal: Some(mechanisms.strict == Strict::Stop),
             places: Some(BTreeSet::new()),
             ..Traces::default()
         };
-        traces.groups.extend(v1.iter().flat_map(|group| group_dirs(group)));
+        traces.groups.extend(v1.iter().flat_map(group_dirs));
         traces.groups.extend(v2.iter().map(|group| group.dir().to_owned()));
         if let Some(first) = processes.first() {
             origins(first.pid, &mut traces, root);
@@ -315,7 +320,8 @@ impl Harness {
                 if self.traces.places.get_or_insert_default().insert(cpus.clone()) {
                     keep(&self.traces)?;
                 }
-                let outcome = affinity::set_all(processes, cpus, &mut self.masks, &self.root).map_err(other)?;
+                let outcome =
+                    affinity::set_all(processes, cpus, &mut self.masks, &self.root).map_err(other)?;
                 match outcome.failed.first() {
                     Some((tid, why)) => Err(io::Error::other(format!("thread {tid}: {why}"))),
                     None => Ok(()),

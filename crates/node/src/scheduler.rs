@@ -130,7 +130,12 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// Takes over the programs of an earlier scheduler and begins to listen.
-    pub fn start(home: Home, lock: SchedulerLock, role: Role, options: Options) -> Result<Scheduler, StartError> {
+    pub fn start(
+        home: Home,
+        lock: SchedulerLock,
+        role: Role,
+        options: Options,
+    ) -> Result<Scheduler, StartError> {
         let root = Root::live();
         let mechanisms = match role {
             Role::Observer => None,
@@ -146,8 +151,9 @@ impl Scheduler {
             Engine::new(Arc::clone(&machine), allowance.allowed.clone(), allowance.allowed.clone(), policy)
                 .with_settings(settings);
         if let Some(path) = &options.trace {
-            let file = std::fs::File::create(path)
-                .map_err(|error| StartError::Other(format!("cannot record to {}: {error}", path.display())))?;
+            let file = std::fs::File::create(path).map_err(|error| {
+                StartError::Other(format!("cannot record to {}: {error}", path.display()))
+            })?;
             engine.record_to(Box::new(io::BufWriter::new(file)));
         }
         let lease = Lease::take(&home).map_err(|error| StartError::Other(error.to_string()))?;
@@ -271,7 +277,10 @@ impl Scheduler {
         let mut fds = vec![PollFd::new(&*self.stopper.wake, PollFlags::IN)];
         let server_fds = self.server.fds();
         fds.extend(server_fds.iter().map(|(fd, writes)| {
-            PollFd::from_borrowed_fd(*fd, if *writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN })
+            PollFd::from_borrowed_fd(
+                *fd,
+                if *writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN },
+            )
         }));
         let timeout = rustix::event::Timespec {
             tv_sec: (at_most_ns / 1_000_000_000) as i64,
@@ -316,7 +325,8 @@ impl Scheduler {
             _ => self.engine.plan().waiting.clone(),
         };
         let ready = self.live.apps().values().filter(|app| !app.record.started && !app.let_go());
-        let ready: Vec<AppId> = ready.map(|app| app.record.id.clone()).filter(|id| !waiting.contains(id)).collect();
+        let ready: Vec<AppId> =
+            ready.map(|app| app.record.id.clone()).filter(|id| !waiting.contains(id)).collect();
         for id in ready {
             if let Some(peer) = self.owners.get(&id) {
                 self.live.was_let_go(&id);
@@ -448,7 +458,8 @@ impl Scheduler {
     fn register(&mut self, peer: PeerId, mut record: AppRecord) -> Vec<Event> {
         let uid = self.server.uid(peer).unwrap_or(u32::MAX);
         let process = identity::to_linux(record.process);
-        let theirs = procfs::status(process.pid, &Root::live()).is_ok_and(|status| uid == 0 || status.uid == uid);
+        let theirs =
+            procfs::status(process.pid, &Root::live()).is_ok_and(|status| uid == 0 || status.uid == uid);
         if !theirs || !process.is_same(&Root::live()) {
             let why = format!("process {} is gone, or not yours", process.pid);
             self.server.send(peer, &FromScheduler::Refused { why });
@@ -503,7 +514,9 @@ impl Scheduler {
                     events.push(Event::Resume(id));
                 }
                 // While its `run` lives it says so itself, and asks for the account first.
-                ByOthers::Ended(id) if !self.owners.contains_key(&id) => events.extend(self.leave_if_ended(&id)),
+                ByOthers::Ended(id) if !self.owners.contains_key(&id) => {
+                    events.extend(self.leave_if_ended(&id))
+                }
                 ByOthers::Ended(_) => {}
             }
         }
@@ -525,7 +538,8 @@ impl Scheduler {
                     let told = sight.told;
                     seen.demand.max_threads = app.record.demand.max_threads.min(told).or(told);
                     // A team on its way to the wish is no news; the actuator waits for it itself.
-                    seen.team = sight.team.map(|team| known.team.unwrap_or(team).max(team).min(told.unwrap_or(team)));
+                    seen.team =
+                        sight.team.map(|team| known.team.unwrap_or(team).max(team).min(told.unwrap_or(team)));
                 }
                 Nature::Starting | Nature::Serial => {}
             }
@@ -563,16 +577,13 @@ impl Scheduler {
         if now >= self.allowance_at_ns {
             self.allowance_at_ns = now + ALLOWANCE_NS;
             // What could be read last holds while it cannot be read.
-            self.allowance = allowance(self.options.cpus.as_ref(), &Root::live()).ok().or(self.allowance.take());
+            self.allowance =
+                allowance(self.options.cpus.as_ref(), &Root::live()).ok().or(self.allowance.take());
         }
         let snapshot = self.engine.snapshot(now - self.began_ns);
         if let Some(allowance) = &self.allowance {
-            let (usable, reasons) = topology::usable(
-                &allowance.allowed,
-                allowance.quota_milli_cpus,
-                &unmanaged,
-                &self.machine,
-            );
+            let (usable, reasons) =
+                topology::usable(&allowance.allowed, allowance.quota_milli_cpus, &unmanaged, &self.machine);
             let usable = steady(&snapshot.usable, usable, &allowance.allowed, &unmanaged);
             if snapshot.usable != usable || snapshot.allowed != allowance.allowed {
                 let allowed = allowance.allowed.clone();

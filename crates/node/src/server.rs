@@ -122,7 +122,7 @@ impl Drop for Server {
             let _ = peer.flush();
         }
         // Whoever leads next removes it otherwise.
-        let _ = fs::remove_file(&self.home.socket());
+        let _ = fs::remove_file(self.home.socket());
     }
 }
 

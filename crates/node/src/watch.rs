@@ -176,8 +176,9 @@ impl Watch {
         }
         let stats: Vec<_> = self.members.iter().filter_map(|process| process.stat(&self.root).ok()).collect();
         let runtime = self.has_runtime();
-        if self.passive.is_none() && (runtime || now_ns - self.started_ns > SETTLE_NS) {
-            self.passive = Some(self.members.first().is_some_and(|process| waits_passively(process.pid, &self.root)));
+        if self.passive.is_none() && (runtime || now_ns.saturating_sub(self.started_ns) > SETTLE_NS) {
+            self.passive =
+                Some(self.members.first().is_some_and(|process| waits_passively(process.pid, &self.root)));
         }
         let told = self.open.values().map(Page::told).max().filter(|&told| told > 0);
         Sight {
@@ -214,18 +215,23 @@ impl Watch {
             return reason.map_or(Nature::Resizable, |reason| Nature::Rigid(reason.sentence().into()));
         }
         match self.most_busy {
-            0 | 1 if now_ns - self.started_ns < SETTLE_NS => Nature::Starting,
+            0 | 1 if now_ns.saturating_sub(self.started_ns) < SETTLE_NS => Nature::Starting,
             0 | 1 => Nature::Serial,
-            threads => Nature::Rigid(format!("it ran {threads} threads without an OpenMP runtime that we know")),
+            threads => {
+                Nature::Rigid(format!("it ran {threads} threads without an OpenMP runtime that we know"))
+            }
         }
     }
 
     /// Counts the threads that want a CPU, and looks whether any process must not be stopped.
     fn judge(&mut self, now_ns: u64, threads: bool) {
-        let passed = (now_ns - self.judged_ns) as f64;
+        let passed = now_ns.saturating_sub(self.judged_ns) as f64;
         self.judged_ns = now_ns;
-        self.protected =
-            self.members.iter().find_map(|process| protection::protected_own(*process, &self.root)).map(|r| r.sentence());
+        self.protected = self
+            .members
+            .iter()
+            .find_map(|process| protection::protected_own(*process, &self.root))
+            .map(|r| r.sentence());
         if !threads {
             return;
         }
