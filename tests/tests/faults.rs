@@ -73,7 +73,7 @@ impl Round {
             programs: programs.collect(),
             policy: random.one_of(&[
                 "policy = 'TA'",
-                "policy = 'TA+'",
+                "policy = 'EQ'",
                 "policy = 'CO'\n[settings]\nallowed_widths = [2]",
             ]),
             turns: random.one_of(mechanisms),

@@ -73,7 +73,7 @@ fn rigid_programs_take_turns_by_every_mechanism_that_is_there() {
     }
     for turns in ["freeze", "idle", "stop"] {
         let home = Home::new();
-        let options = ["--policy", "TA+", "--turns", turns, "--cpus", "0-1"];
+        let options = ["--policy", "TA", "--turns", turns, "--cpus", "0-1"];
         let mix = home.mix(&(rigid("a", 0.8) + &rigid("b", 0.8)), &options);
         if mix.json.is_null() && mix.stderr.contains("was asked for") {
             skipped(&format!("turns by {turns}"), &mix.stderr);
