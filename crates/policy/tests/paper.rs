@@ -388,7 +388,10 @@ fn who_must_not_be_stopped_stands_in_every_slot() {
     let Some(Tree::InTurn { slots, .. }) = &plan.tree else { panic!("{plan}") };
     let shell = AppId::new("sh").unwrap();
     assert!(slots.iter().all(|slot| slot.tree.apps().contains(&shell)), "{plan}");
-    assert!(!plan.to_string().contains("mixed"), "there is room beside both: {plan}");
+    // There is room beside both.
+    let expected =
+        "in_turn strict [20ms side_by_side [r on 1-3, sh on 0], 20ms side_by_side [s on 1-3, sh on 0]]";
+    assert_eq!(plan.to_string(), expected);
 }
 
 #[test]

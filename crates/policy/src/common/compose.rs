@@ -168,7 +168,9 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
         let (gangs, members): (Vec<usize>, Vec<usize>) =
             steady.iter().partition(|index| settled.gangs.contains(index));
         stand(cx, &gangs, &mut blocked, &mut fixed);
-        let everybody: Vec<usize> = inside.iter().copied().filter(|index| !gangs.contains(index)).collect();
+        // They come first, at one end of the machine, so that what is left lies together.
+        let others_too = others.iter().filter(|index| !members.contains(index));
+        let everybody: Vec<usize> = members.iter().chain(others_too).copied().collect();
         let mut unfit = members.clone();
         if !members.is_empty() {
             let Division { parts, lines, .. } = divide.divide(&blocked, &everybody);
