@@ -15,6 +15,10 @@ from . import machine, stats
 from .programs import APPS, COPLACE, NOBODY, TOP, Bench, Program
 
 
+#: Time of our programs with two threads on two CPUs, over that with one thread.
+TWO_THREADS = 0.55
+
+
 class Failed(Exception):
     """The experiment itself could not be carried out."""
 
@@ -100,13 +104,19 @@ class Experiment:
         self.progress("")
         return rounds
 
-    def fastest(self, program, env=None, tries=3):
-        """How a program ends alone, at the best of some tries: what lengths are calibrated by. One
-        try may meet somebody else's burst of work, and everything after would be too short."""
-        ended = [self.bench.alone(program, env, timeout=120)[1] for _ in range(tries)]
-        if not all(one and one.verified for one in ended):
-            raise Failed(f"{program.name} alone did not end VERIFIED")
-        return min(ended, key=lambda one: one.seconds)
+    def length(self, make, probe):
+        """What lengths are calibrated by: (fixed, slope) such that `make(amount)` alone takes about
+        fixed + slope * amount seconds on two CPUs. Found from the CPU time of one thread, which a
+        busy machine hardly changes, at `probe` and at half of it."""
+        costs = {}
+        for amount in (probe / 2, probe):
+            tries = [self.bench.alone(make(amount), {"OMP_NUM_THREADS": "1"}, timeout=120)[1] for _ in range(2)]
+            if not all(one and one.verified for one in tries):
+                raise Failed(f"{make(amount).name} alone did not end VERIFIED")
+            costs[amount] = min(one.cpu_s for one in tries)
+        slope = max(1e-9, (costs[probe] - costs[probe / 2]) / (probe / 2))
+        fixed = max(0.0, costs[probe] - slope * probe)
+        return fixed * TWO_THREADS, slope * TWO_THREADS
 
     def mix(self, programs, policy, **how):
         """A mix whose programs must all be VERIFIED; None (and a note) where they are not."""

@@ -189,9 +189,23 @@ class Bench:
                 continue  # it has ended, or belongs to somebody else
         return sorted(found, reverse=True)
 
+    def ask_schedulers(self):
+        """Schedulers that are asked to end take their programs and cgroups along."""
+        schedulers = [pid for pid in self.processes() if f"{COPLACE} mix " in command(pid)]
+        for pid in schedulers:
+            try:
+                os.kill(pid, signal.SIGTERM)
+            except OSError:
+                pass  # it has ended
+        patience = time.monotonic() + 8
+        while any(pid in schedulers for pid in self.processes()) and time.monotonic() < patience:
+            reap(schedulers)
+            time.sleep(0.05)
+
     def sweep(self):
         """Ends everything of ours that still lives. Returns what there was: {pid: command}."""
         seen = {}
+        self.ask_schedulers()
         for _ in range(50):
             left = self.processes()
             if not left:
