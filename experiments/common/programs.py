@@ -191,7 +191,7 @@ class Bench:
 
     def ask_schedulers(self):
         """Schedulers that are asked to end take their programs and cgroups along."""
-        schedulers = [pid for pid in self.processes() if f"{COPLACE} mix " in command(pid)]
+        schedulers = [pid for pid in self.processes() if "coplace mix " in command(pid)]
         for pid in schedulers:
             try:
                 os.kill(pid, signal.SIGTERM)
