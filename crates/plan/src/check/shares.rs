@@ -34,5 +34,9 @@ pub fn check(plan: &Plan, snapshot: &Snapshot, bound: ShareBound, found: &mut Ve
 }
 
 fn is_free(app: &App) -> bool {
-    app.takes_orders() && app.stoppable && app.within.is_none() && !app.suspended
+    app.takes_orders()
+        && app.demand.min_threads <= 1
+        && app.stoppable
+        && app.within.is_none()
+        && !app.suspended
 }

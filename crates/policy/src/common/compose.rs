@@ -147,8 +147,7 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
         .map(|&index| {
             let need = &cx.needs[index];
             let scope = need.scope.as_ref().expect("who has no usable CPU is restricted");
-            let width = if need.overflows { scope.len() } else { need.floor as usize };
-            cx.on(index, &place::part(scope, width, need.before))
+            cx.on(index, &place::part(scope, need.floor as usize, need.before))
         })
         .collect();
 
@@ -194,6 +193,27 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
     let divided = !division.parts.is_empty();
     let machine = &cx.snapshot.machine;
     let rows = matrix::pack(machine, usable, &blocked, &cx.needs, &gangs);
+    if division.parts.iter().any(|part| part.place.intersects(&blocked)) {
+        // No part is clear of programs that never stop: turns and parts would only make shares unequal.
+        let names = cx.names(&steady);
+        division.lines = vec![format!(
+            "{names}: must not be stopped and leave no part free, so that all are left to the kernel."
+        )];
+        let members: Vec<usize> = division.parts.iter().flat_map(|part| part.members.clone()).collect();
+        let everywhere = Part { place: usable.clone(), members };
+        fixed.push(mixed(thin_runs(cx, &everywhere)));
+        fixed.extend(rows.iter().flat_map(|row| &row.gangs).map(|(index, place)| cx.on(*index, place)));
+        return (Some(mixed(fixed)), division);
+    }
+    if let [row] = &rows[..]
+        && !division.parts.iter().any(|part| row.gangs.iter().any(|(_, place)| place.intersects(&part.place)))
+    {
+        // Nobody is in anybody's way.
+        let mut trees: Vec<Tree> = row.gangs.iter().map(|(index, place)| cx.on(*index, place)).collect();
+        trees.extend(part_trees(cx, &division.parts, None));
+        division.lines.push(format!("{}: wider than an equal part, beside the others.", cx.names(&gangs)));
+        return (beside(trees, fixed), division);
+    }
     let mut claims: Vec<u64> = rows.iter().map(|row| row_claim(cx, row)).collect();
     if divided {
         claims.push(parts_claim(cx, &division.parts));
@@ -246,9 +266,6 @@ fn explain_turns(cx: &Context<'_>, gangs: &[usize], slots: &[Slot]) -> Vec<Strin
         return Vec::new();
     }
     let (names, count) = (cx.names(gangs), slots.len());
-    if count < 2 {
-        return vec![format!("{names}: wider than an equal part, with nobody to take turns with.")];
-    }
     vec![format!("{names}: cannot shrink to an equal part; {count} slots take turns.")]
 }
 
@@ -287,6 +304,21 @@ fn takes_turns(cx: &Context<'_>, part: &Part) -> bool {
         && !needs.all(|need| need.runs_uncoordinated())
 }
 
+/// The programs of a part at the same time, each with so few threads that all together are no more than CPUs,
+/// if they can.
+fn thin_runs(cx: &Context<'_>, part: &Part) -> Vec<Tree> {
+    let each = (part.place.len() / part.members.len().max(1)).max(1) as u32;
+    let thin = |&index: &usize| {
+        let need = &cx.needs[index];
+        let mut run = cx.run(need, &part.place);
+        if need.own_threads.is_none() {
+            run.threads = run.threads.min(each).max(need.least_threads);
+        }
+        Tree::Run(run)
+    };
+    part.members.iter().map(thin).collect()
+}
+
 fn turns_inside(cx: &Context<'_>, parts: &[Part]) -> bool {
     parts.iter().any(|part| takes_turns(cx, part))
 }
@@ -297,15 +329,7 @@ fn part_tree(cx: &Context<'_>, part: &Part, slot_ns: Option<u64>) -> Tree {
     }
     let needs: Vec<&Need<'_>> = part.members.iter().map(|&index| &cx.needs[index]).collect();
     if !takes_turns(cx, part) {
-        let each = (part.place.len() / needs.len()).max(1) as u32;
-        let thin = |need: &Need<'_>| {
-            let mut run = cx.run(need, &part.place);
-            if need.own_threads.is_none() {
-                run.threads = run.threads.min(each).max(need.least_threads);
-            }
-            Tree::Run(run)
-        };
-        return mixed(needs.into_iter().map(thin).collect());
+        return mixed(thin_runs(cx, part));
     }
     let weights: Vec<u64> = needs.iter().map(|need| need.weight()).collect();
     let slices = slices(&weights, cx.settings, slot_ns);

@@ -8,6 +8,8 @@
 //! largest overlap first and exchanges of two until none helps. Cost: the CPUs of all old places,
 //! plus n³ in components that are not stars.
 
+use std::collections::BTreeMap;
+
 use topology::CpuSet;
 
 /// Components up to this many programs are solved exactly.
@@ -330,14 +332,17 @@ pub(crate) fn deal(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Vec<usize>> {
     if places.is_empty() {
         return dealt;
     }
-    let wishes: Vec<Vec<usize>> = claims
+    // Where each stood, the places with most in common first.
+    let overlaps: Vec<Vec<(usize, u32)>> = claims
         .iter()
         .map(|claim| {
             let mut overlaps = claim.before.map_or_else(Vec::new, |before| owners.overlaps(before));
             overlaps.sort_by_key(|&(place, kept)| (std::cmp::Reverse(kept), place));
-            overlaps.into_iter().map(|(place, _)| place).collect()
+            overlaps
         })
         .collect();
+    let wishes: Vec<Vec<usize>> =
+        overlaps.iter().map(|overlaps| overlaps.iter().map(|&(place, _)| place).collect()).collect();
     let mut wanted = vec![0usize; places.len()];
     for (claim, wishes) in claims.iter().zip(&wishes) {
         if let Some(&first) = wishes.first().filter(|&&first| claim.admits(&places[first])) {
@@ -368,7 +373,10 @@ pub(crate) fn deal(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Vec<usize>> {
     }
     let mut room = room(&loads, claims.iter().filter(|claim| !fussy(claim)).count(), &wanted);
     let mut rest: Vec<usize> = Vec::new();
-    for (number, _) in claims.iter().enumerate().filter(|(_, claim)| !fussy(claim)) {
+    // Who has most to keep chooses first.
+    let mut plain: Vec<usize> = (0..claims.len()).filter(|&number| !fussy(&claims[number])).collect();
+    plain.sort_by_key(|&number| std::cmp::Reverse(overlaps[number].first().map_or(0, |&(_, kept)| kept)));
+    for number in plain {
         match wishes[number].first() {
             Some(&place) if room[place] > 0 => {
                 dealt[place].push(number);
@@ -390,7 +398,42 @@ pub(crate) fn deal(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Vec<usize>> {
         room[place] -= 1;
     }
     dealt.iter_mut().for_each(|programs| programs.sort_unstable());
-    dealt
+    exchange_groups(dealt, claims, &overlaps)
+}
+
+/// Gives those who share a partition, as a whole, the partition where they keep most.
+fn exchange_groups(
+    dealt: Vec<Vec<usize>>,
+    claims: &[Claim<'_>],
+    overlaps: &[Vec<(usize, u32)>],
+) -> Vec<Vec<usize>> {
+    let movable: Vec<bool> =
+        dealt.iter().map(|group| group.iter().all(|&number| claims[number].scope.is_none())).collect();
+    let mut edges: Vec<Vec<(usize, u32)>> = vec![Vec::new(); dealt.len()];
+    for (from, group) in dealt.iter().enumerate().filter(|&(from, _)| movable[from]) {
+        let mut kept: BTreeMap<usize, u32> = BTreeMap::new();
+        for &(place, cpus) in group.iter().flat_map(|&number| &overlaps[number]) {
+            if movable[place] {
+                *kept.entry(place).or_insert(0) += cpus;
+            }
+        }
+        edges[from] = kept.into_iter().collect();
+    }
+    let mut result: Vec<Option<Vec<usize>>> = vec![None; dealt.len()];
+    let mut groups: Vec<Option<Vec<usize>>> = dealt.into_iter().map(Some).collect();
+    for component in components(&edges, groups.len()) {
+        for (group, place) in solve(&component, &edges) {
+            result[place] = groups[group].take();
+        }
+    }
+    // Those with nothing to keep stay where they were dealt, or take what is left.
+    for place in 0..groups.len() {
+        if result[place].is_none() {
+            result[place] = groups[place].take();
+        }
+    }
+    let mut left = groups.into_iter().flatten();
+    result.into_iter().map(|group| group.or_else(|| left.next()).unwrap_or_default()).collect()
 }
 
 /// How many of `count` programs of load 1 each partition takes, so that the least loaded ones are

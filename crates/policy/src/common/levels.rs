@@ -57,7 +57,7 @@ pub(crate) fn outside_of(cuts: &[Cut], blocked: &CpuSet) -> Option<Vec<Cut>> {
 fn claim<'c>(cx: &'c Context<'_>, index: usize, width: usize) -> Claim<'c> {
     let need = &cx.needs[index];
     // On a single CPU all threads compete with those of others; elsewhere programs take turns.
-    let load = if width == 1 { need.own_threads.unwrap_or(1) } else { 1 };
+    let load = if width == 1 { need.own_threads.unwrap_or(need.least_threads) } else { 1 };
     Claim { before: need.before, scope: need.scope.as_ref(), floor: need.floor, load }
 }
 

@@ -30,7 +30,6 @@ pub(crate) fn pack(
     for &index in gangs {
         let need = &needs[index];
         let width = need.floor as usize;
-        // An overflowing program's scope is what it needs, to the CPU.
         let roomy = if need.overflows { need.scope.clone().unwrap_or_default() } else { need.open(cpus) };
         let clear = roomy.difference(avoid);
         let ground = if clear.len() >= width { clear } else { roomy };

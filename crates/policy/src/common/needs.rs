@@ -26,8 +26,8 @@ pub(crate) struct Need<'a> {
     pub least_threads: u32,
     /// Its number of threads where nobody can change it.
     pub own_threads: Option<u32>,
-    /// It needs more CPUs than are usable where it may stand: its place reaches into what is kept
-    /// for unmanaged programs, and is all of `scope`.
+    /// Too few CPUs are usable where it may stand: `scope` reaches into what is kept for unmanaged
+    /// programs.
     pub overflows: bool,
 }
 
@@ -41,8 +41,9 @@ impl<'a> Need<'a> {
             floor = snapshot.fewest_cpus(app) as u32;
             least = least.min(snapshot.wide_room(app).len() as u32);
             let overflow = snapshot.overflow_place(app);
-            overflows = overflow.is_some();
-            scope = Some(overflow.unwrap_or_else(|| snapshot.room(app)));
+            let room = overflow.unwrap_or_else(|| snapshot.room(app));
+            overflows = !room.is_subset(&snapshot.usable);
+            scope = Some(room);
             scope = scope.filter(|scope| *scope != snapshot.usable);
         }
         let cap = own_threads.or(app.demand.max_threads).unwrap_or(u32::MAX).max(least).max(floor);
