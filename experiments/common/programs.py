@@ -162,7 +162,8 @@ class Bench:
         with open(directory / "stderr", "wb") as err, open(directory / "stdout", "wb") as out:
             child = self.start(command, env=variables, stdout=out, stderr=err, user=user)
         began, done = time.monotonic(), []
-        late = wait_for({"mix": child}, began, timeout, lambda *ending: done.append(ending), look and (lambda: look(child)))
+        note = lambda *ending: done.append(ending)
+        late = wait_for({"mix": child}, began, timeout, note, look and (lambda: look(child)))
         if late:
             child.send_signal(signal.SIGTERM)
             if wait_for({"mix": child}, began, timeout + 10, lambda *ending: None):

@@ -37,14 +37,6 @@ def interval(values, confidence=0.95):
     return median(ordered), ordered[low], ordered[high], reached
 
 
-def mean_interval(values, rng, confidence=0.95, draws=4000):
-    """(mean, low, high) by the percentile bootstrap; `rng` is seeded by the caller."""
-    n = len(values)
-    means = sorted(sum(rng.choices(values, k=n)) / n for _ in range(draws))
-    tail = (1 - confidence) / 2
-    return sum(values) / n, means[int(tail * draws)], means[min(draws - 1, int((1 - tail) * draws))]
-
-
 def geometric(first, factor, count):
     """`count` values from `first` to `first * factor`, each the same multiple of the one before."""
     return [first * factor ** (k / (count - 1)) for k in range(count)]
