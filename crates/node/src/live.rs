@@ -318,9 +318,14 @@ impl Live {
     pub fn settle(&mut self) -> bool {
         let mut on_its_way = false;
         for (app, managed) in &mut self.apps {
-            let (Some((place, threads)), true) = (managed.wish.clone(), managed.record.started) else {
+            let Some((place, threads)) = managed.wish.clone() else { continue };
+            if !managed.record.started {
+                // Its very first region is to have the right size already.
+                if let Err(error) = managed.watch.set_target(threads) {
+                    self.warnings.push(format!("{app}: {error}"));
+                }
                 continue;
-            };
+            }
             let Some(harness) = &mut managed.harness else { continue };
             let narrower = !managed.placed.is_subset(&place);
             if narrower && let Err(error) = managed.watch.set_target(threads) {

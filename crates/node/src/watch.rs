@@ -102,7 +102,8 @@ impl Watch {
 
     /// Wishes for teams of `threads` in the whole program; 0 takes the wish back.
     pub fn set_target(&mut self, threads: u32) -> Result<(), linux::Error> {
-        if self.target != threads {
+        // Another user's program has no pages that we would touch.
+        if self.target != threads && !self.pages.path().as_os_str().is_empty() {
             self.target = threads;
             self.pages.set_default(threads, self.declared_rigid)?;
         }

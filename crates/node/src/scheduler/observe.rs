@@ -1,0 +1,147 @@
+//! What the scheduler sees of programs and of the machine, as events for the engine.
+
+use engine::Event;
+use linux::clock::now_ns;
+use linux::{Root, procfs};
+use protocol::AppRecord;
+use topology::CpuSet;
+use workload::{AppId, Malleability};
+
+use super::{ALLOWANCE_NS, LOAD_STEP_MILLI, Scheduler, allowance};
+use crate::live::ByOthers;
+use crate::watch::Nature;
+use crate::{identity, restore};
+
+impl Scheduler {
+    /// Looks at all programs and turns what changed into events.
+    pub(super) fn look(&mut self, now: u64) -> Vec<Event> {
+        let mut events = Vec::new();
+        for news in self.live.look(now) {
+            match news {
+                ByOthers::Stopped(id) => {
+                    self.note(format!("{id} was stopped by somebody else; it leaves the rotation"));
+                    self.live.user_stopped(&id, true);
+                    events.push(Event::Suspend(id));
+                }
+                ByOthers::Continued(id) => {
+                    self.live.user_stopped(&id, false);
+                    events.push(Event::Resume(id));
+                }
+                // While its `run` lives it says so itself, and asks for the account first.
+                ByOthers::Ended(id) if !self.owners.contains_key(&id) => {
+                    events.extend(self.leave_if_ended(&id))
+                }
+                ByOthers::Ended(_) => {}
+            }
+        }
+        events.extend(self.look_after_orphans(now));
+        let snapshot = self.engine.snapshot(now - self.began_ns);
+        for known in &snapshot.apps {
+            let Some(app) = self.live.apps().get(&known.id) else { continue };
+            let Some(sight) = &app.sight else { continue };
+            let mut seen = known.clone();
+            seen.demand = app.record.demand.clone();
+            match &sight.nature {
+                Nature::Rigid(_) => {
+                    seen.demand.malleability = Malleability::Rigid;
+                    // The widest team it ever ran is the place that it needs.
+                    let width = sight.team.max(known.team);
+                    seen.demand.max_threads = app.record.demand.max_threads.or(width);
+                    seen.team = width;
+                }
+                Nature::Resizable => {
+                    let told = sight.told;
+                    seen.demand.max_threads = app.record.demand.max_threads.min(told).or(told);
+                    // A team on its way to the wish is no news; the actuator waits for it itself.
+                    seen.team =
+                        sight.team.map(|team| known.team.unwrap_or(team).max(team).min(told.unwrap_or(team)));
+                }
+                Nature::Starting | Nature::Serial => {}
+            }
+            seen.waits_passively = sight.waits_passively;
+            seen.stoppable = sight.protected.is_none() && app.has_harness();
+            if seen != *known {
+                events.push(Event::Observed(seen));
+            }
+        }
+        events
+    }
+
+    /// Programs whose `run` was killed while it held them: they have started by themselves, or ended.
+    fn look_after_orphans(&mut self, now: u64) -> Vec<Event> {
+        let orphaned = |record: &&AppRecord| !record.started && !identity::lives(record.guardian);
+        let records = self.live.apps().values().map(|app| &app.record);
+        let held: Vec<AppRecord> = records.filter(orphaned).cloned().collect();
+        let mut events = Vec::new();
+        for record in held {
+            if identity::lives(record.process) {
+                self.live.started(&record.id, now);
+            } else {
+                events.extend(self.leave_if_ended(&record.id));
+            }
+        }
+        events
+    }
+
+    pub(super) fn leave_if_ended(&mut self, id: &AppId) -> Vec<Event> {
+        let lives = self.live.apps().get(id).is_some_and(|app| app.sight.as_ref().is_some_and(|s| !s.ended));
+        let rooted = self.live.apps().get(id).is_some_and(|app| identity::lives(app.record.process));
+        if lives || rooted {
+            return Vec::new();
+        }
+        let Some(app) = self.live.apps().get(id) else { return Vec::new() };
+        let record = app.record.clone();
+        self.live.forget(id, now_ns());
+        restore::set_free(&record, &Root::live(), &self.home);
+        self.registry.remove(id);
+        restore::remove_pages(&record);
+        self.live.members_changed();
+        self.note(format!("{id} has ended"));
+        vec![Event::Left(id.clone())]
+    }
+
+    /// What the machine and its other users leave to us.
+    pub(super) fn sample(&mut self) -> Vec<Event> {
+        let unmanaged = self.live.sample_unmanaged().clone();
+        let mut events = Vec::new();
+        let now = now_ns();
+        if now >= self.allowance_at_ns {
+            self.allowance_at_ns = now + ALLOWANCE_NS;
+            // What could be read last holds while it cannot be read.
+            self.allowance =
+                allowance(self.options.cpus.as_ref(), &Root::live()).ok().or(self.allowance.take());
+        }
+        let snapshot = self.engine.snapshot(now - self.began_ns);
+        if let Some(allowance) = &self.allowance {
+            let (usable, reasons) =
+                topology::usable(&allowance.allowed, allowance.quota_milli_cpus, &unmanaged, &self.machine);
+            let usable = steady(&snapshot.usable, usable, &allowance.allowed, &unmanaged);
+            if snapshot.usable != usable || snapshot.allowed != allowance.allowed {
+                let allowed = allowance.allowed.clone();
+                reasons.into_iter().for_each(|reason| self.note(reason));
+                events.push(Event::Machine { allowed, usable });
+            }
+        }
+        if let Ok(load) = procfs::loadavg(&Root::live()) {
+            let average_15min_milli = (load.fifteen_minutes * 1000.0) as u64;
+            if average_15min_milli.abs_diff(snapshot.load_average_15min_milli) >= LOAD_STEP_MILLI {
+                events.push(Event::Load { average_15min_milli });
+            }
+        }
+        events
+    }
+}
+
+/// Keeps the CPUs that are used already where others of the same number are no freer: unmanaged
+/// programs that roam must not make managed ones roam too.
+fn steady(
+    current: &CpuSet,
+    proposed: CpuSet,
+    allowed: &CpuSet,
+    unmanaged: &linux::unmanaged::MilliCpus,
+) -> CpuSet {
+    const WORTH_A_MOVE_MILLI: u32 = 400;
+    let taken = |cpus: &CpuSet| cpus.iter().filter_map(|cpu| unmanaged.get(&cpu)).sum::<u32>();
+    let same = current.len() == proposed.len() && current.is_subset(allowed);
+    if same && taken(current) <= taken(&proposed) + WORTH_A_MOVE_MILLI { current.clone() } else { proposed }
+}
