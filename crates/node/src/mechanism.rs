@@ -223,8 +223,9 @@ impl Mechanisms {
         }
     }
 
-    /// The shortest slice at which both CPUs of a pair run one gang for at least 97% of the time
-    /// (experiments/overhead measures it).
+    /// The shortest slice for which the mechanism is used. At these both CPUs of a pair are to run one
+    /// gang for at least 97% of the time; experiments/overhead measures how far that holds (the
+    /// freezer does it, the others not yet).
     pub fn shortest_slice_ns(&self, mode: plan::TurnMode) -> u64 {
         match (mode, self.strict, self.filling) {
             (plan::TurnMode::Filling, _, Some(_)) => 50_000_000,

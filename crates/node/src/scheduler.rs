@@ -62,7 +62,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            policy: "TA+".into(),
+            policy: "TA".into(),
             settings: Settings::default(),
             placement: PlacementChoice::Auto,
             turns: TurnsChoice::Auto,
