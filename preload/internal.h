@@ -15,7 +15,12 @@
 /* Single-writer counter: no locked instruction, yet never torn for a reader. */
 #define BUMP(p, v) STORE(p, LOAD(p) + (v))
 
-typedef void (*region_fn)(void *);
+#define SEEN __attribute__((visibility("default")))
+#define CALLER __builtin_return_address(0)
+#define FROM(function) ((const void *)(uintptr_t)(function))
+
+typedef void (*region_fn)(void *);                        /* a region as GCC compiles it */
+typedef void (*micro_fn)(int32_t *, int32_t *, ...); /* a region as clang compiles it */
 
 /* Every function of the runtime that we call on. The names are the runtime's; one list makes the fields
  * of struct runtime and the table by which they are looked up. */
@@ -53,14 +58,30 @@ typedef void (*region_fn)(void *);
     X(int, omp_get_team_size, (int))                                                                       \
     X(int, omp_get_thread_limit, (void))                                                                   \
     X(int, omp_get_proc_bind, (void))                                                                      \
-    X(int, omp_pause_resource_all, (int))
+    X(int, omp_pause_resource_all, (int))                                                                  \
+    X(void, __kmpc_fork_call, (void *, int32_t, micro_fn, ...))                                            \
+    X(void, __kmpc_fork_teams, (void *, int32_t, micro_fn, ...))                                           \
+    X(void, __kmpc_push_num_threads, (void *, int32_t, int32_t))                                           \
+    X(void, __kmpc_push_num_threads_strict, (void *, int32_t, int32_t, int, const char *))                 \
+    X(void, __kmpc_push_num_teams, (void *, int32_t, int32_t, int32_t))                                    \
+    X(void, __kmpc_push_num_teams_51, (void *, int32_t, int32_t, int32_t, int32_t))                        \
+    X(int32_t, __kmpc_global_thread_num, (void *))
 
 #define RUNTIMES_MAX 8u
 
-/* One OpenMP runtime of the process: a copy of libgomp, or something that we leave alone. */
+enum runtime_kind {
+    RUNTIME_UNKNOWN, /* left alone */
+    RUNTIME_GNU,     /* a copy of libgomp */
+    RUNTIME_LLVM     /* libomp or Intel's libiomp5; both carry GOMP_ names too, for programs built by GCC */
+};
+
+/* The names by which code calls its runtime. Each family may come from a library of its own. */
+enum family { FAMILY_GNU, FAMILY_LLVM, FAMILY_QUERY, FAMILIES };
+
+/* One OpenMP runtime of the process. */
 struct runtime {
     unsigned index;
-    bool gnu;             /* libgomp: teams may be resized */
+    enum runtime_kind kind;
     const void *base;     /* where its object is loaded: its identity */
 #define X(ret, name, args) ret(*name) args;
     RUNTIME_FUNCTIONS(X)
@@ -81,29 +102,55 @@ extern struct coplace_page *page_live; /* NULL: the library is inert. Once set i
 extern uint32_t page_epoch;            /* rises in a fork's child */
 static inline struct coplace_page *page_get(void) { return LOAD(&page_live); }
 void page_load(void);
+void page_find_directory(void); /* the first step of it; no page yet */
 void page_runtime_found(const struct runtime *rt); /* also makes the page that a fork's child has put off */
 void page_runtime_runs(struct coplace_page *page, const struct runtime *rt); /* a region of it starts */
 void page_rigid(struct coplace_page *page, uint32_t reason);
 void page_told(struct coplace_page *page, uint32_t threads);
-int cpus_allowed(void); /* by the affinity of this thread; 0 = cannot tell */
+void page_sets_own_mask(void);    /* from now on the program decides on its CPUs itself */
+bool page_has_own_mask(void);
+bool page_has_wish(void); /* the node's; before there is a page, by the default page */
+int page_open_file(const char *name, int flags); /* in the directory of pages; -1: none */
 bool text_is(const char *text, const char *lower_case_word);
 
+/* interpose.c */
+void no_runtime(const char *name) __attribute__((noreturn, cold));
+void end_program(const char *why, const char *what) __attribute__((noreturn, cold));
+
+/* mask.c */
+void mask_load(void); /* once; a runtime that is linked with the program asks before our constructor runs */
+int cpus_allowed(void); /* by the affinity of this thread; 0 = cannot tell */
+
+/* inherit.c */
+void inherit_load(void);
+
 /* resolve.c */
-extern const struct runtime *runtime_at_load;
-const struct runtime *runtime_find(const void *code, const char *wanted);
+extern const struct runtime *runtime_at_load[FAMILIES];
+const struct runtime *runtime_find(const void *code, enum family family);
 unsigned runtime_count(void);
 const struct runtime *runtime_nth(unsigned i);
 void resolve_load(void);
 bool resolve_is_bypassed(void); /* a runtime stands before us in the global scope: calls never reach us */
 void resolve_after_fork(void);
+bool region_tolerates_fewer(const void *code); /* see tolerant.def */
 
 /* The runtime that the code at this address would have been bound to without us, NULL if there is none.
  * What is in the global scope at load is found first by everybody, so it needs no look at the caller. */
-static inline const struct runtime *runtime_of(const void *code, const char *wanted)
+static inline const struct runtime *runtime_of(const void *code, enum family family)
 {
-    const struct runtime *rt = LOAD(&runtime_at_load);
-    return LIKELY(rt != NULL) ? rt : runtime_find(code, wanted);
+    const struct runtime *rt = LOAD(&runtime_at_load[family]);
+    return LIKELY(rt != NULL) ? rt : runtime_find(code, family);
 }
+
+/* scope.c */
+void *scope_symbol_in(void *scope, const char *name); /* not ours; leaves no dlerror() behind */
+void *scope_symbol_by_users(const char *path, const char *name);
+void *scope_symbol_of_only_runtime(enum family family, const char *name);
+void *scope_handle_of(const char *path);
+
+/* tolerant.c */
+void tolerant_load(void);
+bool tolerant_object(const char *path);
 
 /* team.c */
 enum region_kind { REGION_UNCOUNTED, REGION_OUTER, REGION_NESTED };
@@ -117,7 +164,9 @@ struct region {
     uint64_t entered;
 };
 
-unsigned region_enter(struct region *region, const struct runtime *rt, unsigned asked);
+/* `asked`: the number that the region asks for itself, 0 = none; `code`: its function. What is given back is
+ * to be asked for instead. */
+unsigned region_enter(struct region *region, const struct runtime *rt, unsigned asked, const void *code);
 void region_leave(const struct region *region);
 void region_push(const struct runtime *rt, const struct region *region);
 const struct runtime *region_pop(struct region *region);

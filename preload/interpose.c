@@ -1,14 +1,10 @@
-/* The names that the program finds here instead of in its OpenMP runtime. Each of them finds the caller's
- * runtime, lets team.c decide the size, and calls on. */
+/* The names that programs built by GCC, and all that ask about dyn-var, find here instead of in their OpenMP
+ * runtime. Each of them finds the caller's runtime, lets team.c decide the size, and calls on. */
 #define _GNU_SOURCE
 #include "internal.h"
 
 #include <string.h>
 #include <unistd.h>
-
-#define SEEN __attribute__((visibility("default")))
-#define CALLER __builtin_return_address(0)
-#define FROM(function) ((const void *)(uintptr_t)(function))
 
 /* Whether the program has turned dyn-var off itself; then its own answer is the right one. */
 static bool dynamic_off;
@@ -17,46 +13,49 @@ __attribute__((constructor)) static void load(void)
 {
     clock_load();
     team_load();
+    tolerant_load();
     resolve_load();
     page_load();
+    inherit_load();
+}
+
+void end_program(const char *why, const char *what)
+{
+    const char *const parts[] = {"coplace: ", why, what, "\n"};
+    for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (write(STDERR_FILENO, parts[i], strlen(parts[i])) < 0)
+            break;
+    _exit(127);
 }
 
 /* The program can call this only because the loader bound it to us; without us it would have ended with the
  * loader's own message. */
-static __attribute__((noreturn, cold, noinline)) void no_runtime(const char *name)
+void no_runtime(const char *name)
 {
-    static const char head[] = "coplace: symbol lookup error: no OpenMP runtime found that defines ";
-    struct {
-        const char *text;
-        size_t len;
-    } parts[] = {{head, sizeof head - 1}, {name, strlen(name)}, {"\n", 1}};
-    for (unsigned i = 0; i < 3; i++)
-        if (write(STDERR_FILENO, parts[i].text, parts[i].len) < 0)
-            break;
-    _exit(127);
+    end_program("symbol lookup error: no OpenMP runtime found that defines ", name);
 }
 
 /* A bare region without any runtime is one thread that runs the function: what that calls sees itself
  * outside of any team, which OpenMP defines as a team of one. */
 SEEN void GOMP_parallel(region_fn fn, void *data, unsigned threads, unsigned flags)
 {
-    const struct runtime *rt = runtime_of(FROM(fn), "GOMP_parallel");
+    const struct runtime *rt = runtime_of(FROM(fn), FAMILY_GNU);
     if (UNLIKELY(!rt || !rt->GOMP_parallel)) {
         fn(data);
         return;
     }
     struct region region;
-    rt->GOMP_parallel(fn, data, region_enter(&region, rt, threads), flags);
+    rt->GOMP_parallel(fn, data, region_enter(&region, rt, threads, FROM(fn)), flags);
     region_leave(&region);
 }
 
 SEEN unsigned GOMP_parallel_reductions(region_fn fn, void *data, unsigned threads, unsigned flags)
 {
-    const struct runtime *rt = runtime_of(FROM(fn), "GOMP_parallel_reductions");
+    const struct runtime *rt = runtime_of(FROM(fn), FAMILY_GNU);
     if (UNLIKELY(!rt || !rt->GOMP_parallel_reductions))
         no_runtime("GOMP_parallel_reductions");
     struct region region;
-    unsigned n = rt->GOMP_parallel_reductions(fn, data, region_enter(&region, rt, threads), flags);
+    unsigned n = rt->GOMP_parallel_reductions(fn, data, region_enter(&region, rt, threads, FROM(fn)), flags);
     region_leave(&region);
     return n;
 }
@@ -66,11 +65,11 @@ SEEN unsigned GOMP_parallel_reductions(region_fn fn, void *data, unsigned thread
 #define COMBINED(name, parameters, ...)                                                                    \
     SEEN void name parameters                                                                              \
     {                                                                                                      \
-        const struct runtime *rt = runtime_of(FROM(fn), #name);                                            \
+        const struct runtime *rt = runtime_of(FROM(fn), FAMILY_GNU);                                            \
         if (UNLIKELY(!rt || !rt->name))                                                                    \
             no_runtime(#name);                                                                             \
         struct region region;                                                                              \
-        threads = region_enter(&region, rt, threads);                                                      \
+        threads = region_enter(&region, rt, threads, FROM(fn));                                                      \
         rt->name(fn, data, threads, __VA_ARGS__);                                                          \
         region_leave(&region);                                                                             \
     }
@@ -101,11 +100,11 @@ COMBINED(GOMP_parallel_sections,
 #define COMBINED_START(name, parameters, ...)                                                              \
     SEEN void name parameters                                                                              \
     {                                                                                                      \
-        const struct runtime *rt = runtime_of(FROM(fn), #name);                                            \
+        const struct runtime *rt = runtime_of(FROM(fn), FAMILY_GNU);                                            \
         if (UNLIKELY(!rt || !rt->name))                                                                    \
             no_runtime(#name);                                                                             \
         struct region region;                                                                              \
-        threads = region_enter(&region, rt, threads);                                                      \
+        threads = region_enter(&region, rt, threads, FROM(fn));                                                      \
         region_push(rt, &region);                                                                          \
         rt->name(fn, data, threads, __VA_ARGS__);                                                          \
     }
@@ -124,13 +123,13 @@ COMBINED_START(GOMP_parallel_sections_start, (region_fn fn, void *data, unsigned
 
 SEEN void GOMP_parallel_start(region_fn fn, void *data, unsigned threads)
 {
-    const struct runtime *rt = runtime_of(FROM(fn), "GOMP_parallel_start");
+    const struct runtime *rt = runtime_of(FROM(fn), FAMILY_GNU);
     struct region region = {.kind = REGION_UNCOUNTED};
     if (UNLIKELY(!rt || !rt->GOMP_parallel_start)) {
         region_push(NULL, &region); /* a team of one: the caller runs the function, the end finds this */
         return;
     }
-    threads = region_enter(&region, rt, threads);
+    threads = region_enter(&region, rt, threads, FROM(fn));
     region_push(rt, &region);
     rt->GOMP_parallel_start(fn, data, threads);
 }
@@ -140,14 +139,15 @@ SEEN void GOMP_parallel_end(void)
     struct region region;
     const struct runtime *rt = region_pop(&region);
     if (UNLIKELY(!rt))
-        rt = runtime_of(CALLER, "GOMP_parallel_end");
+        rt = runtime_of(CALLER, FAMILY_GNU);
     if (UNLIKELY(!rt || !rt->GOMP_parallel_end))
         return;
     rt->GOMP_parallel_end();
     region_leave(&region);
 }
 
-/* Of the control and query functions only two are taken. omp_get_max_threads() and omp_set_num_threads() stay the runtime's own: what they say is read from the runtime at every region, and
+/* Of the control and query functions only those for dyn-var and the number of processors are taken.
+ * omp_get_max_threads() and omp_set_num_threads() stay the runtime's own: what they say is read from it at every region, and
  * unlike a region they carry no function by whose address the right one of several runtimes is known (a
  * return address misleads after a tail call). For dyn-var not knowing does no harm, as it is off by default,
  * nor for the number of processors, which is the same for all.
@@ -160,7 +160,7 @@ SEEN void GOMP_parallel_end(void)
 static void set_dynamic(const struct runtime *rt, bool on)
 {
     struct coplace_page *page = page_get();
-    if (page && (!rt || rt->gnu)) {
+    if (page && (!rt || rt->kind != RUNTIME_UNKNOWN)) {
         if (!on) {
             STORE(&dynamic_off, true);
             page_rigid(page, COPLACE_RIGID_SET_DYNAMIC_0);
@@ -172,16 +172,16 @@ static void set_dynamic(const struct runtime *rt, bool on)
         rt->omp_set_dynamic(on);
 }
 
-SEEN void omp_set_dynamic(int on) { set_dynamic(runtime_of(CALLER, "omp_set_dynamic"), on != 0); }
-SEEN void omp_set_dynamic_(const int32_t *on) { set_dynamic(runtime_of(CALLER, "omp_set_dynamic"), *on != 0); }
-SEEN void omp_set_dynamic_8_(const int64_t *on) { set_dynamic(runtime_of(CALLER, "omp_set_dynamic"), *on != 0); }
+SEEN void omp_set_dynamic(int on) { set_dynamic(runtime_of(CALLER, FAMILY_QUERY), on != 0); }
+SEEN void omp_set_dynamic_(const int32_t *on) { set_dynamic(runtime_of(CALLER, FAMILY_QUERY), *on != 0); }
+SEEN void omp_set_dynamic_8_(const int64_t *on) { set_dynamic(runtime_of(CALLER, FAMILY_QUERY), *on != 0); }
 
 static int get_dynamic(const struct runtime *rt)
 {
     const uint32_t never_resized =
         COPLACE_RIGID_DECLARED | COPLACE_RIGID_RUNTIME_UNKNOWN | COPLACE_RIGID_SPINS_IN_DOCK;
     struct coplace_page *page = page_get();
-    if (page && (!rt || rt->gnu) && !LOAD(&dynamic_off) && !(LOAD(&page->rigid) & never_resized))
+    if (page && (!rt || rt->kind != RUNTIME_UNKNOWN) && !LOAD(&dynamic_off) && !(LOAD(&page->rigid) & never_resized))
         return 1;
     return rt && rt->omp_get_dynamic ? rt->omp_get_dynamic() : 0;
 }
@@ -193,15 +193,15 @@ static int num_procs(const struct runtime *rt)
 {
     struct coplace_page *page = page_get();
     int real = rt && rt->omp_get_num_procs ? rt->omp_get_num_procs() : cpus_allowed();
-    if (page && (!rt || rt->gnu) && team_can_resize(page) && LOAD(&page->target) != 0) {
+    if (page && (!rt || rt->kind != RUNTIME_UNKNOWN) && team_can_resize(page) && LOAD(&page->target) != 0) {
         int first = (int)LOAD(&page->procs);
         real = first > real ? first : real;
     }
     return real > 0 ? real : 1;
 }
 
-SEEN int omp_get_num_procs(void) { return num_procs(runtime_of(CALLER, "omp_get_num_procs")); }
-SEEN int32_t omp_get_num_procs_(void) { return num_procs(runtime_of(CALLER, "omp_get_num_procs")); }
+SEEN int omp_get_num_procs(void) { return num_procs(runtime_of(CALLER, FAMILY_QUERY)); }
+SEEN int32_t omp_get_num_procs_(void) { return num_procs(runtime_of(CALLER, FAMILY_QUERY)); }
 
-SEEN int omp_get_dynamic(void) { return get_dynamic(runtime_of(CALLER, "omp_get_dynamic")); }
-SEEN int32_t omp_get_dynamic_(void) { return get_dynamic(runtime_of(CALLER, "omp_get_dynamic")); }
+SEEN int omp_get_dynamic(void) { return get_dynamic(runtime_of(CALLER, FAMILY_QUERY)); }
+SEEN int32_t omp_get_dynamic_(void) { return get_dynamic(runtime_of(CALLER, FAMILY_QUERY)); }

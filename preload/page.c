@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@ static char path[PATH_MAX]; /* "<dir>/", the name is put behind it */
 static size_t dir_len;      /* 0: no directory, inert for ever */
 static bool declared_rigid; /* by the environment */
 static bool put_off;        /* this fork's child has no page yet */
+static bool own_mask;       /* the program has set its CPU mask itself */
 static const struct coplace_page empty;
 
 /* Case-insensitive, blanks around it allowed, as libgomp reads its own variables. */
@@ -76,11 +76,43 @@ static uint64_t own_start_time(void)
     return value;
 }
 
+int page_open_file(const char *name, int flags)
+{
+    if (dir_len == 0)
+        return -1;
+    memcpy(path + dir_len, name, strlen(name) + 1);
+    return open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+/* Whether the page of that process says that it chose its CPUs itself. */
+static bool chose_cpus(pid_t pid, uint64_t start_time)
+{
+    struct coplace_page page;
+    name_pid(pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return false;
+    bool is_its = pread(fd, &page, sizeof page, 0) == (ssize_t)sizeof page && page.magic == COPLACE_PAGE_MAGIC &&
+                  (start_time == 0 || page.start_time == start_time);
+    close(fd);
+    return is_its && page.state & COPLACE_STATE_SET_OWN_MASK;
+}
+
+/* Kept by exec, and by those that it starts (taskset does both). */
+bool page_has_own_mask(void)
+{
+    static bool asked;
+    if (!asked && dir_len != 0) {
+        asked = true;
+        own_mask = own_mask || chose_cpus(getpid(), own_start_time()) || chose_cpus(getppid(), 0);
+    }
+    return own_mask;
+}
+
 static void read_default(uint32_t *target, uint32_t *rigid)
 {
     struct coplace_page page;
-    memcpy(path + dir_len, "default", sizeof "default");
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = page_open_file("default", O_RDONLY);
     if (fd < 0)
         return;
     if (pread(fd, &page, sizeof page, 0) == (ssize_t)sizeof page && page.magic == COPLACE_PAGE_MAGIC &&
@@ -89,6 +121,17 @@ static void read_default(uint32_t *target, uint32_t *rigid)
         *rigid = page.rigid & COPLACE_RIGID_DECLARED;
     }
     close(fd);
+}
+
+bool page_has_wish(void)
+{
+    uint32_t target = 0, rigid = 0;
+    const struct coplace_page *page = page_get();
+    if (page)
+        target = LOAD(&page->target);
+    else
+        read_default(&target, &rigid);
+    return target != 0;
 }
 
 static struct coplace_page *map(int fd, void *over)
@@ -165,7 +208,8 @@ static struct coplace_page *make(void *over)
     page->pid = pid;
     page->generation = generation;
     page->start_time = start_time;
-    page->state = COPLACE_STATE_LOADED | (team_spins_long() ? COPLACE_STATE_SPINS_LONG : 0);
+    page->state = COPLACE_STATE_LOADED | (team_spins_long() ? COPLACE_STATE_SPINS_LONG : 0) |
+                  (own_mask ? COPLACE_STATE_SET_OWN_MASK : 0);
     page->rigid = rigid | (declared_rigid ? COPLACE_RIGID_DECLARED : 0);
     page->loaded_ns = clock_monotonic_ns();
     __atomic_store_n(&page->magic, COPLACE_PAGE_MAGIC, __ATOMIC_RELEASE);
@@ -186,12 +230,6 @@ void page_told(struct coplace_page *page, uint32_t threads)
             return;
 }
 
-int cpus_allowed(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
-}
-
 void page_runtime_runs(struct coplace_page *page, const struct runtime *rt)
 {
     uint32_t state = COPLACE_STATE_RUNTIME_INITIALISED;
@@ -208,11 +246,12 @@ void page_runtime_runs(struct coplace_page *page, const struct runtime *rt)
 static void tell_runtime(struct coplace_page *page, const struct runtime *rt)
 {
     STORE(&page->runtimes, runtime_count());
-    if (!rt->gnu) {
+    if (rt->kind == RUNTIME_UNKNOWN) {
         page_rigid(page, COPLACE_RIGID_RUNTIME_UNKNOWN);
         return;
     }
-    if (team_spins_long() && !rt->omp_pause_resource_all)
+    /* LLVM's has no way to end idle threads between regions that keeps the program's settings. */
+    if (team_spins_long() && (rt->kind == RUNTIME_LLVM || !rt->omp_pause_resource_all))
         page_rigid(page, COPLACE_RIGID_SPINS_IN_DOCK);
     /* The runtime stands behind us in the loader's list, so its constructors have run before ours. Should
      * a loader do otherwise, it says "one processor" where there are several, and the node, which waits
@@ -221,11 +260,24 @@ static void tell_runtime(struct coplace_page *page, const struct runtime *rt)
         page_runtime_runs(page, rt);
 }
 
-void page_runtime_found(const struct runtime *rt)
+static struct coplace_page *page_now(void)
 {
     if (UNLIKELY(__atomic_exchange_n(&put_off, false, __ATOMIC_ACQ_REL)))
         STORE(&page_live, make(NULL));
-    struct coplace_page *page = page_get();
+    return page_get();
+}
+
+void page_sets_own_mask(void)
+{
+    own_mask = true;
+    struct coplace_page *page = page_now();
+    if (page)
+        __atomic_fetch_or(&page->state, COPLACE_STATE_SET_OWN_MASK, __ATOMIC_SEQ_CST);
+}
+
+void page_runtime_found(const struct runtime *rt)
+{
+    struct coplace_page *page = page_now();
     if (page)
         tell_runtime(page, rt);
 }
@@ -257,20 +309,33 @@ static void after_fork_in_child(void)
     errno = saved;
 }
 
-void page_load(void)
+void page_find_directory(void)
 {
     const char *dir = secure_getenv("COPLACE_PAGES");
-    const char *rigid = secure_getenv("COPLACE_RIGID");
     size_t len = dir ? strlen(dir) : 0;
     /* A relative path would mean another directory after the program's next chdir(). */
-    if (len == 0 || dir[0] != '/' || len + sizeof "/default" + 24 > sizeof path)
+    if (dir_len != 0 || len == 0 || dir[0] != '/' || len + sizeof "/default" + 24 > sizeof path)
         return;
     memcpy(path, dir, len);
     path[len] = '/';
     dir_len = len + 1;
+}
+
+/* What pthread_atfork() is in glibc. musl has no such function (and LD_PRELOAD reaches its programs too, where
+ * glibc is the system's library): there the library is inert. */
+extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+void page_load(void)
+{
+    const char *rigid = secure_getenv("COPLACE_RIGID");
+    page_find_directory();
+    if (dir_len == 0 || !__register_atfork)
+        return;
     declared_rigid = rigid && text_is(rigid, "1");
+    mask_load();
     struct coplace_page *page = make(NULL);
-    if (!page || pthread_atfork(NULL, NULL, after_fork_in_child) != 0)
+    if (!page || __register_atfork(NULL, NULL, after_fork_in_child, &__dso_handle) != 0)
         return;
     if (resolve_is_bypassed())
         page_rigid(page, COPLACE_RIGID_RUNTIME_UNKNOWN);

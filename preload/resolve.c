@@ -6,8 +6,9 @@
  * Otherwise runtimes sit in local scopes (an extension module of Python and its private, renamed libgomp,
  * opened with RTLD_LOCAL), perhaps several of them, and our symbol, being global, hides each from its
  * owner. Then the object that holds the calling code decides: its own dependencies are searched, as the
- * loader would have. The key is the address of the region's function wherever there is one: a return
- * address may lie in another object, when the region was started by a tail call. */
+ * loader would have, then those of the objects through which it came. The key is the address of the region's
+ * function wherever there is one: a return address may lie in another object, when the region was started by
+ * a tail call. */
 #define _GNU_SOURCE
 #include "internal.h"
 #include "oldlibc.h"
@@ -15,29 +16,27 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <sched.h>
-#include <string.h>
 
 #define CALLERS_MAX 256u
 
-/* The code of one object, and what it calls. */
+/* One object with code that calls a runtime. */
 struct caller {
     uintptr_t from;
     uintptr_t bytes;
-    const struct runtime *rt;
+    bool tolerates_fewer;
+    const struct runtime *rt[FAMILIES]; /* NULL: not looked up, or not found yet */
 };
 
-const struct runtime *runtime_at_load;
+const struct runtime *runtime_at_load[FAMILIES];
+
+/* A name that every runtime of the family defines. */
+static const char *const anchor[FAMILIES] = {"GOMP_parallel", "__kmpc_fork_call", "omp_get_max_threads"};
 
 static struct runtime runtimes[RUNTIMES_MAX];
 static unsigned runtimes_used; /* stored last, with release: entries below it do not change */
 static struct caller callers[CALLERS_MAX];
-static unsigned callers_used; /* the same */
+static unsigned callers_used; /* the same, but for `rt` */
 static int lock;              /* guards the two tables only; never held while the loader is called */
-
-extern const char __ehdr_start[] __attribute__((visibility("hidden")));
-extern const char _end[] __attribute__((visibility("hidden")));
-
-static bool is_ours(const void *p) { return (const char *)p >= __ehdr_start && (const char *)p < _end; }
 
 static void take_lock(void)
 {
@@ -47,39 +46,23 @@ static void take_lock(void)
 
 static void drop_lock(void) { __atomic_store_n(&lock, 0, __ATOMIC_RELEASE); }
 
-void resolve_after_fork(void) { lock = 0; }
+void resolve_after_fork(void) { drop_lock(); }
 
 unsigned runtime_count(void) { return __atomic_load_n(&runtimes_used, __ATOMIC_ACQUIRE); }
 const struct runtime *runtime_nth(unsigned i) { return &runtimes[i]; }
 
-static void *symbol_in(void *scope, const char *name)
-{
-    void *p = dlsym(scope, name);
-    if (!p)
-        dlerror(); /* the program must not find our failure in its own dlerror() */
-    return p && !is_ours(p) ? p : NULL;
-}
-
-/* The loader's own handle of an object that is loaded already; it then stays loaded. */
-static void *handle_of(const char *path)
-{
-    void *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-    if (!handle)
-        dlerror();
-    return handle;
-}
-
 static void fill(struct runtime *rt, void *scope)
 {
-#define X(ret, name, args) *(void **)&rt->name = symbol_in(scope, #name);
+#define X(ret, name, args) *(void **)&rt->name = scope_symbol_in(scope, #name);
     RUNTIME_FUNCTIONS(X)
 #undef X
-    /* LLVM's and Intel's runtime carry GOMP_ names too, for programs built by GCC; what else they do with
-     * team sizes is theirs, so everything is passed on as it came. */
-    rt->gnu = symbol_in(scope, "__kmpc_fork_call") == NULL && rt->GOMP_parallel && rt->omp_get_level &&
-              rt->omp_get_active_level && rt->omp_get_max_active_levels && rt->omp_get_nested &&
-              rt->omp_get_team_size && rt->omp_get_thread_limit && rt->omp_get_max_threads &&
-              rt->omp_get_dynamic && rt->omp_get_num_procs;
+    bool answers = rt->omp_get_level && rt->omp_get_active_level && rt->omp_get_max_active_levels &&
+                   rt->omp_get_team_size && rt->omp_get_thread_limit && rt->omp_get_max_threads &&
+                   rt->omp_get_dynamic && rt->omp_get_num_procs;
+    if (answers && rt->__kmpc_fork_call && rt->__kmpc_push_num_threads && rt->__kmpc_global_thread_num)
+        rt->kind = RUNTIME_LLVM;
+    else if (answers && rt->GOMP_parallel && rt->omp_get_nested && !rt->__kmpc_fork_call)
+        rt->kind = RUNTIME_GNU;
 }
 
 /* The runtime to which this symbol belongs; made known on its first use. */
@@ -93,7 +76,7 @@ static const struct runtime *runtime_with(const void *symbol)
             return &runtimes[i];
 
     struct runtime found = {.base = info.dli_fbase};
-    void *handle = handle_of(info.dli_fname);
+    void *handle = scope_handle_of(info.dli_fname);
     fill(&found, handle ? handle : RTLD_NEXT);
 
     const struct runtime *rt = NULL;
@@ -144,54 +127,56 @@ static int covers(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-/* Of all objects of the process, the one OpenMP runtime; NULL if there are several: a guess could mix up
- * two, which is worse than none. */
-struct only {
-    char path[4096];
-    unsigned count;
-};
-
-static int looks_like_runtime(struct dl_phdr_info *info, size_t size, void *data)
-{
-    (void)size;
-    struct only *only = data;
-    const char *name = strrchr(info->dlpi_name, '/');
-    name = name ? name + 1 : info->dlpi_name;
-    if (strncmp(name, "libgomp", 7) == 0 && strlen(info->dlpi_name) < sizeof only->path) {
-        strcpy(only->path, info->dlpi_name);
-        only->count++;
-    }
-    return 0;
-}
-
-static void *symbol_of_only_runtime(const char *wanted)
-{
-    struct only only = {.count = 0};
-    dl_iterate_phdr(looks_like_runtime, &only);
-    void *handle = only.count == 1 ? handle_of(only.path) : NULL;
-    return handle ? symbol_in(handle, wanted) : NULL;
-}
-
-const struct runtime *runtime_find(const void *code, const char *wanted)
+static struct caller *caller_known(const void *code)
 {
     unsigned known = __atomic_load_n(&callers_used, __ATOMIC_ACQUIRE);
     for (unsigned i = 0; i < known; i++)
         if ((uintptr_t)code - callers[i].from < callers[i].bytes)
-            return callers[i].rt;
+            return &callers[i];
+    return NULL;
+}
+
+/* Puts the object into the table, unless another thread did or the table is full. It must stay loaded:
+ * another could come to its address. */
+static struct caller *caller_learn(const struct search *search)
+{
+    struct caller fresh = search->object, *caller = NULL;
+    fresh.tolerates_fewer = tolerant_object(search->path);
+    take_lock();
+    for (unsigned i = 0; i < callers_used && !caller; i++)
+        if (callers[i].from == fresh.from)
+            caller = &callers[i];
+    if (!caller && callers_used < CALLERS_MAX) {
+        caller = &callers[callers_used];
+        *caller = fresh;
+        __atomic_store_n(&callers_used, callers_used + 1, __ATOMIC_RELEASE);
+    }
+    drop_lock();
+    return caller;
+}
+
+const struct runtime *runtime_find(const void *code, enum family family)
+{
+    struct caller *caller = caller_known(code);
+    const struct runtime *rt = caller ? __atomic_load_n(&caller->rt[family], __ATOMIC_ACQUIRE) : NULL;
+    if (rt)
+        return rt;
 
     struct search search = {.code = (uintptr_t)code};
     bool in_object = dl_iterate_phdr(covers, &search) == 1;
-    /* Kept for ever if the object gets into the table: unloaded, another could come to its address. */
-    void *handle = in_object && search.path[0] ? handle_of(search.path) : NULL;
-    void *symbol = symbol_in(RTLD_NEXT, wanted);
+    bool in_library = in_object && search.path[0];
+    void *handle = in_library ? scope_handle_of(search.path) : NULL;
+    void *symbol = scope_symbol_in(RTLD_NEXT, anchor[family]);
     if (!symbol && handle)
-        symbol = symbol_in(handle, wanted);
+        symbol = scope_symbol_in(handle, anchor[family]);
+    if (!symbol && in_library)
+        symbol = scope_symbol_by_users(search.path, anchor[family]);
     if (!symbol)
-        symbol = symbol_of_only_runtime(wanted);
-    const struct runtime *rt = symbol ? runtime_with(symbol) : NULL;
+        symbol = scope_symbol_of_only_runtime(family, anchor[family]);
+    rt = symbol ? runtime_with(symbol) : NULL;
     if (!rt) {
         /* For a region only: who asks about dyn-var without a runtime of its own may be a tail call. */
-        if (page_get() && wanted[0] == 'G')
+        if (page_get() && family != FAMILY_QUERY)
             page_rigid(page_get(), COPLACE_RIGID_RUNTIME_UNKNOWN);
         if (handle)
             dlclose(handle);
@@ -199,28 +184,37 @@ const struct runtime *runtime_find(const void *code, const char *wanted)
     }
     if (!in_object)
         return rt; /* generated code: looked up again each time */
-    take_lock();
-    if (callers_used < CALLERS_MAX) {
-        search.object.rt = rt;
-        callers[callers_used] = search.object;
-        __atomic_store_n(&callers_used, callers_used + 1, __ATOMIC_RELEASE);
-    }
-    drop_lock();
+    if (!caller)
+        caller = caller_learn(&search);
+    if (caller)
+        __atomic_store_n(&caller->rt[family], rt, __ATOMIC_RELEASE);
     return rt;
+}
+
+bool region_tolerates_fewer(const void *code)
+{
+    struct caller *caller = caller_known(code);
+    if (LIKELY(caller != NULL))
+        return caller->tolerates_fewer;
+    struct search search = {.code = (uintptr_t)code};
+    if (dl_iterate_phdr(covers, &search) != 1)
+        return false;
+    if (search.path[0] && !scope_handle_of(search.path))
+        return false;
+    caller = caller_learn(&search);
+    return caller && caller->tolerates_fewer;
 }
 
 bool resolve_is_bypassed(void)
 {
-    const void *p = dlsym(RTLD_DEFAULT, "GOMP_parallel");
-    return p != NULL && !is_ours(p);
+    return scope_symbol_in(RTLD_DEFAULT, anchor[FAMILY_GNU]) || scope_symbol_in(RTLD_DEFAULT, anchor[FAMILY_LLVM]);
 }
 
 void resolve_load(void)
 {
-    void *symbol = symbol_in(RTLD_NEXT, "GOMP_parallel");
-    if (!symbol)
-        symbol = symbol_in(RTLD_NEXT, "omp_get_max_threads");
-    if (!symbol)
-        return;
-    STORE(&runtime_at_load, runtime_with(symbol));
+    for (enum family family = 0; family < FAMILIES; family++) {
+        void *symbol = scope_symbol_in(RTLD_NEXT, anchor[family]);
+        if (symbol)
+            STORE(&runtime_at_load[family], runtime_with(symbol));
+    }
 }

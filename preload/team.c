@@ -30,6 +30,7 @@ struct master {
     uint32_t epoch;     /* + 1; differs: no lane taken since the last fork */
     unsigned lane;
     unsigned shrunk_to_one; /* in a region now that got one thread instead of several */
+    unsigned outer;         /* threads of the outermost region that it is in; 0 = in none */
     unsigned given;     /* size of the latest region that could have had several */
     bool given_less;
     unsigned depth;
@@ -87,6 +88,7 @@ static __attribute__((noinline, cold)) void join(struct coplace_page *page, cons
     master.lane = __atomic_exchange_n(&lane0_taken, 1, __ATOMIC_ACQ_REL) ? 1 : 0;
     master.epoch = page_epoch + 1;
     master.shrunk_to_one = 0;
+    master.outer = 0;
     __atomic_fetch_add(&page->masters, 1, __ATOMIC_RELAXED);
 }
 
@@ -128,8 +130,8 @@ static unsigned size_for(const struct coplace_page *page, const struct pool *poo
 /* The runtime is about to run a team of `n`: what becomes of its pool. */
 static void keep_pool(struct pool *pool, const struct runtime *rt, unsigned n, unsigned natural, uint64_t now)
 {
-    if (n == pool->threads)
-        return;
+    if (n == pool->threads || rt->kind != RUNTIME_GNU)
+        return; /* LLVM's runtime parks its threads, and they sleep after a while */
     if (n > 1) {
         if (n < pool->threads && n < natural)
             pool->shrunk_at = now ? now : 1;
@@ -181,22 +183,24 @@ static unsigned would_get(const struct runtime *rt, unsigned asked)
 /* A region inside a region. By default the runtime gives it one thread; only where the program has turned
  * nesting on does it get a team, and then all teams of one branch together keep to the target. */
 static unsigned nested_enter(struct region *region, struct coplace_page *page, const struct runtime *rt,
-                             unsigned asked, int level)
+                             unsigned asked, bool may_shrink, int level)
 {
     bool outer_shrunk = master.shrunk_to_one;
     unsigned active = (unsigned)rt->omp_get_active_level();
     /* A region that we shrank to one is inactive for the runtime, which would give the regions in it a whole
-     * team; for the program it is the active region that it would have been. */
-    if (UNLIKELY(outer_shrunk))
+     * team; for the program it is the active region that it would have been. (A region of another runtime
+     * around this one counts for neither.) */
+    if (UNLIKELY(outer_shrunk && level > 0))
         active++;
+    /* LLVM's runtime writes to stderr when it is asked for the second of these. */
     if (asked == 1 || active >= (unsigned)rt->omp_get_max_active_levels() ||
-        (active >= 1 && !rt->omp_get_nested()))
-        return outer_shrunk ? 1 : asked;
+        (active >= 1 && rt->kind == RUNTIME_GNU && !rt->omp_get_nested()))
+        return outer_shrunk && level > 0 ? 1 : asked;
     unsigned natural = asked ? asked : (unsigned)rt->omp_get_max_threads();
     unsigned n = natural;
     uint32_t target = (uint32_t)wish(page);
-    if (asked == 0 && target && team_can_resize(page)) {
-        unsigned around = 1;
+    if (may_shrink && target && team_can_resize(page)) {
+        unsigned around = level > 0 || !master.outer ? 1 : master.outer;
         for (int i = 1; i <= level; i++)
             around *= (unsigned)rt->omp_get_team_size(i);
         unsigned most = target / around > 1 ? target / around : 1;
@@ -214,17 +218,20 @@ static unsigned nested_enter(struct region *region, struct coplace_page *page, c
     return n == natural ? asked : n;
 }
 
-unsigned region_enter(struct region *region, const struct runtime *rt, unsigned asked)
+unsigned region_enter(struct region *region, const struct runtime *rt, unsigned asked, const void *code)
 {
     struct coplace_page *page = page_get();
     region->kind = REGION_UNCOUNTED;
-    if (UNLIKELY(!page || !rt->gnu))
+    if (UNLIKELY(!page || rt->kind == RUNTIME_UNKNOWN))
         return asked;
-    if (UNLIKELY(asked > 1))
+    bool may_shrink = true;
+    if (UNLIKELY(asked > 1) && team_can_resize(page) && !region_tolerates_fewer(code)) {
+        may_shrink = false;
         page_rigid(page, COPLACE_RIGID_EXPLICIT_NUM_THREADS);
+    }
     int level = rt->omp_get_level();
-    if (level > 0)
-        return nested_enter(region, page, rt, asked, level);
+    if (level > 0 || UNLIKELY(master.outer && master.epoch == page_epoch + 1))
+        return nested_enter(region, page, rt, asked, may_shrink, level);
     if (UNLIKELY(master.epoch != page_epoch + 1))
         join(page, rt);
 
@@ -232,7 +239,7 @@ unsigned region_enter(struct region *region, const struct runtime *rt, unsigned 
     struct pool *pool = &master.pool[rt->index];
     struct coplace_lane *lane = &page->lane[master.lane];
     unsigned natural = would_get(rt, asked);
-    if (asked == 0)
+    if (asked != 1 && may_shrink)
         page_told(page, natural);
 
     uint64_t wished = wish(page);
@@ -266,6 +273,7 @@ unsigned region_enter(struct region *region, const struct runtime *rt, unsigned 
     region->entered = now;
     region->outer_shrunk_to_one = 0;
     master.shrunk_to_one = n == 1 && natural > 1;
+    master.outer = n;
     /* A rigid program's call is passed as it came, whatever we think that it will get. */
     return n == natural ? asked : n;
 }
@@ -282,6 +290,7 @@ void region_leave(const struct region *region)
         __atomic_fetch_sub(&page->nested, region->team - 1, __ATOMIC_SEQ_CST);
         return;
     }
+    master.outer = 0;
     uint64_t now = clock_ticks();
     struct coplace_lane *lane = &page->lane[region->lane];
     unsigned bucket = region->team <= COPLACE_SIZES ? region->team - 1 : COPLACE_SIZES;

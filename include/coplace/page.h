@@ -21,6 +21,9 @@
  *    figures can be read, also those of programs that a signal or _exit() ended, most shells among them;
  *    the node removes the files of processes that are gone.
  *
+ * `$COPLACE_PAGES/cpus` is the library's own: the CPU mask under which the program's first process started, as a
+ * cpu_set_t. A runtime that is loaded later is told of it rather than of the partition of that moment.
+ *
  * `$COPLACE_PAGES/default`, if present, is a page with valid magic and version of which only two things
  * are read, at load: `target`, and the bit COPLACE_RIGID_DECLARED of `rigid`.
  *
@@ -46,20 +49,23 @@
 
 /* Bits of `state`. */
 #define COPLACE_STATE_LOADED (1u << 0)              /* the library is in the process and works */
-#define COPLACE_STATE_RUNTIME_INITIALISED (1u << 1) /* libgomp is there and has read its CPU mask */
+#define COPLACE_STATE_RUNTIME_INITIALISED (1u << 1) /* a runtime is there and has read its CPU mask */
 #define COPLACE_STATE_BINDS_THREADS (1u << 2)       /* the runtime pins its threads (OMP_PROC_BIND, OMP_PLACES) */
 #define COPLACE_STATE_SPINS_LONG (1u << 3)          /* waiting threads spin far longer than by default */
-#define COPLACE_STATE_RUNTIME_DYNAMIC (1u << 4)     /* the user set OMP_DYNAMIC=true: libgomp sizes teams by load too,
+#define COPLACE_STATE_RUNTIME_DYNAMIC (1u << 4)     /* the user set OMP_DYNAMIC=true: the runtime sizes teams by load too,
                                                        and `now`/`team` figures are upper bounds */
 #define COPLACE_STATE_EXITED (1u << 5)              /* the program has run its exit handlers */
+#define COPLACE_STATE_SET_OWN_MASK (1u << 6)        /* the program, or who started it, chose its CPUs itself
+                                                       (sched_setaffinity, taskset); kept by exec */
 
 /* Bits of `rigid`: why the library passes every call unchanged. 0 = resizable. They are never cleared. */
 #define COPLACE_RIGID_SET_DYNAMIC_0 (1u << 0)        /* the program called omp_set_dynamic(0) */
-#define COPLACE_RIGID_EXPLICIT_NUM_THREADS (1u << 1) /* a region asked for a number greater than one */
+#define COPLACE_RIGID_EXPLICIT_NUM_THREADS (1u << 1) /* a region asked for a number greater than one, and its
+                                                        code is not on the list of those that tolerate fewer */
 #define COPLACE_RIGID_DECLARED (1u << 2)             /* COPLACE_RIGID=1, or the default page says so */
-#define COPLACE_RIGID_RUNTIME_UNKNOWN (1u << 3)      /* a runtime that we do not handle (LLVM, Intel), or none found */
-#define COPLACE_RIGID_SPINS_IN_DOCK (1u << 4)        /* active waiting, and a libgomp older than GCC 9, which
-                                                        cannot end its spinning idle threads at a team of one */
+#define COPLACE_RIGID_RUNTIME_UNKNOWN (1u << 3)      /* a runtime that we do not handle, or none found */
+#define COPLACE_RIGID_SPINS_IN_DOCK (1u << 4)        /* active waiting, and a runtime that cannot end its spinning
+                                                        idle threads: LLVM's, or a libgomp older than GCC 9 */
 
 #define COPLACE_SIZES 111u /* team sizes counted one by one; index 111 holds all larger ones */
 

@@ -1,6 +1,6 @@
 /* A program without OpenMP that opens modules with their own runtimes, steered like app.c:
  *   open N PATH    team N    tail N    max N    set N K    constructs N ROUNDS
- *   dynamic? N    dynamic N ON    dlerror */
+ *   dynamic? N    dynamic N ON    ten N NAME ROUNDS    explicit N K    dlerror */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -40,6 +40,11 @@ int main(void)
             printf("ok\n");
         } else if (!strcmp(word, "constructs")) {
             printf("%ld\n", ((long (*)(long))call(module, "plugin_constructs"))(k));
+        } else if (!strcmp(word, "ten")) {
+            sscanf(line, "%*s %*d %3999s %ld", path, &k);
+            printf("%016llx\n", ((unsigned long long (*)(const char *, long))call(module, "plugin_ten"))(path, k));
+        } else if (!strcmp(word, "explicit")) {
+            printf("%d\n", ((int (*)(int))call(module, "plugin_explicit"))((int)k));
         } else if (!strcmp(word, "dynamic?")) {
             printf("%d\n", ((int (*)(void))call(module, "plugin_dynamic_by_tail_call"))());
         } else if (!strcmp(word, "dynamic")) {

@@ -2,6 +2,7 @@
 #include <omp.h>
 
 #include "constructs.h"
+#include "ten.h"
 
 int plugin_team(void)
 {
@@ -29,6 +30,17 @@ void plugin_team_by_tail_call(void)
 }
 
 int plugin_hits(void) { return hits; }
+
+int plugin_explicit(int threads)
+{
+    int n = 0;
+#pragma omp parallel num_threads(threads)
+#pragma omp single
+    n = omp_get_num_threads();
+    return n;
+}
+
+unsigned long long plugin_ten(const char *name, long rounds) { return ten_digest(name, rounds); }
 
 long plugin_constructs(long rounds) { return check_constructs(rounds); }
 

@@ -21,6 +21,16 @@ static void every_construct_computes_the_same_under_a_flickering_target(void)
     CHECK(finish(&p) == 0);
 }
 
+static void ten_thousand_resizes_during_one_run_lose_nothing(void)
+{
+    struct program p = START("app", "OMP_NUM_THREADS=2");
+    for (int answers = 0; answers < 200 && p.page->lane[0].resizes < 10000; answers++)
+        CHECK(ask_under_flicker(&p, "constructs 500\n", 2) == 0, "results were wrong");
+    CHECK(p.page->lane[0].resizes >= 10000, "resizes %lu", (unsigned long)p.page->lane[0].resizes);
+    CHECK(p.page->rigid == 0 && !coplace_page_in_region(p.page));
+    CHECK(finish(&p) == 0);
+}
+
 static void active_waiting_survives_a_flickering_target(void)
 {
     struct program p = START("app", "OMP_WAIT_POLICY=active", "OMP_NUM_THREADS=2");
@@ -121,6 +131,7 @@ static void a_running_region_is_seen_from_outside_and_keeps_its_size(void)
 
 const struct test resizing_tests[] = {
     TEST(every_construct_computes_the_same_under_a_flickering_target),
+    TEST(ten_thousand_resizes_during_one_run_lose_nothing),
     TEST(active_waiting_survives_a_flickering_target),
     TEST(a_flickering_target_does_not_remake_the_pool_each_time),
     TEST(surplus_threads_are_gone_after_shrinking),

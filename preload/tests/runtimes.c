@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "steer.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,6 +40,63 @@ static void several_runtimes_in_one_process_are_not_mixed_up(void)
     CHECK(!strcmp(ask(&p, "dynamic 0 0"), "ok") && p.page->rigid == COPLACE_RIGID_SET_DYNAMIC_0,
           "by a tail call, so that nobody knows which runtime was meant");
     CHECK(finish(&p) == 0);
+}
+
+static void a_runtime_is_found_through_the_library_that_brought_it(void)
+{
+    struct program p = START("host");
+    /* Two copies are there, and the code that is called names neither. */
+    CHECK(!strcmp(ask(&p, "open 0 %s/plugin_q.so", build_dir), "ok"));
+    CHECK(!strcmp(ask(&p, "open 1 %s/plugin_u.so", build_dir), "ok"));
+    CHECK(!strcmp(ask(&p, "set 1 3"), "ok") && ask_number(&p, "team 1") == 3 && ask_number(&p, "team 0") == 4);
+    CHECK(p.page->runtimes == 2 && p.page->rigid == 0);
+    set_target(p.page, 2);
+    CHECK(ask_number(&p, "team 1") == 2 && ask_number(&p, "tail 1") == 2);
+    CHECK(finish(&p) == 0);
+}
+
+static bool confine(pid_t pid, int cpus)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int cpu = 0; cpu < cpus; cpu++)
+        CPU_SET(cpu, &set);
+    return sched_setaffinity(pid, sizeof set, &set) == 0;
+}
+
+static void a_runtime_loaded_while_the_machine_is_full_can_still_grow(void)
+{
+    cpu_set_t all;
+    CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
+    int cpus = CPU_COUNT(&all);
+    if (cpus < 2 || !CPU_ISSET(0, &all)) {
+        printf("# SKIPPED: this needs two CPUs, one of them CPU 0\n");
+        return;
+    }
+    write_default(1, 0);
+    struct program p = START("host", "OMP_NUM_THREADS");
+    /* What the node does: it wishes for one thread, then confines the program; only now its runtime comes. */
+    CHECK(p.page->target == 1 && confine(p.pid, 1));
+    CHECK(!strcmp(ask(&p, "open 0 %s/plugin_p.so", build_dir), "ok"));
+    CHECK(ask_number(&p, "max 0") == cpus && ask_number(&p, "team 0") == 1);
+    CHECK(p.page->told == (uint32_t)cpus && p.page->procs == (uint32_t)cpus);
+    CHECK(sched_setaffinity(p.pid, sizeof all, &all) == 0);
+    set_target(p.page, (uint32_t)cpus);
+    sleep_ms(15);
+    CHECK(ask_number(&p, "team 0") == cpus, "it has grown");
+    CHECK(finish(&p) == 0);
+    /* So does one that a confined program starts, but not one that chose its CPUs itself. */
+    const char *const ways[] = {"%s/host", "exec taskset -c 0 %s/host", "taskset -c 0 sh -c '%s/host; true'"};
+    for (unsigned i = 0; i < 3; i++) {
+        char out[256], err[256], command[17000], program[8400];
+        snprintf(program, sizeof program, ways[i], build_dir);
+        snprintf(command, sizeof command, "unset OMP_NUM_THREADS; printf 'open 0 %s/plugin_p.so\nmax 0\n' | (%s)",
+                 build_dir, program);
+        CHECK(confine(0, i == 0 ? 1 : cpus));
+        int status = run(command, out, sizeof out, err, sizeof err);
+        CHECK(sched_setaffinity(0, sizeof all, &all) == 0 && status == 0, "%s: %s", program, err);
+        CHECK(strchr(out, '\n') && strchr(out, '\n')[1] - '0' == (i == 0 ? cpus : 1), "%s: %s", program, out);
+    }
 }
 
 static void an_unknown_runtime_is_left_alone(void)
@@ -95,6 +153,8 @@ static void a_program_under_address_sanitizer_runs_and_is_resized(void)
 const struct test runtimes_tests[] = {
     TEST(a_private_runtime_in_a_local_scope_is_found_and_resized),
     TEST(several_runtimes_in_one_process_are_not_mixed_up),
+    TEST(a_runtime_is_found_through_the_library_that_brought_it),
+    TEST(a_runtime_loaded_while_the_machine_is_full_can_still_grow),
     TEST(an_unknown_runtime_is_left_alone),
     TEST(a_runtime_preloaded_before_the_library_is_called_unknown),
     TEST(active_waiting_on_an_old_libgomp_makes_a_program_rigid),

@@ -40,6 +40,8 @@ static void set_environment(const char *const *settings)
     char preload[8300];
     snprintf(preload, sizeof preload, "%s/libcoplace_preload.so", build_dir);
     unsetenv("COPLACE_RIGID");
+    unsetenv("COPLACE_TOLERANT");
+    unsetenv("COPLACE_INHERIT");
     unsetenv("GOMP_SPINCOUNT");
     unsetenv("OMP_DYNAMIC");
     setenv("LD_PRELOAD", preload, 1);
@@ -84,12 +86,14 @@ struct program start(const char *name, const char *const *settings)
         exit(2);
     program.pid = fork();
     if (program.pid == 0) {
-        char path[8300];
+        char path[8300], *argument;
         dup2(to[0], 0);
         dup2(from[1], 1);
-        snprintf(path, sizeof path, "%s/%s", build_dir, name);
+        snprintf(path, sizeof path, "%s%s%s", *name == '/' ? "" : build_dir, *name == '/' ? "" : "/", name);
+        if ((argument = strchr(path, ' ')))
+            *argument++ = '\0';
         set_environment(settings);
-        execl(path, path, (char *)NULL);
+        execl(path, path, argument, (char *)NULL);
         _exit(127);
     }
     note(0, program.pid);
@@ -100,7 +104,7 @@ struct program start(const char *name, const char *const *settings)
     bool inert = false;
     for (const char *const *s = settings; s && *s; s++)
         inert |= !strncmp(*s, "COPLACE_PAGES", 13) || !strcmp(*s, "LD_PRELOAD");
-    program.page = inert ? NULL : page_of(program.pid, 5000);
+    program.page = inert ? NULL : page_of(program.pid, 5000); /* a sanitizer takes a while */
     return program;
 }
 
@@ -261,7 +265,7 @@ static uint32_t next_random(void)
     return seed >> 16;
 }
 
-long ask_under_flicker(struct program *p, const char *question, uint32_t most)
+const char *text_under_flicker(struct program *p, const char *question, uint32_t most)
 {
     say(p, question);
     int fd = p->out;
@@ -272,8 +276,13 @@ long ask_under_flicker(struct program *p, const char *question, uint32_t most)
         FD_SET(fd, &ready);
         struct timeval wait = {0, 20};
         if (select(fd + 1, &ready, NULL, NULL, &wait) > 0)
-            return strtol(listen_to(p), NULL, 10);
+            return listen_to(p);
         uint32_t dice = next_random() % 64;
         set_target(p->page, dice < 31 ? 1 : dice < 62 ? most : 1 + next_random() % most);
     }
+}
+
+long ask_under_flicker(struct program *p, const char *question, uint32_t most)
+{
+    return strtol(text_under_flicker(p, question, most), NULL, 10);
 }

@@ -14,7 +14,8 @@ struct test {
     void (*run)(void);
 };
 #define TEST(name) {#name, name}
-extern const struct test sizing_tests[], resizing_tests[], process_tests[], runtimes_tests[]; /* end: no name */
+extern const struct test sizing_tests[], resizing_tests[], process_tests[], runtimes_tests[], llvm_tests[],
+    table_tests[], tolerant_tests[], sanitizer_tests[]; /* end: no name */
 
 struct program {
     pid_t pid;
@@ -39,8 +40,8 @@ extern char failed_text[512];
 void check_failed(const char *file, int line, const char *condition, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* `settings`: words "NAME=value", ended by NULL; "NAME" alone unsets. Every program gets LD_PRELOAD and
- * COPLACE_PAGES unless a setting changes it, four threads and passive waiting. Waits for the page. */
+/* `name`: a program in build_dir, or an absolute path; behind a blank an argument. `settings`: words
+ * "NAME=value", ended by NULL; "NAME" alone unsets. Every program gets LD_PRELOAD and COPLACE_PAGES unless a setting changes it, four threads and passive waiting. Waits for the page. */
 struct program start(const char *name, const char *const *settings);
 #define START(name, ...) start(name, (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
@@ -55,6 +56,7 @@ struct coplace_page *page_of(pid_t pid, int wait_ms); /* NULL: none came */
 /* Changes the target every 20 us or so until the program answers: mostly between one and the greatest, which
  * libgomp's pool outlives, now and then to something between, which ends threads. */
 long ask_under_flicker(struct program *program, const char *question, uint32_t most);
+const char *text_under_flicker(struct program *program, const char *question, uint32_t most);
 
 void set_target(struct coplace_page *page, uint32_t target);
 void write_default(uint32_t target, uint32_t rigid);

@@ -1,14 +1,44 @@
 # Programs that the tests run, and the run itself. `make test ONLY=word` runs what has the word in its name.
 OMP_CFLAGS := -O2 -g -std=gnu11 -Wall -Wextra -Wno-format-zero-length -Itests -I../include
 LIBGOMP := $(shell $(CC) -print-file-name=libgomp.so.1)
-TEST_PROGRAMS := $(addprefix $(OUT)/,app app_asan app_kmp app_old app_none host plain plain_static plugin_p.so \
-	plugin_q.so check)
+TEST_PROGRAMS := $(addprefix $(OUT)/,app app_asan app_tsan app_kmp app_old app_none host plain plain_static \
+	plugin_p.so plugin_q.so plugin_u.so ten_gnu check libcoplace_preload_asan.so libcoplace_preload_tsan.so)
+# What is built where the tools are there (scripts/prepare gets them); tests that miss theirs say so.
+CLANG ?= clang
+ifeq ($(shell echo 'int main(void){return 0;}' | $(CLANG) -fopenmp -x c - -o /dev/null 2>/dev/null && echo yes),yes)
+TEST_PROGRAMS += $(OUT)/ten_llvm $(OUT)/plugin_l.so
+endif
+ifneq ($(shell command -v musl-gcc),)
+TEST_PROGRAMS += $(OUT)/plain_musl
+endif
+# A Python that has the wheels of tolerant.def.
+export WHEELS_PYTHON ?= $(abspath ../.tools/wheels/bin/python)
 
 $(OUT)/app: tests/app.c tests/constructs.h | $(OUT)
 	$(CC) $(OMP_CFLAGS) -fopenmp -o $@ $< -lpthread
 
 $(OUT)/app_asan: tests/app.c tests/constructs.h | $(OUT)
 	$(CC) $(OMP_CFLAGS) -fsanitize=address -fopenmp -o $@ $< -lpthread
+
+# The program and its OpenMP code are not instrumented, as libgomp is not: only what the library does is looked at.
+$(OUT)/app_tsan: tests/app.c tests/constructs.h | $(OUT)
+	$(CC) $(OMP_CFLAGS) -fopenmp -c -o $@.o $<
+	$(CC) -fsanitize=thread -fopenmp -o $@ $@.o -lpthread
+
+$(OUT)/libcoplace_preload_asan.so: SANITIZER := address,undefined
+$(OUT)/libcoplace_preload_tsan.so: SANITIZER := thread
+$(OUT)/libcoplace_preload_%.so: $(SOURCES) internal.h oldlibc.h tolerant.def ../include/coplace/page.h | $(OUT)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -O1 -Wno-tsan -fsanitize=$(SANITIZER) -fno-omit-frame-pointer -o $@ $(SOURCES) \
+		-shared -Wl,-soname,$(@F) $(LDLIBS)
+
+$(OUT)/ten_gnu: tests/ten.c tests/ten.h | $(OUT)
+	$(CC) $(OMP_CFLAGS) -fopenmp -o $@ $<
+
+$(OUT)/ten_llvm: tests/ten.c tests/ten.h | $(OUT)
+	$(CLANG) $(OMP_CFLAGS) -fopenmp -o $@ $<
+
+$(OUT)/plain_musl: tests/plain.c | $(OUT)
+	musl-gcc -O2 -o $@ $<
 
 $(OUT)/host: tests/host.c | $(OUT)
 	$(CC) $(OMP_CFLAGS) -o $@ $< -ldl
@@ -24,9 +54,19 @@ $(OUT)/plain_static: tests/plain.c | $(OUT)
 $(OUT)/libgomp-%.so: | $(OUT)
 	LC_ALL=C sed 's/libgomp\.so\.1/libgomp-$*.so/g' $(LIBGOMP) >$@
 
-$(OUT)/plugin_%.so: tests/plugin.c tests/constructs.h $(OUT)/libgomp-%.so
+$(OUT)/plugin_%.so: tests/plugin.c tests/constructs.h tests/ten.h $(OUT)/libgomp-%.so
 	$(CC) $(OMP_CFLAGS) -fopenmp -fPIC -c -o $(OUT)/plugin_$*.o $<
 	$(CC) -shared -o $@ $(OUT)/plugin_$*.o $(OUT)/libgomp-$*.so -Wl,-rpath,'$$ORIGIN'
+
+$(OUT)/plugin_l.so: tests/plugin.c tests/constructs.h tests/ten.h | $(OUT)
+	$(CLANG) $(OMP_CFLAGS) -fopenmp -fPIC -shared -o $@ $<
+
+# Code that does not name its runtime; what brings it in does.
+$(OUT)/libinner_u.so: $(OUT)/plugin_p.so
+	$(CC) -shared -Wl,-soname,$(@F) -o $@ $(OUT)/plugin_p.o
+
+$(OUT)/plugin_u.so: $(OUT)/libinner_u.so $(OUT)/libgomp-u.so
+	echo | $(CC) -x c -fPIC -shared -o $@ - -x none -Wl,--no-as-needed $^ -Wl,-rpath,'$$ORIGIN'
 
 $(OUT)/libfake_kmp.so: tests/fake_runtime.c | $(OUT)
 	$(CC) $(OMP_CFLAGS) -DFAKE_KMP -fPIC -shared -Wl,-soname,libfake_kmp.so -o $@ $<
@@ -48,9 +88,10 @@ $(OUT)/app_none: tests/fake_app.c $(OUT)/linked/libfake_none.so $(OUT)/libfake_n
 $(OUT)/app_kmp $(OUT)/app_old: $(OUT)/app_%: tests/fake_app.c $(OUT)/libfake_%.so
 	$(CC) $(OMP_CFLAGS) -o $@ $< $(OUT)/libfake_$*.so -Wl,-rpath,'$$ORIGIN'
 
-CHECK_SOURCES := $(addprefix tests/,check.c steer.c process.c sizing.c resizing.c runtimes.c)
-$(OUT)/check: $(CHECK_SOURCES) tests/steer.h ../include/coplace/page.h | $(OUT)
-	$(CC) $(OMP_CFLAGS) -o $@ $(CHECK_SOURCES)
+CHECK_SOURCES := $(addprefix tests/,check.c steer.c process.c sizing.c resizing.c runtimes.c \
+	llvm.c tolerant.c sanitizer.c table.c)
+$(OUT)/check: $(CHECK_SOURCES) tests/steer.h tolerant.def ../include/coplace/page.h | $(OUT)
+	$(CC) $(OMP_CFLAGS) -I. -DSCRIPTS='"$(abspath tests/tolerant)"' -o $@ $(CHECK_SOURCES)
 
 test: $(LIBRARY) $(TEST_PROGRAMS)
 	$(OUT)/check $(OUT) $(ONLY)

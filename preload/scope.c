@@ -1,0 +1,148 @@
+/* Asking the dynamic loader, without a trace in the program: who defines a name, seen from where. */
+#define _GNU_SOURCE
+#include "internal.h"
+#include "oldlibc.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+
+void *scope_symbol_in(void *scope, const char *name)
+{
+    void *p = dlsym(scope, name);
+    if (!p)
+        dlerror(); /* the program must not find our failure in its own dlerror() */
+    return p && !((const char *)p >= __ehdr_start && (const char *)p < _end) ? p : NULL;
+}
+
+/* The loader's own handle of an object that is loaded already; it then stays loaded. */
+void *scope_handle_of(const char *path)
+{
+    void *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    if (!handle)
+        dlerror();
+    return handle;
+}
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* A loaded object and what it needs, by its dynamic section. */
+struct object {
+    const char *path;
+    const char *name;    /* its soname, or its file's name */
+    const char *strings; /* NULL: no dynamic section */
+    const ElfW(Dyn) *dynamic;
+    bool reached;
+};
+
+struct objects {
+    struct object *all;
+    size_t used, room;
+};
+
+static int collect(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    struct objects *objects = data;
+    if (objects->used == objects->room) {
+        size_t room = objects->room ? objects->room * 2 : 128;
+        struct object *all = realloc(objects->all, room * sizeof *all);
+        if (!all)
+            return 1;
+        objects->all = all;
+        objects->room = room;
+    }
+    struct object *object = &objects->all[objects->used++];
+    *object = (struct object){.path = info->dlpi_name, .name = last_part(info->dlpi_name)};
+    for (unsigned i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            object->dynamic = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    const ElfW(Dyn) *soname = NULL;
+    for (const ElfW(Dyn) *entry = object->dynamic; entry && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_SONAME)
+            soname = entry;
+        /* Most loaders have made the address absolute. */
+        if (entry->d_tag == DT_STRTAB)
+            object->strings = (const char *)(entry->d_un.d_ptr +
+                                             (entry->d_un.d_ptr < info->dlpi_addr ? info->dlpi_addr : 0));
+    }
+    if (soname && object->strings)
+        object->name = object->strings + soname->d_un.d_val;
+    return 0;
+}
+
+static void reach(struct objects *objects, struct object *from)
+{
+    from->reached = true;
+    for (const ElfW(Dyn) *entry = from->dynamic; from->strings && entry && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag != DT_NEEDED)
+            continue;
+        const char *needed = last_part(from->strings + entry->d_un.d_val);
+        for (size_t i = 0; i < objects->used; i++)
+            if (!objects->all[i].reached && strcmp(objects->all[i].name, needed) == 0)
+                reach(objects, &objects->all[i]);
+    }
+}
+
+/* An object that does not itself name the library it calls is bound through whoever brought it in: the first
+ * object that needs it, directly or not, and whose scope holds the name. */
+void *scope_symbol_by_users(const char *path, const char *name)
+{
+    struct objects objects = {0};
+    void *symbol = NULL;
+    dl_iterate_phdr(collect, &objects);
+    size_t caller = 0;
+    while (caller < objects.used && strcmp(objects.all[caller].path, path) != 0)
+        caller++;
+    for (size_t user = 0; user < objects.used && caller < objects.used && !symbol; user++) {
+        if (user == caller || !objects.all[user].path[0])
+            continue;
+        for (size_t i = 0; i < objects.used; i++)
+            objects.all[i].reached = false;
+        reach(&objects, &objects.all[user]);
+        void *handle = objects.all[caller].reached ? scope_handle_of(objects.all[user].path) : NULL;
+        symbol = handle ? scope_symbol_in(handle, name) : NULL;
+        if (handle && !symbol)
+            dlclose(handle);
+    }
+    free(objects.all);
+    return symbol;
+}
+
+/* Of all objects of the process, the one OpenMP runtime; NULL if there are several: a guess could mix up
+ * two, which is worse than none. */
+struct only {
+    enum family family;
+    char path[4096];
+    unsigned count;
+};
+
+static int looks_like_runtime(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    struct only *only = data;
+    const char *name = last_part(info->dlpi_name);
+    bool gnu = strncmp(name, "libgomp", 7) == 0;
+    bool llvm = strncmp(name, "libomp", 6) == 0 || strncmp(name, "libiomp", 7) == 0;
+    if ((only->family == FAMILY_LLVM ? llvm : gnu || llvm) && strlen(info->dlpi_name) < sizeof only->path) {
+        strcpy(only->path, info->dlpi_name);
+        only->count++;
+    }
+    return 0;
+}
+
+void *scope_symbol_of_only_runtime(enum family family, const char *name)
+{
+    struct only only = {.family = family, .count = 0};
+    dl_iterate_phdr(looks_like_runtime, &only);
+    void *handle = only.count == 1 ? scope_handle_of(only.path) : NULL;
+    return handle ? scope_symbol_in(handle, name) : NULL;
+}
