@@ -40,7 +40,7 @@ impl Tree {
     /// All CPUs that the tree uses at some time.
     pub fn place(&self) -> CpuSet {
         let mut place = CpuSet::new();
-        self.for_each_run(&mut |run| place = place.union(&run.place));
+        self.for_each_run(&mut |run| place.add_all(&run.place));
         place
     }
 
@@ -252,12 +252,15 @@ impl Plan {
     /// one, the rest of the CPU is nobody's. Turns nested below a `mixed` count by their average.
     pub fn cpus_given(&self) -> BTreeMap<&AppId, f64> {
         let mut given: BTreeMap<&AppId, f64> = self.apps().into_iter().map(|app| (app, 0.0)).collect();
-        let Some(tree) = &self.tree else { return given };
-        let leaves = Leaves::of(tree);
-        for (leaf, cpus) in leaves.runs.iter().zip(leaves.cpus_given()) {
-            *given.entry(&leaf.run.app).or_default() += cpus;
-        }
+        self.for_each_given(&mut |run, cpus| *given.entry(&run.app).or_default() += cpus);
         given
+    }
+
+    /// Calls `see` with every run and the CPUs that it is given in the long run.
+    pub(crate) fn for_each_given<'a>(&'a self, see: &mut impl FnMut(&'a Run, f64)) {
+        let Some(tree) = &self.tree else { return };
+        let leaves = Leaves::of(tree);
+        leaves.runs.iter().zip(leaves.cpus_given()).for_each(|(leaf, cpus)| see(leaf.run, cpus));
     }
 
     /// Long-run share of CPU time of each program, as a fraction of a machine of `cpus` CPUs; see

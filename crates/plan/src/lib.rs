@@ -8,6 +8,7 @@ mod normal;
 mod picture;
 mod promise;
 mod snapshot;
+mod speedup;
 mod text;
 mod tree;
 
@@ -17,5 +18,6 @@ pub use fold::Unfairness;
 pub use normal::{Limits, Refusal, normalise, standstill_ns};
 pub use promise::{Promise, ShareBound, WaitingBound};
 pub use snapshot::{App, ParseAppError, Snapshot};
+pub use speedup::Speedup;
 pub use text::{DEFAULT_SLICE_NS, ParsePlanError, display_ns, parse_ns};
 pub use tree::{Bind, Memory, Plan, Run, Slot, Tree, TurnMode};

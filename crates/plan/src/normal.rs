@@ -1,7 +1,7 @@
 //! The form that actuators take: levels in turn › side by side › in turn › run, where a leaf may also
 //! be a `mixed` of runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -199,29 +199,28 @@ fn fit_turns(tree: &mut Tree, limits: &Limits) -> Result<(), Refusal> {
     let floor = limits.shortest_slice_ns.max(1);
     if shortest < floor {
         // Rounded up, lest the shortest slice end up shorter than it may be.
-        for_each_slot(tree, limits, &mut |slice_ns| scale(slice_ns, floor, shortest.max(1)).1);
+        for_each_slot(tree, limits, &mut |slice_ns| scale(slice_ns, floor.into(), shortest.max(1).into()).1);
     } else {
-        let standstill = standstill_ns(tree);
-        let goal = limits.longest_standstill_ns.unwrap_or(u64::MAX);
+        let standstill = standstill(tree);
+        let goal = limits.longest_standstill_ns.map_or(u128::MAX, u128::from);
+        let (floor, shortest) = (u128::from(floor), u128::from(shortest));
         // Shortening by goal ÷ standstill, or by floor ÷ shortest where that is less of a change.
-        let to_goal = u128::from(goal) * u128::from(shortest);
-        let to_floor = u128::from(floor) * u128::from(standstill);
         let (numerator, denominator) = if standstill <= goal {
             (1, 1)
-        } else if to_goal >= to_floor {
+        } else if goal * shortest >= floor.saturating_mul(standstill) {
             (goal, standstill)
         } else {
             (floor, shortest)
         };
+        let floor = limits.shortest_slice_ns.max(1);
         for_each_slot(tree, limits, &mut |slice_ns| scale(slice_ns, numerator, denominator).0.max(floor));
     }
     Ok(())
 }
 
 /// `value` × `numerator` ÷ `denominator`, rounded down and up.
-fn scale(value: u64, numerator: u64, denominator: u64) -> (u64, u64) {
-    let product = u128::from(value) * u128::from(numerator);
-    let denominator = u128::from(denominator);
+fn scale(value: u64, numerator: u128, denominator: u128) -> (u64, u64) {
+    let product = u128::from(value) * numerator;
     let down = u64::try_from(product / denominator).unwrap_or(u64::MAX);
     let up = u64::try_from(product.div_ceil(denominator)).unwrap_or(u64::MAX);
     (down, up)
@@ -258,23 +257,34 @@ fn shortest_slice_ns(tree: &Tree) -> Option<u64> {
 /// Exact where turns are not nested; for nested ones an upper bound: while its outer slot is away a
 /// program stands still, once for each outer round that the inner standstill reaches into.
 pub fn standstill_ns(tree: &Tree) -> u64 {
+    u64::try_from(standstill(tree)).unwrap_or(u64::MAX)
+}
+
+/// The same; slices are any numbers of 64 bits, and their sums need more.
+fn standstill(tree: &Tree) -> u128 {
     match tree {
         Tree::Run(_) => 0,
         Tree::SideBySide(parts) | Tree::Mixed { parts, .. } => {
-            parts.iter().map(standstill_ns).max().unwrap_or(0)
+            parts.iter().map(standstill).max().unwrap_or(0)
         }
         Tree::InTurn { slots, .. } => {
-            let round = slots.iter().fold(0u64, |sum, slot| sum.saturating_add(slot.slice_ns));
+            let round: u128 = slots.iter().map(|slot| u128::from(slot.slice_ns)).sum();
+            // Only who stands in several slots comes back before the round is over.
+            let mut seen = BTreeSet::new();
+            let several = !slots.iter().all(|slot| match &slot.tree {
+                Tree::Run(run) => seen.insert(&run.app),
+                tree => tree.apps().into_iter().all(|app| seen.insert(app)),
+            });
             let mut longest = 0;
             for (index, slot) in slots.iter().enumerate() {
-                let away = round - slot.slice_ns;
-                let inner = standstill_ns(&slot.tree);
+                let away = round - u128::from(slot.slice_ns);
+                let inner = standstill(&slot.tree);
                 // A program with further slots in this round comes back sooner.
                 let away = match &slot.tree {
-                    Tree::Run(run) => gap_after(slots, index, &run.app),
+                    Tree::Run(run) if several => gap_after(slots, index, &run.app),
                     _ => away,
                 };
-                let rounds = inner.div_ceil(slot.slice_ns.max(1)).max(1);
+                let rounds = inner.div_ceil(slot.slice_ns.max(1).into()).max(1);
                 longest = longest.max(inner.saturating_add(away.saturating_mul(rounds)));
             }
             longest
@@ -283,9 +293,7 @@ pub fn standstill_ns(tree: &Tree) -> u64 {
 }
 
 /// Time from the end of slot `index` until `app` is in turn again.
-fn gap_after(slots: &[Slot], index: usize, app: &AppId) -> u64 {
+fn gap_after(slots: &[Slot], index: usize, app: &AppId) -> u128 {
     let others = (1..slots.len()).map(|step| &slots[(index + step) % slots.len()]);
-    others
-        .take_while(|slot| !slot.tree.apps().contains(app))
-        .fold(0u64, |sum, slot| sum.saturating_add(slot.slice_ns))
+    others.take_while(|slot| !slot.tree.apps().contains(app)).map(|slot| u128::from(slot.slice_ns)).sum()
 }

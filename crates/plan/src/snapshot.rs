@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use topology::{CpuSet, Machine};
 use workload::{AppId, Demand, Malleability};
 
-use crate::parse_ns;
+use crate::{Speedup, parse_ns};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -42,6 +42,9 @@ pub struct App {
     pub suspended: bool,
     /// Where it must stay, if it or its user restricted it; always within `Snapshot::allowed`.
     pub within: Option<CpuSet>,
+    /// How its speed grows with its threads, as learned from its region rates; `None`: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speedup: Option<Speedup>,
 }
 
 impl Snapshot {
@@ -111,7 +114,7 @@ impl Snapshot {
     /// Fewest CPUs that `app` may be given now: what its threads spin on, if it cannot shrink; never
     /// more than it may stand on at all.
     pub fn fewest_cpus(&self, app: &App) -> usize {
-        let most = self.wide_room(app).len();
+        let most = if app.within.is_some() { self.wide_room(app).len() } else { self.allowed.len() };
         let needed = if app.waits_passively { 1 } else { app.fewest_threads(self.allowed.len() as u32) };
         (needed as usize).clamp(1, most.max(1))
     }
@@ -139,6 +142,7 @@ impl App {
             stoppable: true,
             suspended: false,
             within: None,
+            speedup: None,
         }
     }
 
@@ -177,8 +181,9 @@ impl FromStr for App {
 
     /// `cg`, `lg rigid max 8 team 8`, `sh fixed within 0-3`: the name, then in any order
     /// `rigid|moldable|malleable|evolving`, `min N`, `max N`, `team N` (threads), `weight N` (in
-    /// thousandths), `within CPULIST`, `arrived DURATION`, `passive`, `fixed` (must not be stopped),
-    /// `suspended`. What is not said is as in [`App::new`].
+    /// thousandths), `within CPULIST`, `arrived DURATION`, `speedup 2:1900,4:3500` (threads and
+    /// thousandths of one thread's speed), `passive`, `uncoordinated` (its threads need not run at
+    /// the same time), `fixed` (must not be stopped), `suspended`. What is not said is as in [`App::new`].
     fn from_str(text: &str) -> Result<App, ParseAppError> {
         let error = |why: String| ParseAppError { text: text.trim().to_owned(), why };
         let mut words = text.split_whitespace();
@@ -204,6 +209,8 @@ impl FromStr for App {
                     app.within = Some(cpus);
                 }
                 "arrived" => app.arrived_ns = parse_ns(value()?).map_err(error)?,
+                "speedup" => app.speedup = Some(value()?.parse().map_err(error)?),
+                "uncoordinated" => app.demand.coschedule = false,
                 "passive" => app.waits_passively = true,
                 "fixed" => app.stoppable = false,
                 "suspended" => app.suspended = true,

@@ -221,6 +221,28 @@ fn where_a_program_must_stand_is_no_question_of_shape() {
     assert_valid(judge_shapes(&eight("a rigid team 6; b; c"), "side_by_side [a on 0-5, b on 6, c on 7]"));
 }
 
+#[test]
+fn who_has_all_that_it_can_use_leaves_the_rest_to_be_cut() {
+    // One CPU for who can use one: the other seven are two partitions of three, or one.
+    let snapshot = eight("a max 1; b; c");
+    for good in
+        ["side_by_side [a on 0, b on 1-3, c on 4-6]", "side_by_side [a on 0, in_turn [b on 1-7, c on 1-7]]"]
+    {
+        assert_valid(judge_shapes(&snapshot, good));
+    }
+    // It has not where others are in turn with it, or where it could use more.
+    let odd = |apps: &str, text: &str| {
+        let found = judge_shapes(&eight(apps), text);
+        assert!(
+            found.iter().any(|wrong| matches!(wrong, Violation::OddPartition { .. })),
+            "{text}: {found:?}"
+        );
+    };
+    odd("a max 1; b; c", "in_turn [side_by_side [a on 0, b on 1-3], c on 0-7]");
+    odd("a max 2; b; c", "side_by_side [a on 0, b on 1-3, c on 4-6]");
+    odd("a; b; c", "side_by_side [a on 0, b on 1-3, c on 4-6]");
+}
+
 const MACHINES: [&str; 5] = [
     "pack:4 [numa] l3:1 core:6 pu:1",
     "pack:2 l3:2 core:4 pu:2",
@@ -240,7 +262,7 @@ proptest! {
         let usable = all.iter().filter(|cpu| !holes.contains(cpu)).collect::<topology::CpuSet>();
         prop_assume!(!usable.is_empty());
         let snapshot = whole.clone().with_usable(usable.clone());
-        for shape in whole.machine.shapes(&usable) {
+        for shape in whole.machine.shapes(&usable).iter() {
             let mut filled = snapshot.clone();
             let mut runs = Vec::new();
             for (index, place) in shape.places.iter().enumerate() {
@@ -256,8 +278,8 @@ proptest! {
 #[test]
 fn left_over_cpus_are_spoken_of() {
     let snapshot = on("pack:1 core:7 pu:1", "a; b");
-    let shape =
-        snapshot.machine.shapes(&snapshot.usable).into_iter().find(|shape| !shape.left_over.is_empty());
+    let shapes = snapshot.machine.shapes(&snapshot.usable);
+    let shape = shapes.iter().find(|shape| !shape.left_over.is_empty());
     let shape = shape.expect("seven CPUs cannot all be cut into equal parts");
     let text = format!("side_by_side [a on {}, b on {}]", shape.places[0], shape.places[1]);
     let promise = Promise { equal_shapes: true, ..Promise::default() };

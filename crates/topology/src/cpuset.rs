@@ -135,6 +135,10 @@ impl CpuSet {
         self.iter().next()
     }
 
+    pub fn highest(&self) -> Option<u32> {
+        self.words.last().map(|word| self.end() as u32 * 64 - 1 - word.leading_zeros())
+    }
+
     pub fn union(&self, other: &CpuSet) -> CpuSet {
         match (self.is_empty(), other.is_empty()) {
             (_, true) => self.clone(),
@@ -143,6 +147,17 @@ impl CpuSet {
                 let range = self.base.min(other.base)..self.end().max(other.end());
                 CpuSet::from_words(range, |index| self.word(index) | other.word(index))
             }
+        }
+    }
+
+    /// The union, in place.
+    pub fn add_all(&mut self, other: &CpuSet) {
+        if self.is_empty() || other.base < self.base || other.end() > self.end() {
+            *self = self.union(other);
+            return;
+        }
+        for (index, word) in (other.base..).zip(&other.words) {
+            self.words[index - self.base] |= word;
         }
     }
 

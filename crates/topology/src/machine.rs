@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::CpuSet;
+use crate::shapes::Memo;
 
 /// The levels of a machine, widest first. A level that a machine does not have has no units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -135,6 +136,8 @@ pub struct Machine {
     /// Empty: all PUs are of one kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<CpuKind>,
+    #[serde(skip)]
+    pub(crate) memo: Memo,
 }
 
 impl Machine {
@@ -181,6 +184,7 @@ impl Machine {
             distances: None,
             capacities: BTreeMap::new(),
             kinds: Vec::new(),
+            memo: Memo::default(),
         };
         (machine, notes)
     }

@@ -25,6 +25,9 @@ proptest! {
     fn operations_agree_with_those_of_ordinary_sets(a in any_set(), b in any_set(), cpu in 0u32..70, n in 0usize..50) {
         let (x, y) = (cpus(&a), cpus(&b));
         prop_assert_eq!(model(&x.union(&y)), &a | &b);
+        let mut grown = x.clone();
+        grown.add_all(&y);
+        prop_assert_eq!(&grown, &x.union(&y));
         prop_assert_eq!(model(&x.intersection(&y)), &a & &b);
         prop_assert_eq!(model(&x.difference(&y)), &a - &b);
         prop_assert_eq!(x.is_subset(&y), a.is_subset(&b));
@@ -35,6 +38,7 @@ proptest! {
         prop_assert_eq!(x.is_empty(), a.is_empty());
         prop_assert_eq!(x.contains(cpu), a.contains(&cpu));
         prop_assert_eq!(x.lowest(), a.first().copied());
+        prop_assert_eq!(x.highest(), a.last().copied());
         prop_assert_eq!(model(&x.take(n)), a.iter().copied().take(n).collect::<BTreeSet<_>>());
     }
 

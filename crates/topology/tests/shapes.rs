@@ -137,7 +137,7 @@ fn check(machine: &Machine, usable: &CpuSet) {
         assert!(wider.width > narrower.width);
         assert!(wider.places.len() < narrower.places.len());
     }
-    for shape in &shapes {
+    for shape in shapes.iter() {
         let mut seen = CpuSet::new();
         let form = look(machine, &shape.places[0]);
         for place in &shape.places {
@@ -167,12 +167,13 @@ proptest! {
         packs in 1u32..5, llcs in 1u32..4, cores in 1u32..9, pus in 1u32..3
     ) {
         let machine = Machine::synthetic(&format!("pack:{packs} l3:{llcs} core:{cores} pu:{pus}")).unwrap();
-        let exact = machine.shapes(machine.all_cpus()).into_iter().filter(|s| s.left_over.is_empty());
-        for place in exact.flat_map(|shape| shape.places) {
-            let unit = machine.enclosing(&place).unwrap();
+        let shapes = machine.shapes(machine.all_cpus());
+        let exact = shapes.iter().filter(|shape| shape.left_over.is_empty());
+        for place in exact.flat_map(|shape| &shape.places) {
+            let unit = machine.enclosing(place).unwrap();
             prop_assert_eq!(unit.cpus.len() % place.len(), 0);
             // It never takes a part of one child and a part of another.
-            let cut = unit.children.iter().any(|c| c.cpus.intersects(&place) && !c.cpus.is_subset(&place));
+            let cut = unit.children.iter().any(|c| c.cpus.intersects(place) && !c.cpus.is_subset(place));
             prop_assert!(!cut, "{place} cuts through a child of {} {}", unit.level, unit.cpus);
         }
     }

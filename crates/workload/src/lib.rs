@@ -1,10 +1,25 @@
 //! Applications, what they demand, and the files that describe them.
 
 mod app;
+mod bytes;
+mod curve;
+mod generate;
 mod mix;
+mod profile;
+mod random;
 mod reader;
+mod scenario;
+mod scenario_file;
+mod swf;
 mod words;
 
 pub use app::{AppId, Demand, Malleability, ParseAppIdError};
+pub use bytes::{parse_bytes, show_bytes};
+pub use curve::Curve;
+pub use generate::Generator;
 pub use mix::{Instance, Mix, Program};
+pub use profile::{Profile, Waiting};
+pub use random::Random;
 pub use reader::MixError;
+pub use scenario::{Job, Scenario, TooWide};
+pub use scenario_file::{ScenarioFile, profiles};

@@ -15,6 +15,8 @@
 //! stdout = "cg.out"
 //! stderr = "cg.err"
 //! alone_s = 4.1                       # run time alone, for the slowdown
+//! mem = "2G"                          # memory that it needs at most; it waits until that is there
+//! threads = 2                         # a narrow start, by its own variables, for good
 //!
 //! [program.environment]
 //! OMP_WAIT_POLICY = "passive"
@@ -62,6 +64,10 @@ pub struct Program {
     pub environment: BTreeMap<String, String>,
     /// Run time alone.
     pub alone_ns: Option<u64>,
+    /// Memory that it needs at most.
+    pub memory_bytes: Option<u64>,
+    /// Threads that its own variables tell it to have from its start.
+    pub threads: Option<u32>,
     pub demand: Demand,
 }
 
@@ -134,12 +140,14 @@ const PROGRAM_KEYS: &[&str] = &[
     "stdout",
     "stderr",
     "alone_s",
+    "mem",
+    "threads",
     "environment",
     "demand",
 ];
 
 /// More instances than any machine has been given; far below what would exhaust memory.
-const MAX_REPEAT: u64 = 100_000;
+pub(crate) const MAX_REPEAT: u64 = 100_000;
 
 fn program(table: &Table<'_>, path: &Path, names: &mut Names) -> Result<Program, MixError> {
     let command = table.command("command")?;
@@ -170,6 +178,18 @@ fn program(table: &Table<'_>, path: &Path, names: &mut Names) -> Result<Program,
         }
         alone => alone.map(|alone| alone.value),
     };
+    let memory_bytes = match table.string("mem")? {
+        Some(mem) => {
+            Some(crate::parse_bytes(&mem.value).map_err(|what| table.error_at(mem.at, "mem", &what))?)
+        }
+        None => None,
+    };
+    let threads = table.whole("threads", 1..=u64::from(topology::MAX_CPUS))?.map(|at| at.value as u32);
+    let mut demand = demand(table)?;
+    if let Some(threads) = threads {
+        demand.max_threads = Some(demand.max_threads.map_or(threads, |most| most.min(threads)));
+        demand.min_threads = demand.min_threads.min(threads);
+    }
     Ok(Program {
         name,
         command,
@@ -182,13 +202,15 @@ fn program(table: &Table<'_>, path: &Path, names: &mut Names) -> Result<Program,
         directory,
         environment: table.environment("environment")?,
         alone_ns,
-        demand: demand(table)?,
+        memory_bytes,
+        threads,
+        demand,
     })
 }
 
 const DEMAND_KEYS: &[&str] = &["malleability", "min_threads", "max_threads", "weight_milli", "coschedule"];
 
-fn demand(table: &Table<'_>) -> Result<Demand, MixError> {
+pub(crate) fn demand(table: &Table<'_>) -> Result<Demand, MixError> {
     let mut demand = Demand::default();
     let Some(table) = table.table("demand", DEMAND_KEYS)? else { return Ok(demand) };
     if let Some(word) = table.string("malleability")? {
@@ -226,7 +248,7 @@ fn demand(table: &Table<'_>) -> Result<Demand, MixError> {
 }
 
 /// The command's file name, with what a name cannot hold replaced by `_`.
-fn default_name(command: &str) -> AppId {
+pub(crate) fn default_name(command: &str) -> AppId {
     let base = command.trim_end_matches('/').rsplit('/').next().unwrap_or(command);
     let mut name: String = base
         .chars()
@@ -241,7 +263,7 @@ fn default_name(command: &str) -> AppId {
 
 /// Gives out names that do not repeat.
 #[derive(Default)]
-struct Names {
+pub(crate) struct Names {
     taken: BTreeSet<AppId>,
     next: BTreeMap<AppId, u32>,
 }
@@ -252,7 +274,7 @@ impl Names {
     }
 
     /// `name` itself, or the first free one of `name.2`, `name.3` …
-    fn fresh(&mut self, name: &AppId) -> AppId {
+    pub(crate) fn fresh(&mut self, name: &AppId) -> AppId {
         if self.taken.insert(name.clone()) {
             return name.clone();
         }

@@ -163,13 +163,9 @@ impl<'a> Table<'a> {
         /// Ten years; longer is a typing error, and nanoseconds stay far from overflow.
         const LONGEST_S: f64 = 3.2e8;
         let Some(value) = self.get(key) else { return Ok(None) };
-        let number: Option<f64> = match value.get_ref() {
-            DeValue::Float(float) => float.as_str().parse().ok(),
-            DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().parse().ok(),
-            _ => return self.wrong(value, key, "a number of seconds"),
-        };
         let at = value.span().start;
-        match number {
+        match number(value.get_ref()) {
+            None => self.wrong(value, key, "a number of seconds"),
             Some(seconds) if (0.0..=LONGEST_S).contains(&seconds) => {
                 Ok(Some(At { value: (seconds * 1e9).round() as u64, at }))
             }
@@ -179,6 +175,83 @@ impl<'a> Table<'a> {
                 Err(self.error_at(at, key, &what))
             }
         }
+    }
+
+    /// A number within `range`; `what` says what it is in errors.
+    pub(crate) fn number(
+        &self,
+        key: &str,
+        what: &str,
+        range: RangeInclusive<f64>,
+    ) -> Result<Option<At<f64>>, MixError> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let at = value.span().start;
+        match number(value.get_ref()) {
+            Some(number) if range.contains(&number) => Ok(Some(At { value: number, at })),
+            Some(_) => {
+                let what = format!("must be {what}, from {} to {}", range.start(), range.end());
+                Err(self.error_at(at, key, &what))
+            }
+            None => self.wrong(value, key, what),
+        }
+    }
+
+    /// A table of numbers by whole numbers above 1, as `{ 2 = 1.8, 6 = 3.8 }`, in ascending order.
+    pub(crate) fn numbers_by_size(&self, key: &str) -> Result<Vec<(u32, At<f64>)>, MixError> {
+        let Some(value) = self.get(key) else { return Ok(Vec::new()) };
+        let Some(entries) = value.get_ref().as_table() else {
+            return self.wrong(value, key, "a table such as { 2 = 1.8, 6 = 3.8 }");
+        };
+        let mut numbers = Vec::new();
+        for (size, value) in entries.iter() {
+            let inner = format!("{key}.{}", size.get_ref());
+            let Some(cpus) =
+                size.get_ref().parse().ok().filter(|cpus| (2..=topology::MAX_CPUS).contains(cpus))
+            else {
+                let what = format!("is not a number of CPUs from 2 to {}", topology::MAX_CPUS);
+                return Err(self.error_at(size.span().start, &inner, &what));
+            };
+            match number(value.get_ref()) {
+                Some(number) if number > 0.0 => {
+                    numbers.push((cpus, At { value: number, at: value.span().start }));
+                }
+                _ => return self.wrong(value, &inner, "a number above 0"),
+            }
+        }
+        numbers.sort_by_key(|(cpus, _)| *cpus);
+        Ok(numbers)
+    }
+
+    /// A list of strings, each with where it stands.
+    pub(crate) fn strings(&self, key: &str) -> Result<Option<Vec<At<String>>>, MixError> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let Some(items) = value.get_ref().as_array() else {
+            return self.wrong(value, key, "a list of strings");
+        };
+        let mut strings = Vec::new();
+        for item in items.iter() {
+            match item.get_ref() {
+                DeValue::String(text) => {
+                    strings.push(At { value: text.clone().into_owned(), at: item.span().start });
+                }
+                _ => return self.wrong(item, key, "a list of strings"),
+            }
+        }
+        Ok(Some(strings))
+    }
+
+    /// That a key which cannot be done without is missing.
+    pub(crate) fn missing(&self, key: &str, example: &str) -> MixError {
+        self.error_at(self.at, key, &format!("is missing: write {example}"))
+    }
+
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Line on which the table begins, from 1.
+    pub(crate) fn line(&self) -> usize {
+        self.reader.position(self.at).0
     }
 
     /// A list of strings, or one string that is split into words.
@@ -270,6 +343,14 @@ impl<'a> Table<'a> {
         let table = Table { reader: self.reader, prefix: format!("{}{key}.", self.prefix), at, entries };
         table.only(known)?;
         Ok(table)
+    }
+}
+
+fn number(value: &DeValue<'_>) -> Option<f64> {
+    match value {
+        DeValue::Float(float) => float.as_str().parse().ok(),
+        DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().parse().ok(),
+        _ => None,
     }
 }
 

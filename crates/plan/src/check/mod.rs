@@ -13,6 +13,7 @@
 //!
 //! Every violation names the invariant, the program and the numbers.
 
+mod cast;
 mod occurrence;
 mod places;
 mod sequence;
@@ -24,17 +25,19 @@ pub use sequence::{Explanation, Sequence};
 pub use violation::Violation;
 
 use crate::{Plan, Promise, Snapshot};
+use cast::Cast;
 
 /// Everything that is wrong with `plan` for `snapshot`, given what its policy promises; empty: valid.
 pub fn check_plan(plan: &Plan, snapshot: &Snapshot, promise: &Promise) -> Vec<Violation> {
     let mut found = Vec::new();
-    occurrence::check(plan, snapshot, &mut found);
-    places::check(plan, snapshot, &mut found);
+    let cast = Cast::of(plan, snapshot);
+    occurrence::check(plan, &cast, &mut found);
+    places::check(plan, snapshot, &cast, &mut found);
     if promise.equal_shapes {
-        shapes::check(plan, snapshot, &mut found);
+        shapes::check(plan, snapshot, &cast, &mut found);
     }
     if let Some(bound) = promise.share_bound {
-        shares::check(plan, snapshot, bound, &mut found);
+        shares::check(plan, snapshot, &cast, bound, &mut found);
     }
     found
 }

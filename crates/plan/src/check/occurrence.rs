@@ -1,48 +1,59 @@
 //! Invariant 1: who occurs, where, how often; and that the tree is well formed at all.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use workload::AppId;
 
 use super::Violation;
-use crate::{App, Plan, Snapshot, Tree};
+use super::cast::Cast;
+use crate::{Plan, Tree};
 
-pub fn check(plan: &Plan, snapshot: &Snapshot, found: &mut Vec<Violation>) {
-    let live: BTreeMap<&AppId, &App> = snapshot.apps.iter().map(|app| (&app.id, app)).collect();
-    let running = plan.tree.as_ref().map(Tree::apps).unwrap_or_default();
-    let mentioned = plan.apps();
-    for app in live.keys().filter(|app| !mentioned.contains(**app)) {
-        found.push(Violation::Missing { app: (*app).clone() });
-    }
-    for &app in &mentioned {
-        let app = app.clone();
-        let suspended = plan.suspended.contains(&app);
-        let lists = [running.contains(&app), plan.waiting.contains(&app), suspended];
-        if lists.into_iter().filter(|&there| there).count() > 1 {
-            found.push(Violation::Twice { app: app.clone() });
+pub fn check(plan: &Plan, cast: &Cast<'_>, found: &mut Vec<Violation>) {
+    let flags = |names: &mut dyn Iterator<Item = &AppId>| {
+        let mut flags = vec![false; cast.len()];
+        names.for_each(|name| flags[cast.number(name)] = true);
+        flags
+    };
+    let (waiting, suspended) = (flags(&mut plan.waiting.iter()), flags(&mut plan.suspended.iter()));
+    let mut running = vec![false; cast.len()];
+    plan.for_each_run(&mut |run| running[cast.number(&run.app)] = true);
+    for number in 0..cast.len() {
+        let app = || cast.name(number).clone();
+        let lists = [running[number], waiting[number], suspended[number]];
+        let times = lists.into_iter().filter(|&there| there).count();
+        if times > 1 {
+            found.push(Violation::Twice { app: app() });
         }
-        match live.get(&app) {
-            None => found.push(Violation::Unknown { app }),
-            Some(known) if known.suspended && !suspended => found.push(Violation::NotSuspended { app }),
-            Some(known) if !known.suspended && suspended => {
-                found.push(Violation::SuspendedUnasked { app });
+        match cast.app(number) {
+            None => found.push(Violation::Unknown { app: app() }),
+            Some(_) if times == 0 => found.push(Violation::Missing { app: app() }),
+            Some(known) if known.suspended && !suspended[number] => {
+                found.push(Violation::NotSuspended { app: app() });
+            }
+            Some(known) if !known.suspended && suspended[number] => {
+                found.push(Violation::SuspendedUnasked { app: app() });
             }
             Some(_) => {}
         }
     }
     if let Some(tree) = &plan.tree {
-        check_tree(tree, found);
+        let mut stamps = Stamps { of: vec![0; cast.len()], last: 0 };
+        check_tree(tree, cast, &mut stamps, found);
     }
 }
 
-/// Names of all programs below, having reported what is malformed there.
-fn check_tree<'a>(tree: &'a Tree, found: &mut Vec<Violation>) -> BTreeSet<&'a AppId> {
+/// At which node each program was seen last.
+struct Stamps {
+    of: Vec<u32>,
+    last: u32,
+}
+
+/// Numbers of all programs below, having reported what is malformed there.
+fn check_tree(tree: &Tree, cast: &Cast<'_>, stamps: &mut Stamps, found: &mut Vec<Violation>) -> Vec<usize> {
     let node = match tree {
         Tree::Run(run) => {
             if run.place.is_empty() || run.threads == 0 {
                 found.push(Violation::EmptyRun { app: run.app.clone() });
             }
-            return BTreeSet::from([&run.app]);
+            return vec![cast.number(&run.app)];
         }
         Tree::SideBySide(_) => "side_by_side",
         Tree::Mixed { .. } => "mixed",
@@ -58,14 +69,18 @@ fn check_tree<'a>(tree: &'a Tree, found: &mut Vec<Violation>) -> BTreeSet<&'a Ap
         found.push(Violation::EmptyNode { node: node.to_owned() });
     }
     let turns = matches!(tree, Tree::InTurn { .. });
-    let mut names = BTreeSet::new();
-    for child in tree.children() {
-        for app in check_tree(child, found) {
+    let below: Vec<Vec<usize>> =
+        tree.children().map(|child| check_tree(child, cast, stamps, found)).collect();
+    stamps.last += 1;
+    let mut programs = Vec::new();
+    for number in below.into_iter().flatten() {
+        if stamps.of[number] != stamps.last {
+            stamps.of[number] = stamps.last;
+            programs.push(number);
+        } else if !turns {
             // In several slots of an in_turn a program is never in two places at once.
-            if !names.insert(app) && !turns {
-                found.push(Violation::TwoPlacesAtOnce { app: app.clone() });
-            }
+            found.push(Violation::TwoPlacesAtOnce { app: cast.name(number).clone() });
         }
     }
-    names
+    programs
 }

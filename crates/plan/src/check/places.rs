@@ -7,23 +7,23 @@ use topology::CpuSet;
 use workload::AppId;
 
 use super::Violation;
+use super::cast::Cast;
 use crate::{App, Plan, Run, Snapshot, Tree};
 
-pub fn check(plan: &Plan, snapshot: &Snapshot, found: &mut Vec<Violation>) {
-    let live: BTreeMap<&AppId, &App> = snapshot.apps.iter().map(|app| (&app.id, app)).collect();
-    for app in plan.waiting.iter().filter_map(|id| live.get(id)) {
+pub fn check(plan: &Plan, snapshot: &Snapshot, cast: &Cast<'_>, found: &mut Vec<Violation>) {
+    for app in plan.waiting.iter().filter_map(|id| cast.app_named(id)) {
         if !app.stoppable && app.team.is_some() {
             found.push(Violation::StoppedWaiting { app: app.id.clone() });
         }
     }
     if let Some(tree) = &plan.tree {
-        Checker { snapshot, live, found }.tree(tree, false);
+        Checker { snapshot, cast, found }.tree(tree, false);
     }
 }
 
 struct Checker<'a> {
     snapshot: &'a Snapshot,
-    live: BTreeMap<&'a AppId, &'a App>,
+    cast: &'a Cast<'a>,
     found: &'a mut Vec<Violation>,
 }
 
@@ -32,7 +32,7 @@ impl Checker<'_> {
         match tree {
             Tree::Run(run) => {
                 // Strangers are invariant 1's business.
-                if let Some(app) = self.live.get(&run.app).copied() {
+                if let Some(app) = self.cast.app_named(&run.app) {
                     self.place(run, app);
                     self.threads(run, app, mixed);
                 }
@@ -40,13 +40,14 @@ impl Checker<'_> {
             Tree::SideBySide(parts) => self.disjoint(parts),
             Tree::Mixed { owner, parts } => self.owners(owner, parts),
             Tree::InTurn { slots, .. } if slots.len() > 1 => {
-                let per_slot: Vec<BTreeSet<&AppId>> = slots.iter().map(|slot| slot.tree.apps()).collect();
-                let all: BTreeSet<&AppId> = per_slot.iter().flatten().copied().collect();
-                for app in all {
-                    let fixed = self.live.get(app).is_some_and(|app| !app.stoppable);
-                    if fixed && !per_slot.iter().all(|slot| slot.contains(app)) {
-                        self.found.push(Violation::StoppedInTurn { app: app.clone() });
-                    }
+                let fixed = |run: &&Run| self.cast.app_named(&run.app).is_some_and(|app| !app.stoppable);
+                let fixed_of = |tree: &Tree| -> BTreeSet<AppId> {
+                    tree.runs().into_iter().filter(fixed).map(|run| run.app.clone()).collect()
+                };
+                let per_slot: Vec<BTreeSet<AppId>> = slots.iter().map(|slot| fixed_of(&slot.tree)).collect();
+                let all: BTreeSet<AppId> = per_slot.iter().flatten().cloned().collect();
+                for app in all.into_iter().filter(|app| !per_slot.iter().all(|slot| slot.contains(app))) {
+                    self.found.push(Violation::StoppedInTurn { app });
                 }
             }
             Tree::InTurn { .. } => {}
@@ -59,11 +60,10 @@ impl Checker<'_> {
         let mut taken = CpuSet::new();
         for part in parts {
             let place = part.place();
-            let twice = taken.intersection(&place);
-            if !twice.is_empty() {
-                self.found.push(Violation::Overlap { cpus: twice });
+            if taken.intersects(&place) {
+                self.found.push(Violation::Overlap { cpus: taken.intersection(&place) });
             }
-            taken = taken.union(&place);
+            taken.add_all(&place);
         }
     }
 
@@ -77,6 +77,9 @@ impl Checker<'_> {
     }
 
     fn place(&mut self, run: &Run, app: &App) {
+        if app.within.is_none() && run.place.is_subset(&self.snapshot.usable) {
+            return;
+        }
         let room = self.snapshot.room(app);
         if run.place.is_subset(&room) {
             return;
@@ -111,8 +114,9 @@ impl Checker<'_> {
         if !app.waits_passively && cpus < team as usize && threads as usize > cpus {
             self.found.push(Violation::NotShrunk { app: app_id(), team, cpus, threads });
         }
-        let least = app.demand.min_threads.min(self.snapshot.wide_room(app).len() as u32);
-        if threads < least {
+        let least = app.demand.min_threads;
+        if threads < least && (threads as usize) < self.snapshot.wide_room(app).len() {
+            let least = least.min(self.snapshot.wide_room(app).len() as u32);
             self.found.push(Violation::BelowMinimum { app: app_id(), threads, least });
         }
     }

@@ -6,7 +6,8 @@ use topology::CpuSet;
 use workload::AppId;
 
 use super::Violation;
-use super::shapes::{Looks, offered, partitioned, shapes_of};
+use super::cast::Cast;
+use super::shapes::{Looks, Offered, partitioned, unit_of};
 use crate::{Plan, Promise, Run, Snapshot, State, Tree, WaitingBound};
 
 /// What the policy says about its plan.
@@ -85,13 +86,14 @@ impl Sequence {
 
 /// CPUs that the shape in force leaves over, and nobody uses, must be spoken of.
 fn left_over(plan: &Plan, snapshot: &Snapshot, lines: &[String], found: &mut Vec<Violation>) {
-    let Some(shapes) = shapes_of(plan, snapshot) else { return };
+    let cast = Cast::of(plan, snapshot);
+    let partitioned = partitioned(plan, snapshot, &cast);
+    let Some(offered) = Offered::of(plan, snapshot, &cast, &partitioned) else { return };
     let used = plan.place();
-    let offered = offered(&shapes);
     let in_force: BTreeSet<usize> =
-        partitioned(plan, snapshot).iter().filter_map(|run| offered.get(&run.place).copied()).collect();
+        partitioned.iter().filter_map(|run| offered.find(&run.place)).map(|(at, _)| at).collect();
     let left: BTreeSet<CpuSet> =
-        in_force.into_iter().map(|at| shapes[at].left_over.difference(&used)).collect();
+        in_force.into_iter().map(|at| offered.shape(at).left_over.difference(&used)).collect();
     for cpus in left.into_iter().filter(|cpus| !cpus.is_empty()) {
         let list = cpus.to_string();
         if !lines.iter().any(|line| line.contains("left over") || line.contains(&list)) {
@@ -126,11 +128,12 @@ fn keeps(
         Some(Tree::InTurn { slots, .. }) => slots.iter().map(|slot| &slot.tree).collect(),
         other => other.iter().collect(),
     };
-    let free = partitioned(plan, snapshot);
+    let cast = Cast::of(plan, snapshot);
+    let free = partitioned(plan, snapshot, &cast);
     let free_apps: BTreeSet<&AppId> = free.iter().map(|run| &run.app).collect();
-    let shapes =
-        if promise.equal_shapes { shapes_of(plan, snapshot).unwrap_or_default() } else { Vec::new() };
+    let offered = promise.equal_shapes.then(|| Offered::of(plan, snapshot, &cast, &free)).flatten();
     let looks = Looks::of(&snapshot.machine);
+    let look_of = |place: &CpuSet| looks.signature(unit_of(&snapshot.machine, place), place);
     for slot in slots {
         let runs = slot.runs();
         let used = slot.place();
@@ -146,10 +149,9 @@ fn keeps(
             groups[place].iter().all(|run| free_apps.contains(&run.app))
                 && place.iter().all(|cpu| users[&cpu] == 1)
         };
-        let mut alike: BTreeMap<(usize, String), Vec<&CpuSet>> = BTreeMap::new();
+        let mut alike: BTreeMap<(usize, Option<u64>), Vec<&CpuSet>> = BTreeMap::new();
         for &place in groups.keys().filter(|place| exchangeable(place)) {
-            let look = looks.signature(&snapshot.machine.root, place).unwrap_or_default();
-            alike.entry((place.len(), look)).or_default().push(place);
+            alike.entry((place.len(), look_of(place))).or_default().push(place);
         }
         for ((width, look), places) in alike {
             let old = |run: &Run| before.get(&run.app);
@@ -165,11 +167,9 @@ fn keeps(
             }
             let mut candidates: Vec<&CpuSet> = places.clone();
             let is_free = |place: &&CpuSet| place.len() == width && !place.intersects(&used);
-            let free: BTreeSet<&CpuSet> =
-                shapes.iter().flat_map(|shape| &shape.places).filter(is_free).collect();
-            let looks_alike =
-                |place: &&CpuSet| looks.signature(&snapshot.machine.root, place).unwrap_or_default() == look;
-            candidates.extend(free.into_iter().filter(looks_alike));
+            let shapes = offered.iter().flat_map(Offered::shapes);
+            let free: BTreeSet<&CpuSet> = shapes.flat_map(|shape| &shape.places).filter(is_free).collect();
+            candidates.extend(free.into_iter().filter(|place| look_of(place) == look));
             let matrix: Vec<Vec<usize>> = places
                 .iter()
                 .map(|group| candidates.iter().map(|candidate| value(group, candidate)).collect())

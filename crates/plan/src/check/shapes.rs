@@ -1,38 +1,46 @@
 //! Invariant 4: partitions are units of the machine or equal fractions of one, of one shape a level.
 //!
 //! Judged twice: against the shapes that the topology offers, and by looks: what a place restricts
-//! the machine's tree to, written down as a signature. An error in either shows in the other.
+//! the machine's tree to, boiled down to a signature. An error in either shows in the other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use topology::{CpuSet, Machine, Object, Shape};
-use workload::AppId;
 
 use super::Violation;
-use crate::{Plan, Run, Snapshot};
+use super::cast::Cast;
+use crate::{App, Plan, Run, Snapshot};
 
-pub fn check(plan: &Plan, snapshot: &Snapshot, found: &mut Vec<Violation>) {
-    let Some(shapes) = shapes_of(plan, snapshot) else { return };
+pub fn check(plan: &Plan, snapshot: &Snapshot, cast: &Cast<'_>, found: &mut Vec<Violation>) {
+    let partitioned = partitioned(plan, snapshot, cast);
+    let Some(offered) = Offered::of(plan, snapshot, cast, &partitioned) else { return };
     let looks = Looks::of(&snapshot.machine);
-    let offered = offered(&shapes);
-    let covered: Vec<CpuSet> =
-        shapes.iter().map(|shape| shape.places.iter().flat_map(CpuSet::iter).collect()).collect();
+    let mut covered: BTreeMap<usize, CpuSet> = BTreeMap::new();
     // One representative of each width, with what it looks like.
-    let mut seen: BTreeMap<usize, (&CpuSet, String)> = BTreeMap::new();
-    let mut checked: BTreeSet<&CpuSet> = BTreeSet::new();
-    for run in partitioned(plan, snapshot) {
+    let mut seen: BTreeMap<usize, (&CpuSet, Option<u64>)> = BTreeMap::new();
+    let mut checked: BTreeSet<(usize, usize)> = BTreeSet::new();
+    for run in partitioned {
         let place = &run.place;
-        if place.is_empty() || !checked.insert(place) {
+        if place.is_empty() {
             continue;
         }
-        let Some(&at) = offered.get(place) else {
+        let Some((at, number)) = offered.find(place) else {
             found.push(Violation::OddPartition { app: run.app.clone(), place: place.clone() });
             continue;
         };
-        if crosses(&snapshot.machine, &looks, place, &shapes[at].places, &covered[at]) {
+        if !checked.insert((at, number)) {
+            continue;
+        }
+        let shape = offered.shape(at);
+        let covered =
+            covered.entry(at).or_insert_with(|| shape.places.iter().flat_map(CpuSet::iter).collect());
+        let unit = unit_of(&snapshot.machine, place);
+        if crosses(unit, &looks, place, &shape.places, covered) {
             found.push(Violation::CrossingPartition { place: place.clone() });
         }
-        let look = looks.signature(&snapshot.machine.root, place).unwrap_or_default();
+        let look = looks.signature(unit, place);
         match seen.get(&place.len()) {
             None => {
                 seen.insert(place.len(), (place, look));
@@ -45,56 +53,143 @@ pub fn check(plan: &Plan, snapshot: &Snapshot, found: &mut Vec<Violation>) {
     }
 }
 
-/// Runs whose partitions are the policy's free choice: of programs that take a team of any size and
-/// may stand anywhere. The others stand where they must.
-pub fn partitioned<'a>(plan: &'a Plan, snapshot: &Snapshot) -> Vec<&'a Run> {
-    let free: BTreeMap<_, bool> = snapshot
+/// Runs whose partitions are the policy's free choice: of programs that take a team of any size, may
+/// stand anywhere and do not have all that they can use to themselves. The others stand where they
+/// must, or may well have a narrower part.
+pub fn partitioned<'a>(plan: &'a Plan, snapshot: &Snapshot, cast: &Cast<'_>) -> Vec<&'a Run> {
+    let mut free: Vec<bool> = snapshot
         .apps
         .iter()
-        .map(|app| (&app.id, app.takes_orders() && app.within.is_none() && app.demand.min_threads <= 1))
+        .map(|app| app.takes_orders() && app.within.is_none() && app.demand.min_threads <= 1)
         .collect();
-    plan.runs().into_iter().filter(|run| free.get(&run.app).copied().unwrap_or(false)).collect()
+    free.resize(cast.len(), false);
+    content(plan, snapshot, cast).into_iter().for_each(|run| free[cast.number(&run.app)] = false);
+    plan.runs().into_iter().filter(|run| free[cast.number(&run.app)]).collect()
 }
 
-/// The shapes that partitions may have: of what is usable, and, where some programs stand where they
-/// must, of what these leave. `None` where nothing is partitioned.
-pub fn shapes_of(plan: &Plan, snapshot: &Snapshot) -> Option<Vec<Shape>> {
-    let free = partitioned(plan, snapshot);
-    if free.is_empty() {
-        return None;
+/// Runs of programs that may stand anywhere and have CPUs to themselves all the time, as many as they
+/// can use; those that have least of them for their weight first.
+fn content<'a>(plan: &'a Plan, snapshot: &Snapshot, cast: &Cast<'_>) -> Vec<&'a Run> {
+    let cpus = snapshot.allowed.len() as u32;
+    let most = |app: &App| if app.takes_orders() { app.demand.max_threads } else { Some(app.width(cpus)) };
+    let bound = |app: &App| app.within.is_none().then(|| most(app)).flatten();
+    if snapshot.apps.iter().all(|app| bound(app).is_none()) {
+        return Vec::new();
     }
-    let mut shapes = snapshot.machine.shapes(&snapshot.usable);
-    let mut fixed = CpuSet::new();
-    let free: BTreeSet<&AppId> = free.into_iter().map(|run| &run.app).collect();
-    for run in plan.runs().into_iter().filter(|run| !free.contains(&run.app)) {
-        fixed = fixed.union(&run.place);
-    }
-    let rest = snapshot.usable.difference(&fixed);
-    if rest != snapshot.usable && !rest.is_empty() {
-        shapes.extend(snapshot.machine.shapes(&rest));
-    }
-    Some(shapes)
+    // Who uses each CPU; nobody in particular where several do.
+    let mut users: BTreeMap<u32, Option<usize>> = BTreeMap::new();
+    plan.for_each_run(&mut |run| {
+        let number = cast.number(&run.app);
+        for cpu in run.place.iter() {
+            let user = users.entry(cpu).or_insert(Some(number));
+            *user = user.filter(|user| *user == number);
+        }
+    });
+    let app = |run: &Run| cast.app_named(&run.app);
+    let enough = |run: &&Run| {
+        app(run).and_then(bound).is_some_and(|most| run.place.len() >= most as usize)
+            && run.place.iter().all(|cpu| users[&cpu].is_some())
+    };
+    let mut content: Vec<&Run> = plan.runs().into_iter().filter(enough).collect();
+    let weight = |run: &Run| app(run).map_or(1, |app| u128::from(app.demand.weight_milli.max(1)));
+    let width = |run: &Run| run.place.len() as u128;
+    content.sort_by(|a, b| (width(a) * weight(b)).cmp(&(width(b) * weight(a))));
+    content
 }
 
-/// Which shape offers each place; the widest, where several do.
-pub fn offered(shapes: &[Shape]) -> BTreeMap<&CpuSet, usize> {
-    let mut offered = BTreeMap::new();
-    for (at, shape) in shapes.iter().enumerate() {
-        for place in &shape.places {
-            offered.entry(place).or_insert(at);
+/// The shapes that partitions may have: of what is usable; where some programs stand where they
+/// must, of what these leave; and where some have all that they can use, of what those leave that
+/// have least for their weight, up to some of them.
+pub struct Offered {
+    /// Widest first for each set that is cut, with the place (by number) that holds each CPU.
+    shapes: Vec<(Arc<[Shape]>, usize, Vec<usize>)>,
+}
+
+/// No place holds this CPU.
+const NONE: usize = usize::MAX;
+
+impl Offered {
+    /// `None` where nothing is partitioned.
+    pub fn of(plan: &Plan, snapshot: &Snapshot, cast: &Cast<'_>, partitioned: &[&Run]) -> Option<Offered> {
+        if partitioned.is_empty() {
+            return None;
+        }
+        let mut offered = Offered { shapes: Vec::new() };
+        offered.add(snapshot, &snapshot.usable);
+        if offered.all(partitioned) {
+            return Some(offered);
+        }
+        let mut free = vec![false; cast.len()];
+        partitioned.iter().for_each(|run| free[cast.number(&run.app)] = true);
+        let mut fixed = CpuSet::new();
+        for run in plan.runs().into_iter().filter(|run| !free[cast.number(&run.app)]) {
+            fixed.add_all(&run.place);
+        }
+        let rest = snapshot.usable.difference(&fixed);
+        offered.add(snapshot, &rest);
+        let mut rest = snapshot.usable.clone();
+        for run in content(plan, snapshot, cast) {
+            if offered.all(partitioned) {
+                break;
+            }
+            rest = rest.difference(&run.place);
+            offered.add(snapshot, &rest);
+        }
+        Some(offered)
+    }
+
+    fn add(&mut self, snapshot: &Snapshot, cpus: &CpuSet) {
+        let shapes = snapshot.machine.shapes(cpus);
+        let end = snapshot.machine.all_cpus().iter().last().map_or(0, |highest| highest as usize + 1);
+        for (at, shape) in shapes.iter().enumerate() {
+            let mut owner = vec![NONE; end];
+            for (number, place) in shape.places.iter().enumerate() {
+                place.iter().for_each(|cpu| owner[cpu as usize] = number);
+            }
+            self.shapes.push((Arc::clone(&shapes), at, owner));
         }
     }
-    offered
+
+    /// Numbers of the shape that offers a place, and of the place in it; the widest of the first set,
+    /// where several do.
+    pub fn find(&self, place: &CpuSet) -> Option<(usize, usize)> {
+        let lowest = place.lowest()? as usize;
+        (0..self.shapes.len()).find_map(|at| {
+            let number = self.shapes[at].2.get(lowest).filter(|&&number| number != NONE)?;
+            (self.shape(at).places[*number] == *place).then_some((at, *number))
+        })
+    }
+
+    fn all(&self, runs: &[&Run]) -> bool {
+        runs.iter().all(|run| self.find(&run.place).is_some())
+    }
+
+    pub fn shape(&self, at: usize) -> &Shape {
+        let (shapes, number, _) = &self.shapes[at];
+        &shapes[*number]
+    }
+
+    pub fn shapes(&self) -> impl Iterator<Item = &Shape> {
+        (0..self.shapes.len()).map(|at| self.shape(at))
+    }
+}
+
+/// The smallest unit of the machine that holds all of `place`.
+pub fn unit_of<'a>(machine: &'a Machine, place: &CpuSet) -> &'a Object {
+    let mut unit = &machine.root;
+    let Some(lowest) = place.lowest() else { return unit };
+    let child = |unit: &'a Object| unit.children.iter().find(|child| child.cpus.contains(lowest));
+    while let Some(child) = child(unit).filter(|child| place.is_subset(&child.cpus)) {
+        unit = child;
+    }
+    unit
 }
 
 /// Whether `place` takes a part of a unit and something else of its like ("one and a half NUMA nodes").
 /// Parts that others of `places` take of the same unit may only be equal fractions of it, where the
-/// machine is mixed: a core of one kind and half a cluster of another.
-fn crosses(machine: &Machine, looks: &Looks, place: &CpuSet, places: &[CpuSet], covered: &CpuSet) -> bool {
-    let mut unit = &machine.root;
-    while let Some(child) = unit.children.iter().find(|child| place.is_subset(&child.cpus)) {
-        unit = child;
-    }
+/// machine is mixed: a core of one kind and half a cluster of another. `unit`: the smallest that
+/// holds all of `place`.
+fn crosses(unit: &Object, looks: &Looks, place: &CpuSet, places: &[CpuSet], covered: &CpuSet) -> bool {
     let part_of = |child: &Object| child.cpus.intersection(covered);
     let split = |child: &&Object| {
         let part = part_of(child);
@@ -135,22 +230,29 @@ impl Looks {
         Looks { classes }
     }
 
-    /// The tree below `object` restricted to `place`, as text; units with a single child are looked
-    /// through, the order of children does not count. `None` where they share no CPU.
-    pub fn signature(&self, object: &Object, place: &CpuSet) -> Option<String> {
+    /// The tree below `object` restricted to `place`, as one number; units with a single child are
+    /// looked through, the order of children does not count. `None` where they share no CPU.
+    pub fn signature(&self, object: &Object, place: &CpuSet) -> Option<u64> {
+        if object.children.is_empty() {
+            let cpu = object.cpus.lowest().filter(|&cpu| place.contains(cpu))?;
+            return Some(digest(&self.classes.get(&cpu)));
+        }
         if !object.cpus.intersects(place) {
             return None;
         }
-        if object.children.is_empty() {
-            let class = object.cpus.lowest().and_then(|cpu| self.classes.get(&cpu));
-            return Some(class.map_or_else(|| "pu".to_owned(), |class| format!("pu{class}")));
-        }
-        let mut parts: Vec<String> =
+        let mut parts: Vec<u64> =
             object.children.iter().filter_map(|child| self.signature(child, place)).collect();
         if parts.len() <= 1 {
             return parts.pop();
         }
         parts.sort_unstable();
-        Some(format!("{:?}({})", object.level, parts.join(" ")))
+        Some(digest(&(object.level, parts)))
     }
+}
+
+/// The same for equal values, and for unlike ones all but never.
+fn digest(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }

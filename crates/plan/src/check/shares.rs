@@ -1,6 +1,7 @@
 //! Invariant 5: programs that ask for the same get the same, up to what the policy promises.
 
 use super::Violation;
+use super::cast::Cast;
 use crate::{App, Plan, ShareBound, Snapshot};
 
 /// Shares are sums of a few divisions; what differs by less is equal.
@@ -8,20 +9,28 @@ const ROUNDING: f64 = 1e-9;
 
 /// Compares programs of equal demand (and so of equal weight) that are free to stand anywhere, take
 /// a team of any size and are not suspended: for the others width or place is a matter of need.
-pub fn check(plan: &Plan, snapshot: &Snapshot, bound: ShareBound, found: &mut Vec<Violation>) {
-    let shares = plan.cpu_shares(snapshot.machine.all_cpus().len());
-    let share = |app: &App| shares.get(&app.id).copied().unwrap_or(0.0);
-    let mut free: Vec<&App> = snapshot.apps.iter().filter(|app| is_free(app)).collect();
-    while let Some(first) = free.first().copied() {
-        let (equals, others): (Vec<&App>, Vec<&App>) =
-            free.into_iter().partition(|app| app.demand == first.demand);
+pub fn check(
+    plan: &Plan,
+    snapshot: &Snapshot,
+    cast: &Cast<'_>,
+    bound: ShareBound,
+    found: &mut Vec<Violation>,
+) {
+    let cpus = snapshot.machine.all_cpus().len().max(1) as f64;
+    let mut shares = vec![0.0; cast.len()];
+    plan.for_each_given(&mut |run, given| shares[cast.number(&run.app)] += given / cpus);
+    let mut free: Vec<(&App, f64)> =
+        snapshot.apps.iter().zip(shares).filter(|(app, _)| is_free(app)).collect();
+    while let Some(&(first, _)) = free.first() {
+        let (equals, others): (Vec<_>, Vec<_>) =
+            free.into_iter().partition(|(app, _)| app.demand == first.demand);
         free = others;
-        let by_share = |a: &&&App, b: &&&App| share(a).total_cmp(&share(b));
-        let (Some(poorer), Some(richer)) = (equals.iter().min_by(by_share), equals.iter().max_by(by_share))
+        let by_share = |a: &&(&App, f64), b: &&(&App, f64)| a.1.total_cmp(&b.1);
+        let (Some(&(poorer, smaller)), Some(&(richer, larger))) =
+            (equals.iter().min_by(by_share), equals.iter().max_by(by_share))
         else {
             continue;
         };
-        let (smaller, larger) = (share(poorer), share(richer));
         let within = match bound {
             ShareBound::Ratio(ratio) => larger <= smaller * ratio + ROUNDING,
             ShareBound::Difference(difference) => larger - smaller <= difference + ROUNDING,

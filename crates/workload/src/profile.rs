@@ -1,0 +1,63 @@
+//! What is known about a program before it runs: all that a simulator needs.
+
+use crate::Curve;
+
+/// How threads wait for one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Waiting {
+    /// They sleep.
+    Passive,
+    /// They spin for a while, then sleep: what OpenMP runtimes do by default.
+    Spinning,
+    /// They spin until it is their turn.
+    Active,
+}
+
+/// A program as simulated: a sequence of equally long parallel regions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    pub name: String,
+    /// Run time on one CPU alone, without the start-up.
+    pub sequential_ns: u64,
+    pub curve: Curve,
+    /// CPUs that shared a last-level cache and memory bandwidth on the machine where the curve was
+    /// measured; `None`: nothing about places is known, only their sizes count.
+    pub domain_cpus: Option<u32>,
+    /// Parallel regions; another team size is taken up at the next one.
+    pub regions: u64,
+    /// How often in a region every thread waits for others.
+    pub waits_per_region: f64,
+    /// How the program itself lets its threads wait; `None`: as its runtime does.
+    pub waiting: Option<Waiting>,
+    /// Before the first parallel region, on one CPU.
+    pub start_ns: u64,
+    pub memory_bytes: u64,
+    /// Share of a domain's memory bandwidth that it asks for when it fills the domain, 0 to 1.
+    pub bandwidth: f64,
+    /// How much slower it runs when all of a domain's cache belongs to others: 0.5 is half as much
+    /// again.
+    pub cache: f64,
+    /// How much slower it runs for each domain beyond the fewest that its CPUs would fit.
+    pub scatter: f64,
+}
+
+impl Profile {
+    /// A program of which only its length and curve are known.
+    pub fn plain(name: &str, sequential_ns: u64, curve: Curve) -> Profile {
+        Profile {
+            name: name.to_owned(),
+            sequential_ns,
+            curve,
+            domain_cpus: None,
+            regions: 1000,
+            waits_per_region: 1.0,
+            waiting: None,
+            start_ns: 0,
+            memory_bytes: 0,
+            bandwidth: 0.0,
+            cache: 0.0,
+            scatter: 0.0,
+        }
+    }
+}
