@@ -72,8 +72,10 @@ use plan::{Promise, Snapshot, WaitingBound};
 use topology::CpuSet;
 
 use crate::common::compose::{Context, Divide, Division, Part, compose};
-use crate::common::keep::{Claim, deal};
-use crate::common::levels::{Cut, claims, cpus, cuts, describe, id, outside_of, parts, spread};
+use crate::common::keep::{Claim, deal, stay};
+use crate::common::levels::{
+    Cut, allowed_cuts, claims, cpus, describe, id, level, outside_of, parts, spread,
+};
 use crate::{Decision, LevelDecision, LevelMemory, Memory, Policy, Settings};
 
 mod local;
@@ -103,19 +105,7 @@ impl Policy for Coscheduling {
 
     fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
         let cx = Context::new(snapshot, &self.settings, &memory);
-        let mut cuts = cuts(&cx);
-        let mut lines = Vec::new();
-        if let Some(allowed) = &self.settings.allowed_widths {
-            if cuts.iter().any(|cut| allowed.contains(&cut.width)) {
-                cuts.retain(|cut| allowed.contains(&cut.width));
-            } else {
-                let widths: Vec<String> = cuts.iter().map(|cut| cut.width.to_string()).collect();
-                lines.push(format!(
-                    "None of the allowed widths {allowed:?} can be cut here; using {}.",
-                    widths.join(", ")
-                ));
-            }
-        }
+        let (cuts, lines) = allowed_cuts(&cx);
         let mut decision = compose(&cx, &Leveled { cx: &cx, cuts }, &cx.everybody());
         decision.report.lines.splice(0..0, lines);
         decision
@@ -128,26 +118,6 @@ struct Leveled<'a, 'c> {
 }
 
 impl Leveled<'_, '_> {
-    /// Index of the level for `count` programs, and when a held level may be left.
-    fn level(&self, cuts: &[Cut], count: usize) -> (usize, Option<u64>) {
-        let settings = self.cx.settings;
-        let memory = &self.cx.memory.level;
-        let in_force = memory.width.and_then(|width| cuts.iter().position(|cut| cut.width == width));
-        let mut level = in_force.unwrap_or(0);
-        let (upper, lower) = (settings.upper_threshold as usize, settings.lower_threshold as usize);
-        while level + 1 < cuts.len() && count >= cuts[level + 1].places.len() + upper {
-            level += 1;
-        }
-        while level > 0 && count + lower < cuts[level].places.len() {
-            level -= 1;
-        }
-        let held_until = memory.since_ns.saturating_add(settings.hold_ns);
-        match in_force {
-            Some(held) if held != level && self.cx.snapshot.now_ns < held_until => (held, Some(held_until)),
-            _ => (level, None),
-        }
-    }
-
     /// Programs on the places of one level, and what is to be remembered of moving them.
     fn deal(&self, cut: &Cut, members: &[usize], memory: &mut LevelMemory) -> (Vec<Part>, Option<u64>) {
         let now = self.cx.snapshot.now_ns;
@@ -205,45 +175,10 @@ impl Leveled<'_, '_> {
     }
 }
 
-/// Everybody where it stands, newcomers where fewest are; an empty partition takes a program from
-/// the most crowded one.
-fn stay(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Vec<usize>> {
-    let mut dealt: Vec<Vec<usize>> = vec![Vec::new(); places.len()];
-    let mut rest = Vec::new();
-    for (at, claim) in claims.iter().enumerate() {
-        let stands = claim.before.and_then(|before| {
-            let overlap = |place: &usize| places[*place].intersection(before).len();
-            (0..places.len())
-                .filter(|place| overlap(place) > 0 && claim.admits(&places[*place]))
-                .max_by_key(|place| (overlap(place), std::cmp::Reverse(*place)))
-        });
-        match stands {
-            Some(place) => dealt[place].push(at),
-            None => rest.push(at),
-        }
-    }
-    for at in rest {
-        let open = (0..places.len()).filter(|&place| claims[at].admits(&places[place]));
-        if let Some(place) = open.min_by_key(|&place| (dealt[place].len(), place)) {
-            dealt[place].push(at);
-        }
-    }
-    while let Some(empty) = dealt.iter().position(Vec::is_empty) {
-        let crowded = (0..places.len()).max_by_key(|&place| (dealt[place].len(), std::cmp::Reverse(place)));
-        let Some(crowded) = crowded.filter(|&place| dealt[place].len() > 1) else { break };
-        let free = dealt[crowded].iter().rposition(|&at| claims[at].scope.is_none());
-        let Some(free) = free else { break };
-        let at = dealt[crowded].remove(free);
-        dealt[empty].push(at);
-    }
-    dealt.iter_mut().for_each(|programs| programs.sort_unstable());
-    dealt
-}
-
 impl Divide for Leveled<'_, '_> {
     fn width_for(&self, count: usize) -> u32 {
         // For local decisions an estimate: some nodes may be finer; who does not fit there takes turns.
-        self.cuts[self.level(&self.cuts, count).0].width
+        self.cuts[level(self.cx, &self.cuts, count).0].width
     }
 
     fn divide(&self, blocked: &CpuSet, members: &[usize]) -> Division {
@@ -255,7 +190,7 @@ impl Divide for Leveled<'_, '_> {
         if self.cx.settings.level_decision == LevelDecision::Local {
             return local::divide(self.cx, cuts, members);
         }
-        let (number, held_until) = self.level(cuts, members.len());
+        let (number, held_until) = level(self.cx, cuts, members.len());
         let cut = &cuts[number];
         let old = &self.cx.memory.level;
         let now = self.cx.snapshot.now_ns;
@@ -272,6 +207,6 @@ impl Divide for Leveled<'_, '_> {
             ));
         }
         let wake_at_ns = held_until.into_iter().chain(rebalance).min();
-        Division { parts, level, wake_at_ns, lines }
+        Division { layers: vec![parts], level, wake_at_ns, lines, ..Division::default() }
     }
 }

@@ -165,7 +165,7 @@ impl Divide for Division<'_, '_> {
         }
         if members.len() > cpus.len() {
             let singles: Vec<CpuSet> = cpus.iter().map(|cpu| CpuSet::from_cpus(&[cpu])).collect();
-            division.parts = spread(self.cx, &singles, members);
+            division.layers = vec![spread(self.cx, &singles, members)];
             division.lines.push(format!(
                 "{} programs share {} CPUs, with one thread each.",
                 members.len(),
@@ -177,21 +177,23 @@ impl Divide for Division<'_, '_> {
         if !idle.is_empty() {
             division.lines.push(format!("CPUs {idle} stay idle: no program can use more."));
         }
+        let mut parts: Vec<Part> = Vec::new();
         let mut homeless: Vec<usize> = Vec::new();
         for (place, &index) in places.into_iter().zip(members) {
             if place.is_empty() {
                 homeless.push(index);
             } else {
-                division.parts.push(Part { place, members: vec![index] });
+                parts.push(Part { place, members: vec![index] });
             }
         }
         // Whoever found nothing joins the least crowded part that it may use.
         for index in homeless {
-            let open = division.parts.iter_mut().filter(|part| self.cx.needs[index].fits(&part.place));
+            let open = parts.iter_mut().filter(|part| self.cx.needs[index].fits(&part.place));
             if let Some(part) = open.min_by_key(|part| part.members.len()) {
                 part.members.push(index);
             }
         }
+        division.layers = vec![parts];
         division.lines.push(format!("{} programs share {} CPUs evenly.", members.len(), cpus.len()));
         division
     }

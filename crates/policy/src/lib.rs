@@ -8,11 +8,13 @@
 //! | BP | one after another | III-B d |
 //! | TA | equal parts by topology; the default | II-A, III-B e |
 //! | CO | equal parts by topology with coscheduling | II-A, Listing 1, III-B f |
+//! | LV | equilibrium over levels | II-B, II-C |
 //! | fixed | a fixed plan | none: for experiments |
+//! | FILE.lua | what the file says | none: anybody's own ([`lua`]) |
 //!
 //! The files of the policies say what each does; `common` holds what several of them need: what a
-//! program must have (`needs`), the partitions of a level (`levels`), who keeps which (`keep`), how
-//! gangs are packed into slots (`matrix`), how long slots last (`slices`) and how all that becomes
+//! program must have (`needs`), the partitions of a level (`levels`), who keeps which (`keep`), equal
+//! numbers in all of them (`seats`), how gangs are packed into slots (`matrix`), how long slots last (`slices`) and how all that becomes
 //! one tree (`compose`).
 
 mod bp;
@@ -21,9 +23,12 @@ mod common;
 mod eq;
 mod fixed;
 mod la;
+pub mod lua;
+mod lv;
 mod registry;
 mod settings;
 mod ta;
+pub mod trial;
 mod ue;
 
 use std::collections::BTreeMap;
@@ -39,10 +44,11 @@ pub use settings::{LevelDecision, Settings};
 /// A policy is a pure function: no clock, no files, no randomness of its own, no hidden state.
 pub trait Policy: Send + Sync {
     /// The paper's letters: `UE`, `LA`, `BP`, `EQ`, `TA`, `CO`.
-    fn letters(&self) -> &'static str;
+    /// Of a Lua policy its file as it was named.
+    fn letters(&self) -> &str;
 
     /// In words: "equal parts".
-    fn words(&self) -> &'static str;
+    fn words(&self) -> &str;
 
     /// What people read: "equal parts (EQ)".
     fn name(&self) -> String {
@@ -58,7 +64,17 @@ pub trait Policy: Send + Sync {
     }
 
     fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision;
+
+    /// What the engine asks: policies that are somebody's script can fail to decide.
+    fn try_decide(&self, snapshot: &Snapshot, memory: Memory) -> Result<Decision, Failed> {
+        Ok(self.decide(snapshot, memory))
+    }
 }
+
+/// Why a policy came to no decision: where, and what is wrong there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Failed(pub String);
 
 /// What a policy carries from one decision to the next; owned and recorded by the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,9 +85,12 @@ pub struct Memory {
     /// Where each application stood last, to keep most CPUs where they are.
     #[serde(default)]
     pub places: BTreeMap<AppId, CpuSet>,
+    /// What a Lua policy remembers.
+    #[serde(default, skip_serializing_if = "lua::Plain::is_empty")]
+    pub script: lua::Plain,
 }
 
-/// What CO must remember of its levels, and TA to say what changed.
+/// What CO and LV must remember of their levels, and TA to say what changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LevelMemory {
     /// Width of the partitions in force, in CPUs.
@@ -90,9 +109,17 @@ pub struct LevelMemory {
     /// When each program was last moved by that.
     #[serde(default)]
     pub moved_ns: BTreeMap<AppId, u64>,
+    /// LV: how many programs there were, and since when it is the same ones.
+    #[serde(default)]
+    pub programs: u32,
+    #[serde(default)]
+    pub changed_ns: u64,
+    /// LV: since when programs that keep their partition are asked for narrower teams.
+    #[serde(default)]
+    pub asked_ns: BTreeMap<AppId, u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     pub plan: Plan,
     pub memory: Memory,

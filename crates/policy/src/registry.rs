@@ -1,6 +1,6 @@
 //! The policies by name.
 
-use crate::{Policy, Settings, bp, co, eq, fixed, la, ta, ue};
+use crate::{Failed, Policy, Settings, bp, co, eq, fixed, la, lua, lv, ta, ue};
 
 /// A policy as people choose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Listed {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownPolicy {
-    #[error("there is no policy '{name}'{}; there are: {}", nearest.map_or(String::new(), |n| format!(" (did you mean {n}?)")), all())]
+    #[error("there is no policy '{name}'{}; there are: {}, and files that end in .lua", nearest.map_or(String::new(), |n| format!(" (did you mean {n}?)")), all())]
     Name { name: String, nearest: Option<&'static str> },
     #[error(
         "the policy 'fixed' needs a plan in its settings, for example plan = \"side_by_side [a on 0, b on 1]\""
@@ -21,9 +21,13 @@ pub enum UnknownPolicy {
     NoPlan,
     #[error("the plan of the policy 'fixed' cannot be read: {0}")]
     Plan(plan::ParsePlanError),
+    #[error("the policy '{file}' is a Lua file, and its text was not read")]
+    NoScript { file: String },
+    #[error(transparent)]
+    Script(#[from] Failed),
 }
 
-const LIST: [Listed; 7] = [
+const LIST: [Listed; 8] = [
     Listed {
         letters: "TA",
         words: "equal parts by topology",
@@ -33,6 +37,11 @@ const LIST: [Listed; 7] = [
         letters: "CO",
         words: "equal parts by topology with coscheduling",
         summary: "wider parts, on which several programs take turns as gangs",
+    },
+    Listed {
+        letters: "LV",
+        words: "equilibrium over levels",
+        summary: "partitions of several widths in turn, so that all get the same CPU time whatever their number",
     },
     Listed { letters: "EQ", words: "equal parts", summary: "CPUs divided evenly, wherever they lie" },
     Listed {
@@ -62,8 +71,15 @@ fn all() -> String {
     LIST.iter().map(|listed| listed.letters).collect::<Vec<_>>().join(", ")
 }
 
-/// A policy by its letters or words, in any case. `TA+` and `default` name the default.
+/// A policy by its letters or words, in any case. `TA+` and `default` name the default. One that is
+/// named like a Lua file is that file, whose text the settings hold.
 pub fn by_name(name: &str, settings: &Settings) -> Result<Box<dyn Policy>, UnknownPolicy> {
+    if lua::is_script(name) {
+        let no_script = || UnknownPolicy::NoScript { file: name.to_owned() };
+        let text = settings.script.as_deref().ok_or_else(no_script)?;
+        let settings = Settings { script: None, ..settings.clone() };
+        return Ok(Box::new(lua::Script::new(name, text, settings)?));
+    }
     let wanted = name.trim().to_lowercase();
     let listed = LIST.iter().find(|listed| {
         let both = format!("{} ({})", listed.words, listed.letters);
@@ -78,6 +94,7 @@ pub fn by_name(name: &str, settings: &Settings) -> Result<Box<dyn Policy>, Unkno
     Ok(match letters {
         "TA" => Box::new(ta::ByTopology { settings }),
         "CO" => Box::new(co::Coscheduling { settings }),
+        "LV" => Box::new(lv::EquilibriumOverLevels { settings }),
         "EQ" => Box::new(eq::EqualParts { settings }),
         "BP" => Box::new(bp::OneAfterAnother { settings }),
         "UE" => Box::new(ue::Uncontrolled { settings }),

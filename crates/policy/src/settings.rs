@@ -16,23 +16,30 @@ pub struct Settings {
     pub max_still_ns: u64,
     /// `strict`: who is not in turn stands still; `filling`: it uses what the gang leaves idle.
     pub turn_mode: TurnMode,
-    /// CO: partition widths that may be used, in CPUs; all that the machine has if not given.
+    /// CO, LV: partition widths that may be used, in CPUs; all that the machine has if not given.
     pub allowed_widths: Option<Vec<u32>>,
-    /// CO: programs beyond the switching point before partitions become narrower.
+    /// CO, LV: programs beyond the switching point before partitions become narrower.
     pub upper_threshold: u32,
-    /// CO: programs below the switching point before partitions become wider.
+    /// CO, LV: programs below the switching point before partitions become wider.
     pub lower_threshold: u32,
-    /// CO: how long a partition width is held at least.
+    /// CO, LV: how long a partition width is held at least.
     pub hold_ns: u64,
     /// CO: one width for the whole machine, or each node of the hierarchy for itself.
     pub level_decision: LevelDecision,
     /// CO: how often programs are moved to even out partitions. Not given: counts are evened out at
     /// every event, and whoever is alone in its partition stays so.
     pub rebalance_every_ns: Option<u64>,
+    /// LV: how long nobody must have come or left before levels are balanced.
+    pub settle_ns: u64,
+    /// LV: how long a program keeps its partition while its team is still too wide for the new one.
+    pub grace_ns: u64,
     /// fixed: the plan's text form.
     pub plan: Option<String>,
     /// fixed: where programs run that the plan does not name; they wait if not given.
     pub others: Option<CpuSet>,
+    /// A Lua policy: the text of its file, so that whoever decides needs no file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,8 +63,11 @@ impl Default for Settings {
             hold_ns: 0,
             level_decision: LevelDecision::Global,
             rebalance_every_ns: None,
+            settle_ns: 500_000_000,
+            grace_ns: 1_000_000_000,
             plan: None,
             others: None,
+            script: None,
         }
     }
 }

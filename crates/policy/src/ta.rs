@@ -120,6 +120,6 @@ impl Divide for Topological<'_, '_> {
         let same = memory.width == Some(cut.width);
         let since_ns = if same { memory.since_ns } else { self.cx.snapshot.now_ns };
         let level = LevelMemory { width: Some(cut.width), since_ns, ..LevelMemory::default() };
-        Division { parts, level, wake_at_ns: None, lines }
+        Division { layers: vec![parts], level, lines, ..Division::default() }
     }
 }

@@ -1,67 +1,15 @@
 //! The plans of the paper's machines, program by program (Schönherr, Juurlink, Richling 2013).
 
-use std::sync::Arc;
+mod bench;
 
-use coplace_policy::{LevelDecision, Memory, Policy, Settings, by_name};
-use plan::{App, Plan, Snapshot, Tree};
-use topology::{CpuSet, Machine};
+use bench::{Bench, FIGURE_1};
+use coplace_policy::{LevelDecision, Memory, Settings};
+use plan::{App, Plan, Tree};
+use topology::CpuSet;
 use workload::AppId;
 
 /// The evaluation system: four six-core Opterons.
 const OPTERON: &str = "pack:4 [numa] l3:1 core:6 pu:1";
-/// Figure 1: two processors of two cores.
-const FIGURE_1: &str = "pack:2 core:2";
-
-/// A machine with programs that come and go under one policy.
-struct Bench {
-    snapshot: Snapshot,
-    policy: Box<dyn Policy>,
-    memory: Memory,
-    wake_at_ns: Option<u64>,
-    lines: Vec<String>,
-}
-
-impl Bench {
-    fn new(machine: &str, policy: &str, settings: &Settings) -> Bench {
-        Bench {
-            snapshot: Snapshot::for_machine(Arc::new(Machine::synthetic(machine).unwrap())),
-            policy: by_name(policy, settings).unwrap(),
-            memory: Memory::default(),
-            wake_at_ns: None,
-            lines: Vec::new(),
-        }
-    }
-
-    fn decide(&mut self) -> Plan {
-        let decision = self.policy.decide(&self.snapshot, self.memory.clone());
-        self.memory = decision.memory;
-        self.wake_at_ns = decision.wake_at_ns;
-        self.lines = decision.report.lines;
-        decision.plan
-    }
-
-    /// Programs as [`Snapshot::with_apps`] reads them.
-    fn arrive(&mut self, apps: &str) -> Plan {
-        self.snapshot.now_ns += 1_000_000;
-        self.snapshot = self.snapshot.clone().with_apps(apps).unwrap();
-        self.decide()
-    }
-
-    fn leave(&mut self, name: &str) -> Plan {
-        self.snapshot.now_ns += 1_000_000;
-        self.snapshot.apps.retain(|app| app.id.as_str() != name);
-        self.decide()
-    }
-
-    /// The plan with `count` malleable programs that have just arrived one by one.
-    fn grow(&mut self, count: usize) -> Plan {
-        let mut plan = Plan::default();
-        while self.snapshot.apps.len() < count {
-            plan = self.arrive(&format!("a{}", self.snapshot.apps.len() + 1));
-        }
-        plan
-    }
-}
 
 /// The width that all programs have.
 fn width(plan: &Plan) -> usize {

@@ -55,7 +55,7 @@ pub(crate) fn divide(cx: &Context<'_>, cuts: &[Cut], members: &[usize]) -> Divis
             lines.push(format!("CPUs {} are left over by partitions of {}.", cut.left_over, cpus(cut.width)));
         }
     }
-    Division { parts, level, wake_at_ns, lines }
+    Division { layers: vec![parts], level, wake_at_ns, lines, ..Division::default() }
 }
 
 /// The places of `cut` in each place of `above`; `None` where the two do not nest.

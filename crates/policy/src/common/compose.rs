@@ -7,9 +7,12 @@
 //! ```text
 //! members, gangs = the largest number of programs that get parts at least as wide as they need
 //! rows           = gangs packed first fit (Ousterhout's matrix)
-//! plan           = in_turn [ row, row, …, division of the members ]
+//! plan           = in_turn [ row, row, …, layer, layer, … of the division of the members ]
 //! programs that must not be stopped stand in every slot, at the same place
 //! ```
+//!
+//! Most policies divide the CPUs once: one layer. Several layers are several divisions of the same
+//! CPUs, which take turns.
 //!
 //! **Fairness of the turns.** A program of weight w among programs of weights Σw is entitled to
 //! w/Σw of the usable CPUs. A slot's claim is the time, relative to the others', in which the worst
@@ -18,12 +21,15 @@
 //! gets the same fraction of its entitlement, and the others more. Slices are rounded up to
 //! `min_slice_ns`, which favours programs of small weight.
 
+use std::collections::BTreeMap;
+
 use plan::{Run, Slot, Snapshot, Tree};
 use topology::CpuSet;
+use workload::AppId;
 
 use super::gather::{beside, leaf, mixed};
 use super::needs::{Need, needs};
-use super::slices::slices;
+use super::slices::{Period, slices};
 use super::{matrix, outcome, place};
 use crate::{Decision, LevelMemory, Memory, Settings};
 
@@ -33,11 +39,20 @@ pub(crate) struct Context<'a> {
     pub settings: &'a Settings,
     pub memory: &'a Memory,
     pub needs: Vec<Need<'a>>,
+    /// Whether exact shares go before the bound on standing still, and before leaving programs that
+    /// share a single CPU to the kernel, which knows no weights.
+    pub exact_shares: bool,
 }
 
 impl<'a> Context<'a> {
     pub fn new(snapshot: &'a Snapshot, settings: &'a Settings, memory: &'a Memory) -> Context<'a> {
-        Context { snapshot, settings, memory, needs: needs(snapshot, &memory.places) }
+        let needs = needs(snapshot, &memory.places);
+        Context { snapshot, settings, memory, needs, exact_shares: false }
+    }
+
+    /// How long the outermost turns last.
+    fn period(&self) -> Period {
+        if self.exact_shares { Period::Exact } else { Period::Usual }
     }
 
     pub fn everybody(&self) -> Vec<usize> {
@@ -47,9 +62,7 @@ impl<'a> Context<'a> {
     /// `need` on all of `place` that is open to it, with as many threads as it can use there.
     pub fn run(&self, need: &Need<'_>, place: &CpuSet) -> Run {
         let place = need.open(place);
-        let threads =
-            need.own_threads.unwrap_or_else(|| need.cap.min(place.len() as u32).max(need.least_threads));
-        Run { threads, ..Run::new(need.app.id.clone(), place) }
+        Run { threads: need.threads_on(place.len()), ..Run::new(need.app.id.clone(), place) }
     }
 
     fn on(&self, index: usize, place: &CpuSet) -> Tree {
@@ -76,11 +89,23 @@ pub(crate) struct Part {
 /// A division of the CPUs.
 #[derive(Default)]
 pub(crate) struct Division {
-    /// Disjoint; parts without members are left out.
-    pub parts: Vec<Part>,
+    /// What takes turns: parts of one layer are disjoint; parts without members and layers without
+    /// parts are left out. With several layers nobody in them is one who must not be stopped.
+    pub layers: Vec<Vec<Part>>,
+    /// Parts beside all layers, disjoint from all of them and from one another.
+    pub always: Vec<Part>,
+    /// Programs that are asked for fewer threads than their part has CPUs, because they are about to
+    /// get a narrower one.
+    pub asked: BTreeMap<AppId, u32>,
     pub level: LevelMemory,
     pub wake_at_ns: Option<u64>,
     pub lines: Vec<String>,
+}
+
+impl Division {
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.layers.iter().flatten().chain(&self.always)
+    }
 }
 
 /// How a policy divides CPUs among programs.
@@ -95,9 +120,27 @@ pub(crate) trait Divide {
 
 /// The whole decision for `candidates`; everybody else who is not suspended waits.
 pub(crate) fn compose(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> Decision {
-    let (tree, division) = arrange(cx, divide, candidates);
-    let Division { level, wake_at_ns, lines, .. } = division;
+    let (mut tree, division) = arrange(cx, divide, candidates);
+    let Division { level, wake_at_ns, lines, asked, .. } = division;
+    if let Some(tree) = &mut tree {
+        lower(tree, &asked);
+    }
     outcome::decision(cx, tree, level, wake_at_ns, lines)
+}
+
+/// No more threads than asked for, where that is said.
+fn lower(tree: &mut Tree, asked: &BTreeMap<AppId, u32>) {
+    match tree {
+        Tree::Run(run) => {
+            if let Some(&asked) = asked.get(&run.app) {
+                run.threads = run.threads.min(asked);
+            }
+        }
+        Tree::SideBySide(parts) | Tree::Mixed { parts, .. } => {
+            parts.iter_mut().for_each(|part| lower(part, asked));
+        }
+        Tree::InTurn { slots, .. } => slots.iter_mut().for_each(|slot| lower(&mut slot.tree, asked)),
+    }
 }
 
 /// Programs that got parts, and those that need turns.
@@ -120,7 +163,7 @@ fn settle(cx: &Context<'_>, divide: &dyn Divide, blocked: &CpuSet, candidates: &
         let division = divide.divide(blocked, &members);
         // Restrictions may still have left somebody too little.
         let mut satisfied = vec![false; cx.needs.len()];
-        for part in &division.parts {
+        for part in division.parts() {
             for &index in &part.members {
                 satisfied[index] = cx.needs[index].fits(&part.place);
             }
@@ -152,9 +195,9 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
         .collect();
 
     let mut settled = settle(cx, divide, &CpuSet::new(), &inside);
-    if settled.gangs.is_empty() {
-        let trees = part_trees(cx, &settled.division.parts, None);
-        return (beside(trees, fixed), settled.division);
+    if settled.gangs.is_empty() && settled.division.layers.len() <= 1 {
+        let parts: Vec<Part> = settled.division.parts().cloned().collect();
+        return (beside(part_trees(cx, &parts, cx.period()), fixed), settled.division);
     }
 
     // Programs that must not be stopped keep one place in all slots: gangs of their width, the
@@ -163,7 +206,7 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
     let mut left_over: Vec<String> = Vec::new();
     let (steady, others): (Vec<usize>, Vec<usize>) =
         inside.iter().partition(|&&index| cx.must_not_stop(index));
-    if !steady.is_empty() {
+    if !steady.is_empty() && !settled.gangs.is_empty() {
         let (gangs, members): (Vec<usize>, Vec<usize>) =
             steady.iter().partition(|index| settled.gangs.contains(index));
         stand(cx, &gangs, &mut blocked, &mut fixed);
@@ -172,14 +215,14 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
         let everybody: Vec<usize> = members.iter().chain(others_too).copied().collect();
         let mut unfit = members.clone();
         if !members.is_empty() {
-            let Division { parts, lines, .. } = divide.divide(&blocked, &everybody);
-            left_over.extend(lines.into_iter().filter(|line| line.contains("left over")));
-            for part in parts {
+            let division = divide.divide(&blocked, &everybody);
+            left_over.extend(division.lines.iter().filter(|line| line.contains("left over")).cloned());
+            for part in division.parts() {
                 let fits = |index: &usize| members.contains(index) && cx.needs[*index].fits(&part.place);
                 let here: Vec<usize> = part.members.iter().copied().filter(fits).collect();
                 if !here.is_empty() {
                     unfit.retain(|index| !here.contains(index));
-                    let tree = part_tree(cx, &Part { members: here, ..part }, None);
+                    let tree = part_tree(cx, &Part { members: here, place: part.place.clone() }, cx.period());
                     blocked = blocked.union(&tree.place());
                     fixed.push(tree);
                 }
@@ -190,54 +233,50 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
     }
     let Settled { mut division, gangs } = settled;
     division.lines.extend(left_over);
-    let divided = !division.parts.is_empty();
+    for part in &division.always {
+        let tree = part_tree(cx, part, cx.period());
+        blocked = blocked.union(&tree.place());
+        fixed.push(tree);
+    }
     let machine = &cx.snapshot.machine;
     let rows = matrix::pack(machine, usable, &blocked, &cx.needs, &gangs);
-    if division.parts.iter().any(|part| part.place.intersects(&blocked)) {
+    let layers = &division.layers;
+    if layers.iter().flatten().any(|part| part.place.intersects(&blocked)) {
         // No part is clear of programs that never stop: turns and parts would only make shares unequal.
         let names = cx.names(&steady);
-        division.lines = vec![format!(
-            "{names}: must not be stopped and leave no part free, so that all are left to the kernel."
-        )];
-        let members: Vec<usize> = division.parts.iter().flat_map(|part| part.members.clone()).collect();
+        let members: Vec<usize> = layers.iter().flatten().flat_map(|part| part.members.clone()).collect();
         let everywhere = Part { place: usable.clone(), members };
         fixed.push(mixed(thin_runs(cx, &everywhere)));
         fixed.extend(rows.iter().flat_map(|row| &row.gangs).map(|(index, place)| cx.on(*index, place)));
+        division.lines = vec![format!(
+            "{names}: must not be stopped and leave no part free, so that all are left to the kernel."
+        )];
         return (Some(mixed(fixed)), division);
     }
-    if let [row] = &rows[..]
-        && !division.parts.iter().any(|part| row.gangs.iter().any(|(_, place)| place.intersects(&part.place)))
+    if let ([row], [] | [_]) = (&rows[..], &layers[..])
+        && !layers
+            .iter()
+            .flatten()
+            .any(|part| row.gangs.iter().any(|(_, place)| place.intersects(&part.place)))
     {
         // Nobody is in anybody's way.
         let mut trees: Vec<Tree> = row.gangs.iter().map(|(index, place)| cx.on(*index, place)).collect();
-        trees.extend(part_trees(cx, &division.parts, None));
+        trees.extend(layers.iter().flat_map(|parts| part_trees(cx, parts, cx.period())));
         division.lines.push(format!("{}: wider than an equal part, beside the others.", cx.names(&gangs)));
         return (beside(trees, fixed), division);
     }
     let mut claims: Vec<u64> = rows.iter().map(|row| row_claim(cx, row)).collect();
-    if divided {
-        claims.push(parts_claim(cx, &division.parts));
-    }
-    let mut slices = slices(&claims, cx.settings, None);
-    if divided {
-        // Everybody in a part must have had its turn before the slot ends, or it stands still for
-        // several rounds.
-        let most = division.parts.iter().map(|part| part.members.len() as u64).max().unwrap_or(1);
-        let needed = if turns_inside(cx, &division.parts) { most * cx.settings.min_slice_ns } else { 1 };
-        let own = slices[rows.len()].max(1);
-        if own < needed {
-            let stretch = |slice: u64| (u128::from(slice) * u128::from(needed)).div_ceil(u128::from(own));
-            slices.iter_mut().for_each(|slice| *slice = stretch(*slice) as u64);
-        }
-    }
+    claims.extend(layers.iter().map(|parts| parts_claim(cx, parts)));
+    let mut slices = slices(&claims, cx.settings, cx.period());
+    fit_inner_turns(cx, layers, &mut slices, rows.len());
     let mut slots: Vec<Slot> = Vec::new();
-    for (row, &slice_ns) in rows.iter().zip(&slices) {
-        let trees = row.gangs.iter().map(|(index, place)| cx.on(*index, place)).collect();
-        slots.extend(beside(trees, fixed.clone()).map(|tree| Slot { slice_ns, tree }));
-    }
-    if divided {
-        let slice_ns = slices[rows.len()];
-        let trees = part_trees(cx, &division.parts, Some(slice_ns));
+    let row_trees = |row: &matrix::Row| row.gangs.iter().map(|(index, place)| cx.on(*index, place)).collect();
+    let mut trees: Vec<Vec<Tree>> = rows.iter().map(row_trees).collect();
+    let layer_slices = &slices[rows.len()..];
+    trees.extend(
+        layers.iter().zip(layer_slices).map(|(parts, &slice)| part_trees(cx, parts, Period::Of(slice))),
+    );
+    for (trees, &slice_ns) in trees.into_iter().zip(&slices) {
         slots.extend(beside(trees, fixed.clone()).map(|tree| Slot { slice_ns, tree }));
     }
     division.lines.extend(explain_turns(cx, &gangs, &slots));
@@ -247,6 +286,31 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
         _ => Some(Tree::InTurn { mode: cx.settings.turn_mode, slots }),
     };
     (tree, division)
+}
+
+/// Stretches all `slices` alike until everybody in a part of a layer (whose slices begin at `first`)
+/// has its turn, and what it is entitled to of it, before the layer's slot ends; else it would
+/// stand still for several rounds, or get more than the others.
+fn fit_inner_turns(cx: &Context<'_>, layers: &[Vec<Part>], slices: &mut [u64], first: usize) {
+    let needed = |part: &Part| {
+        let weights = || part.members.iter().map(|&index| cx.needs[index].weight);
+        let (all, least) = (weights().sum::<u64>(), weights().min().unwrap_or(1).max(1));
+        let one_each = cx.settings.min_slice_ns.saturating_mul(part.members.len() as u64);
+        let by_weight = cx.settings.min_slice_ns.saturating_mul(all).div_ceil(least);
+        if takes_turns(cx, part) { by_weight.min(cx.settings.max_still_ns).max(one_each) } else { 1 }
+    };
+    let mut stretch = (1, 1);
+    for (parts, &own) in layers.iter().zip(&slices[first..]) {
+        let needed = parts.iter().map(needed).max().unwrap_or(1);
+        // needed ÷ own, where that is more than so far.
+        if u128::from(needed) * stretch.1 > u128::from(own.max(1)) * stretch.0 {
+            stretch = (u128::from(needed), u128::from(own.max(1)));
+        }
+    }
+    if stretch.0 > stretch.1 {
+        let stretched = |slice: u64| (u128::from(slice) * stretch.0).div_ceil(stretch.1);
+        slices.iter_mut().for_each(|slice| *slice = stretched(*slice).try_into().unwrap_or(u64::MAX));
+    }
 }
 
 /// Places for programs that must not be stopped, beside one another where they can be.
@@ -270,72 +334,111 @@ fn explain_turns(cx: &Context<'_>, gangs: &[usize], slots: &[Slot]) -> Vec<Strin
 }
 
 fn row_claim(cx: &Context<'_>, row: &matrix::Row) -> u64 {
-    let claim = |(index, place): &(usize, CpuSet)| claim(cx, *index, place.len() as u64, 1);
+    let claim = |(index, place): &(usize, CpuSet)| claim(cx, cx.needs[*index].weight, place.len() as u64);
     row.gangs.iter().map(claim).max().unwrap_or(1)
 }
 
 fn parts_claim(cx: &Context<'_>, parts: &[Part]) -> u64 {
-    let claims = parts.iter().flat_map(|part| {
-        let (cpus, sharers) = (part.place.len() as u64, part.members.len() as u64);
-        part.members.iter().map(move |&index| claim(cx, index, cpus, sharers))
-    });
-    claims.max().unwrap_or(1)
+    let claim = |part: &Part| {
+        let weights = part.members.iter().map(|&index| cx.needs[index].weight);
+        // Turns are as long as weights are large; the kernel shares equally.
+        let all = match takes_turns(cx, part) {
+            true => weights.sum::<u64>(),
+            false => weights.max().unwrap_or(1) * part.members.len() as u64,
+        };
+        claim(cx, all, part.place.len() as u64)
+    };
+    parts.iter().map(claim).max().unwrap_or(1)
 }
 
-/// Time in which a program gets what it is entitled to from its share of `cpus`.
-fn claim(cx: &Context<'_>, index: usize, cpus: u64, sharers: u64) -> u64 {
-    let width = cx.snapshot.usable.len() as u64;
-    (cx.needs[index].weight() * 1000).saturating_mul(width).saturating_mul(sharers) / cpus.max(1)
+/// Time in which programs of this weight, together, get what they are entitled to from `cpus`.
+fn claim(cx: &Context<'_>, weight: u64, cpus: u64) -> u64 {
+    (weight * 1000).saturating_mul(cx.snapshot.usable.len() as u64) / cpus.max(1)
 }
 
 /// One tree a part: its program alone, or its programs in turn, or, where turns help nobody, mixed.
-/// `slot_ns`: the time that all turns of a part must fit, inside an outer slot.
-fn part_trees(cx: &Context<'_>, parts: &[Part], slot_ns: Option<u64>) -> Vec<Tree> {
-    parts.iter().map(|part| part_tree(cx, part, slot_ns)).collect()
+fn part_trees(cx: &Context<'_>, parts: &[Part], period: Period) -> Vec<Tree> {
+    parts.iter().map(|part| part_tree(cx, part, period)).collect()
 }
 
-/// Whether the programs of a part take turns: not threads that have nobody to wait for, nor
-/// programs that must not stand still.
+/// Whether the programs of a part take turns: not those that must not stand still, nor threads that
+/// have nobody to wait for where the kernel shares as the weights want it.
 fn takes_turns(cx: &Context<'_>, part: &Part) -> bool {
-    let mut needs = part.members.iter().map(|&index| &cx.needs[index]);
+    let single = part.place.len() == 1;
+    if single && !cx.exact_shares {
+        return false;
+    }
+    let uncoordinated = |&index: &usize| single || cx.needs[index].runs_uncoordinated();
     part.members.len() > 1
-        && part.place.len() > 1
-        && needs.clone().all(|need| need.app.stoppable)
-        && !needs.all(|need| need.runs_uncoordinated())
+        && part.members.iter().all(|&index| cx.needs[index].app.stoppable)
+        && !(part.members.iter().all(uncoordinated) && shares_equally(cx, part))
 }
 
-/// The programs of a part at the same time, each with so few threads that all together are no more than CPUs,
-/// if they can.
-fn thin_runs(cx: &Context<'_>, part: &Part) -> Vec<Tree> {
+/// Whether the programs of a part are of one weight, and the kernel gives all of them the same, and
+/// together all of the part, when they run at the same time.
+fn shares_equally(cx: &Context<'_>, part: &Part) -> bool {
+    let (cpus, count) = (part.place.len(), part.members.len());
+    let weight = |index: usize| cx.needs[index].weight;
+    let mut threads = part.members.iter().map(|&index| thin(cx, index, part).threads);
+    let first = threads.next();
+    (count >= cpus || cpus.is_multiple_of(count))
+        && threads.all(|threads| Some(threads) == first)
+        && part.members.windows(2).all(|pair| weight(pair[0]) == weight(pair[1]))
+}
+
+/// Who has a turn of a part together: programs that run uncoordinated, as many as the kernel can share
+/// the part among; everybody else alone.
+fn turns(cx: &Context<'_>, part: &Part) -> Vec<Part> {
+    let alone = |index: usize| Part { place: part.place.clone(), members: vec![index] };
+    let (uncoordinated, others): (Vec<usize>, Vec<usize>) =
+        part.members.iter().partition(|&&index| cx.needs[index].runs_uncoordinated());
+    let mut turns: Vec<Part> = others.into_iter().map(alone).collect();
+    let mut left = uncoordinated;
+    while let Some(&first) = left.first() {
+        let weight = cx.needs[first].weight;
+        let like: Vec<usize> = left.iter().copied().filter(|&i| cx.needs[i].weight == weight).collect();
+        let together = (2..=like.len().min(part.place.len()))
+            .rev()
+            .map(|count| Part { place: part.place.clone(), members: like[..count].to_vec() })
+            .find(|turn| shares_equally(cx, turn))
+            .unwrap_or_else(|| alone(first));
+        left.retain(|index| !together.members.contains(index));
+        turns.push(together);
+    }
+    turns.sort_by_key(|turn| turn.members[0]);
+    turns
+}
+
+/// A program of a part while all of them run, with so few threads that all together are no more than
+/// CPUs, if it can.
+fn thin(cx: &Context<'_>, index: usize, part: &Part) -> Run {
     let each = (part.place.len() / part.members.len().max(1)).max(1) as u32;
-    let thin = |&index: &usize| {
-        let need = &cx.needs[index];
-        let mut run = cx.run(need, &part.place);
-        if need.own_threads.is_none() {
-            run.threads = run.threads.min(each).max(need.least_threads);
-        }
-        Tree::Run(run)
-    };
-    part.members.iter().map(thin).collect()
+    let need = &cx.needs[index];
+    let mut run = cx.run(need, &part.place);
+    if need.own_threads.is_none() {
+        run.threads = run.threads.min(each).max(need.least_threads);
+    }
+    run
 }
 
-fn turns_inside(cx: &Context<'_>, parts: &[Part]) -> bool {
-    parts.iter().any(|part| takes_turns(cx, part))
+fn thin_runs(cx: &Context<'_>, part: &Part) -> Vec<Tree> {
+    part.members.iter().map(|&index| Tree::Run(thin(cx, index, part))).collect()
 }
 
-fn part_tree(cx: &Context<'_>, part: &Part, slot_ns: Option<u64>) -> Tree {
+fn part_tree(cx: &Context<'_>, part: &Part, period: Period) -> Tree {
     if let [index] = part.members[..] {
         return cx.on(index, &part.place);
     }
-    let needs: Vec<&Need<'_>> = part.members.iter().map(|&index| &cx.needs[index]).collect();
     if !takes_turns(cx, part) {
         return mixed(thin_runs(cx, part));
     }
-    let weights: Vec<u64> = needs.iter().map(|need| need.weight()).collect();
-    let slices = slices(&weights, cx.settings, slot_ns);
-    let slots = part.members.iter().zip(slices);
-    Tree::InTurn {
-        mode: cx.settings.turn_mode,
-        slots: slots.map(|(&index, slice_ns)| Slot { slice_ns, tree: cx.on(index, &part.place) }).collect(),
-    }
+    let turns = turns(cx, part);
+    let weight = |turn: &Part| turn.members.iter().map(|&index| cx.needs[index].weight).sum();
+    let slices = slices(&turns.iter().map(weight).collect::<Vec<u64>>(), cx.settings, period);
+    let tree = |turn: &Part| match turn.members[..] {
+        [index] => cx.on(index, &turn.place),
+        _ => mixed(thin_runs(cx, turn)),
+    };
+    let slots = turns.iter().zip(slices).map(|(turn, slice_ns)| Slot { slice_ns, tree: tree(turn) });
+    Tree::InTurn { mode: cx.settings.turn_mode, slots: slots.collect() }
 }

@@ -36,10 +36,10 @@ impl Claim<'_> {
 }
 
 /// Of each CPU, which of the (disjoint) places holds it.
-struct Owners(Vec<usize>);
+pub(crate) struct Owners(Vec<usize>);
 
 impl Owners {
-    fn of(places: &[CpuSet]) -> Owners {
+    pub fn of(places: &[CpuSet]) -> Owners {
         let mut owners = Vec::new();
         for (number, place) in places.iter().enumerate() {
             for cpu in place.iter() {
@@ -69,6 +69,13 @@ impl Owners {
             }
         }
         overlaps.sort_unstable();
+        overlaps
+    }
+
+    /// The same, those with most in common first.
+    pub fn most_first(&self, set: &CpuSet) -> Vec<(usize, u32)> {
+        let mut overlaps = self.overlaps(set);
+        overlaps.sort_by_key(|&(place, kept)| (std::cmp::Reverse(kept), place));
         overlaps
     }
 }
@@ -333,14 +340,8 @@ pub(crate) fn deal(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Vec<usize>> {
         return dealt;
     }
     // Where each stood, the places with most in common first.
-    let overlaps: Vec<Vec<(usize, u32)>> = claims
-        .iter()
-        .map(|claim| {
-            let mut overlaps = claim.before.map_or_else(Vec::new, |before| owners.overlaps(before));
-            overlaps.sort_by_key(|&(place, kept)| (std::cmp::Reverse(kept), place));
-            overlaps
-        })
-        .collect();
+    let overlaps: Vec<Vec<(usize, u32)>> =
+        claims.iter().map(|claim| claim.before.map_or_else(Vec::new, |b| owners.most_first(b))).collect();
     let wishes: Vec<Vec<usize>> =
         overlaps.iter().map(|overlaps| overlaps.iter().map(|&(place, _)| place).collect()).collect();
     let mut wanted = vec![0usize; places.len()];
@@ -401,8 +402,41 @@ pub(crate) fn deal(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Vec<usize>> {
     exchange_groups(dealt, claims, &overlaps)
 }
 
+/// Everybody where it stands, newcomers where fewest are; an empty partition takes a program from
+/// the most crowded one.
+pub(crate) fn stay(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Vec<usize>> {
+    let owners = Owners::of(places);
+    let overlaps: Vec<Vec<(usize, u32)>> =
+        claims.iter().map(|claim| claim.before.map_or_else(Vec::new, |b| owners.most_first(b))).collect();
+    let mut dealt: Vec<Vec<usize>> = vec![Vec::new(); places.len()];
+    let mut rest = Vec::new();
+    for (at, claim) in claims.iter().enumerate() {
+        let mut stands = overlaps[at].iter().map(|&(place, _)| place);
+        match stands.find(|&place| claim.admits(&places[place])) {
+            Some(place) => dealt[place].push(at),
+            None => rest.push(at),
+        }
+    }
+    for at in rest {
+        let open = (0..places.len()).filter(|&place| claims[at].admits(&places[place]));
+        if let Some(place) = open.min_by_key(|&place| (dealt[place].len(), place)) {
+            dealt[place].push(at);
+        }
+    }
+    while let Some(empty) = dealt.iter().position(Vec::is_empty) {
+        let crowded = (0..places.len()).max_by_key(|&place| (dealt[place].len(), std::cmp::Reverse(place)));
+        let Some(crowded) = crowded.filter(|&place| dealt[place].len() > 1) else { break };
+        let free = dealt[crowded].iter().rposition(|&at| claims[at].scope.is_none());
+        let Some(free) = free else { break };
+        let at = dealt[crowded].remove(free);
+        dealt[empty].push(at);
+    }
+    dealt.iter_mut().for_each(|programs| programs.sort_unstable());
+    exchange_groups(dealt, claims, &overlaps)
+}
+
 /// Gives those who share a partition, as a whole, the partition where they keep most.
-fn exchange_groups(
+pub(crate) fn exchange_groups(
     dealt: Vec<Vec<usize>>,
     claims: &[Claim<'_>],
     overlaps: &[Vec<(usize, u32)>],

@@ -17,24 +17,67 @@ pub(crate) struct Cut {
 
 /// The cuts of the usable CPUs, widest first; never empty, never a cut without places.
 pub(crate) fn cuts(cx: &Context<'_>) -> Vec<Cut> {
-    let cut = |shape: Shape| Cut {
+    cuts_of(cx, &cx.snapshot.usable)
+}
+
+/// The cuts of `cpus`, which are usable.
+fn cuts_of(cx: &Context<'_>, cpus: &CpuSet) -> Vec<Cut> {
+    let cut = |shape: &Shape| Cut {
         width: shape.width,
-        places: shape.places,
-        left_over: shape.left_over,
-        description: shape.description,
+        places: shape.places.clone(),
+        left_over: shape.left_over.clone(),
+        description: shape.description.clone(),
     };
-    let mut cuts: Vec<Cut> = cx.snapshot.machine.shapes(&cx.snapshot.usable).into_iter().map(cut).collect();
+    let mut cuts: Vec<Cut> = cx.snapshot.machine.shapes(cpus).iter().map(cut).collect();
     if cuts.is_empty() {
         // The machine's description lacks the CPUs that are usable: they are one partition.
-        let usable = cx.snapshot.usable.clone();
         cuts.push(Cut {
-            width: usable.len() as u32,
-            places: vec![usable],
+            width: cpus.len() as u32,
+            places: vec![cpus.clone()],
             left_over: CpuSet::new(),
             description: "all usable CPUs".to_owned(),
         });
     }
     cuts
+}
+
+/// [`cuts`] of the widths that the settings allow, and what is to be said where none of them can be cut.
+pub(crate) fn allowed_cuts(cx: &Context<'_>) -> (Vec<Cut>, Vec<String>) {
+    allowed_cuts_of(cx, &cx.snapshot.usable)
+}
+
+/// The same for a part of the usable CPUs.
+pub(crate) fn allowed_cuts_of(cx: &Context<'_>, cpus: &CpuSet) -> (Vec<Cut>, Vec<String>) {
+    let mut cuts = cuts_of(cx, cpus);
+    let Some(allowed) = &cx.settings.allowed_widths else { return (cuts, Vec::new()) };
+    if cuts.iter().any(|cut| allowed.contains(&cut.width)) {
+        cuts.retain(|cut| allowed.contains(&cut.width));
+        return (cuts, Vec::new());
+    }
+    let widths: Vec<String> = cuts.iter().map(|cut| cut.width.to_string()).collect();
+    let line =
+        format!("None of the allowed widths {allowed:?} can be cut here; using {}.", widths.join(", "));
+    (cuts, vec![line])
+}
+
+/// Index of the level for `count` programs (Listing 1's thresholds), and when a held level may be
+/// left.
+pub(crate) fn level(cx: &Context<'_>, cuts: &[Cut], count: usize) -> (usize, Option<u64>) {
+    let (settings, memory) = (cx.settings, &cx.memory.level);
+    let in_force = memory.width.and_then(|width| cuts.iter().position(|cut| cut.width == width));
+    let mut level = in_force.unwrap_or(0);
+    let (upper, lower) = (settings.upper_threshold as usize, settings.lower_threshold as usize);
+    while level + 1 < cuts.len() && count >= cuts[level + 1].places.len() + upper {
+        level += 1;
+    }
+    while level > 0 && count + lower < cuts[level].places.len() {
+        level -= 1;
+    }
+    let held_until = memory.since_ns.saturating_add(settings.hold_ns);
+    match in_force {
+        Some(held) if held != level && cx.snapshot.now_ns < held_until => (held, Some(held_until)),
+        _ => (level, None),
+    }
 }
 
 /// `cuts` without the partitions that meet `blocked`; all of them where that leaves none.
@@ -122,10 +165,14 @@ pub(crate) fn describe(cut: &Cut, parts: &[Part], programs: usize) -> Vec<String
         let idle = CpuSet::from_cpus(&idle);
         lines.push(format!("CPUs {idle} stay idle: all programs get partitions of one shape."));
     }
-    if !cut.left_over.is_empty() {
-        lines.push(format!("CPUs {} are left over by partitions of {}.", cut.left_over, cpus(cut.width)));
-    }
+    lines.extend(left_over(cut));
     lines
+}
+
+/// What becomes of CPUs that are in no partition of a cut.
+pub(crate) fn left_over(cut: &Cut) -> Option<String> {
+    let line = || format!("CPUs {} are left over by partitions of {}.", cut.left_over, cpus(cut.width));
+    (!cut.left_over.is_empty()).then(line)
 }
 
 pub(crate) fn cpus(count: u32) -> String {

@@ -8,4 +8,5 @@ pub(crate) mod matrix;
 pub(crate) mod needs;
 pub(crate) mod outcome;
 pub(crate) mod place;
+pub(crate) mod seats;
 pub(crate) mod slices;

@@ -26,6 +26,8 @@ pub(crate) struct Need<'a> {
     pub least_threads: u32,
     /// Its number of threads where nobody can change it.
     pub own_threads: Option<u32>,
+    /// Its weight, at least 1, in thousandths.
+    pub weight: u64,
     /// Too few CPUs are usable where it may stand: `scope` reaches into what is kept for unmanaged
     /// programs.
     pub overflows: bool,
@@ -55,6 +57,7 @@ impl<'a> Need<'a> {
             cap,
             least_threads: least.min(allowed as u32),
             own_threads,
+            weight: u64::from(app.demand.weight_milli.max(1)),
             overflows,
         }
     }
@@ -76,8 +79,9 @@ impl<'a> Need<'a> {
         have >= self.floor as usize
     }
 
-    pub fn weight(&self) -> u64 {
-        u64::from(self.app.demand.weight_milli.max(1))
+    /// As many threads as it runs with on so many CPUs.
+    pub fn threads_on(&self, cpus: usize) -> u32 {
+        self.own_threads.unwrap_or_else(|| self.cap.min(cpus as u32).max(self.least_threads))
     }
 
     /// Whether its threads lose nothing when they do not run at the same time.

@@ -59,7 +59,7 @@ pub(crate) fn decision(
         // Who does not run comes back to where it stood.
         places.extend(now.or_else(|| before.cloned()).map(|place| (app.id.clone(), place)));
     }
-    let memory = Memory { level, places: places.into_iter().collect() };
+    let memory = Memory { level, places: places.into_iter().collect(), ..Memory::default() };
     let plan = Plan { waiting, suspended, ..plan };
     Decision { plan, memory, wake_at_ns, report }
 }
@@ -79,6 +79,8 @@ fn reason(cx: &Context<'_>, app: &App, before: &CpuSet, now: &CpuSet, level: &Le
         && was != width
     {
         format!("partitions became {width} CPUs wide instead of {was}")
+    } else if level.width.is_some() && before.len() != now.len() {
+        format!("from a partition of {} CPUs to one of {}", before.len(), now.len())
     } else {
         format!("CPUs {} went to programs that cannot stand elsewhere", before.difference(now))
     })

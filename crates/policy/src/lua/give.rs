@@ -1,0 +1,183 @@
+//! The snapshot as a table.
+
+use std::rc::Rc;
+
+use mlua::{IntoLua, Lua, Table, Value};
+use plan::App;
+use topology::{Level, Machine, Object, Shape};
+use workload::Malleability;
+
+use super::cpus::Cpus;
+use super::sandbox::World;
+use crate::Settings;
+use crate::common::needs::Need;
+
+pub(super) fn snapshot(lua: &Lua, world: &Rc<World>) -> mlua::Result<Table> {
+    let from = &world.snapshot;
+    let table = lua.create_table()?;
+    table.raw_set("now_ns", from.now_ns)?;
+    table.raw_set("usable", Cpus::give(lua, from.usable.clone())?)?;
+    table.raw_set("allowed", Cpus::give(lua, from.allowed.clone())?)?;
+    table.raw_set("load_average_15min_milli", from.load_average_15min_milli)?;
+    table.raw_set("settings", settings(lua, &world.settings)?)?;
+    let apps = lua.create_table_with_capacity(from.apps.len(), 0)?;
+    for program in &from.apps {
+        apps.raw_push(app(lua, world, program)?)?;
+    }
+    table.raw_set("apps", apps)?;
+    // What is large is made when it is looked at.
+    let meta = lua.create_table()?;
+    let world = Rc::clone(world);
+    let made = move |lua: &Lua, (table, key): (Table, Value)| {
+        let key = key.as_string().map(|key| key.to_string_lossy()).unwrap_or_default();
+        let snapshot = &world.snapshot;
+        let value = match key.as_str() {
+            "machine" => machine(lua, &snapshot.machine)?.into_lua(lua)?,
+            "shapes" => shapes(lua, &snapshot.machine.shapes(&snapshot.usable))?.into_lua(lua)?,
+            _ => return Err(mlua::Error::runtime(format!("a snapshot has no '{key}'"))),
+        };
+        table.raw_set(key, &value)?;
+        Ok(value)
+    };
+    meta.raw_set("__index", lua.create_function(made)?)?;
+    meta.raw_set("__metatable", false)?;
+    table.set_metatable(Some(meta))?;
+    Ok(table)
+}
+
+fn app(lua: &Lua, world: &World, app: &App) -> mlua::Result<Table> {
+    let snapshot = &world.snapshot;
+    let need = Need::of(app, snapshot, snapshot.usable.len(), snapshot.allowed.len());
+    let room = need.scope.as_ref().unwrap_or(&snapshot.usable);
+    let cpus = |lua: &Lua, cpus: Option<&topology::CpuSet>| match cpus {
+        Some(cpus) => Cpus::give(lua, cpus.clone()),
+        None => Ok(Value::Nil),
+    };
+    let table = lua.create_table_with_capacity(0, 20)?;
+    table.raw_set("name", app.id.as_str())?;
+    table.raw_set("arrived_ns", app.arrived_ns)?;
+    table.raw_set("malleability", malleability(app.demand.malleability))?;
+    table.raw_set("min_threads", app.demand.min_threads)?;
+    table.raw_set("max_threads", app.demand.max_threads)?;
+    table.raw_set("weight_milli", app.demand.weight_milli)?;
+    table.raw_set("coschedule", app.demand.coschedule)?;
+    table.raw_set("team", app.team)?;
+    table.raw_set("waits_passively", app.waits_passively)?;
+    table.raw_set("stoppable", app.stoppable)?;
+    table.raw_set("suspended", app.suspended)?;
+    table.raw_set("within", cpus(lua, app.within.as_ref())?)?;
+    table.raw_set("before", cpus(lua, world.memory.places.get(&app.id))?)?;
+    table.raw_set("room", Cpus::give(lua, room.clone())?)?;
+    table.raw_set("resizable", app.takes_orders())?;
+    table.raw_set("threads", need.own_threads)?;
+    table.raw_set("fewest_cpus", need.floor)?;
+    table.raw_set("most_cpus", need.cap.min(room.len() as u32))?;
+    table.raw_set("fewest_threads", need.least_threads)?;
+    Ok(table)
+}
+
+fn malleability(malleability: Malleability) -> &'static str {
+    match malleability {
+        Malleability::Rigid => "rigid",
+        Malleability::Moldable => "moldable",
+        Malleability::Malleable => "malleable",
+        Malleability::Evolving => "evolving",
+    }
+}
+
+fn settings(lua: &Lua, settings: &Settings) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    table.raw_set("slice_ns", settings.slice_ns)?;
+    table.raw_set("min_slice_ns", settings.min_slice_ns)?;
+    table.raw_set("max_still_ns", settings.max_still_ns)?;
+    table.raw_set("hold_ns", settings.hold_ns)?;
+    table.raw_set("rebalance_every_ns", settings.rebalance_every_ns)?;
+    table.raw_set("allowed_widths", settings.allowed_widths.clone())?;
+    table.raw_set("upper_threshold", settings.upper_threshold)?;
+    table.raw_set("lower_threshold", settings.lower_threshold)?;
+    Ok(table)
+}
+
+fn machine(lua: &Lua, machine: &Machine) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    table.raw_set("name", machine.name.as_str())?;
+    table.raw_set("cpus", Cpus::give(lua, machine.all_cpus().clone())?)?;
+    let levels = lua.create_table()?;
+    table.raw_set("root", object(lua, &machine.root, &levels)?)?;
+    table.raw_set("levels", levels)?;
+    if !machine.capacities.is_empty() {
+        table.raw_set("capacities", machine.capacities.clone())?;
+    }
+    if let Some(distances) = &machine.distances {
+        let given = lua.create_table()?;
+        given.raw_set("nodes", distances.nodes.clone())?;
+        given.raw_set("matrix", distances.matrix.clone())?;
+        table.raw_set("distances", given)?;
+    }
+    let caches = lua.create_table()?;
+    for cache in &machine.caches {
+        let given = lua.create_table()?;
+        given.raw_set("level", cache.level)?;
+        given.raw_set("cpus", Cpus::give(lua, cache.cpus.clone())?)?;
+        given.raw_set("size_bytes", cache.size_bytes)?;
+        given.raw_set("line_bytes", cache.line_bytes)?;
+        caches.raw_push(given)?;
+    }
+    table.raw_set("caches", caches)?;
+    Ok(table)
+}
+
+/// An object and all below, each also in the list of its level.
+fn object(lua: &Lua, from: &Object, levels: &Table) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    table.raw_set("level", level(from.level))?;
+    table.raw_set("logical_index", from.logical_index)?;
+    table.raw_set("os_index", from.os_index)?;
+    table.raw_set("cpus", Cpus::give(lua, from.cpus.clone())?)?;
+    let of_level: Table = match levels.raw_get(level(from.level))? {
+        Value::Table(of_level) => of_level,
+        _ => {
+            let fresh = lua.create_table()?;
+            levels.raw_set(level(from.level), &fresh)?;
+            fresh
+        }
+    };
+    of_level.raw_push(&table)?;
+    let children = lua.create_table_with_capacity(from.children.len(), 0)?;
+    for child in &from.children {
+        children.raw_push(object(lua, child, levels)?)?;
+    }
+    table.raw_set("children", children)?;
+    Ok(table)
+}
+
+fn level(level: Level) -> &'static str {
+    match level {
+        Level::Cluster => "cluster",
+        Level::Node => "node",
+        Level::Box => "box",
+        Level::Package => "package",
+        Level::Numa => "numa",
+        Level::Llc => "llc",
+        Level::Group => "group",
+        Level::Core => "core",
+        Level::Pu => "pu",
+    }
+}
+
+fn shapes(lua: &Lua, from: &[Shape]) -> mlua::Result<Table> {
+    let table = lua.create_table_with_capacity(from.len(), 0)?;
+    for shape in from {
+        let given = lua.create_table()?;
+        given.raw_set("width", shape.width)?;
+        given.raw_set("description", shape.description.as_str())?;
+        given.raw_set("left_over", Cpus::give(lua, shape.left_over.clone())?)?;
+        let places = lua.create_table_with_capacity(shape.places.len(), 0)?;
+        for place in &shape.places {
+            places.raw_push(Cpus::give(lua, place.clone())?)?;
+        }
+        given.raw_set("places", places)?;
+        table.raw_push(given)?;
+    }
+    Ok(table)
+}

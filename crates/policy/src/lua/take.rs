@@ -1,0 +1,176 @@
+//! What a script declares and returns.
+
+use std::collections::BTreeMap;
+
+use mlua::{Error, Lua, Table, Value};
+use plan::{Plan, Promise, ShareBound, WaitingBound};
+use topology::CpuSet;
+use workload::AppId;
+
+use super::plain::Plain;
+use super::sandbox::{Vm, World};
+use super::trees;
+use crate::{Decision, Memory, Report};
+
+/// What a file says about its policy beside `decide`.
+pub(super) struct Declared {
+    pub words: Option<String>,
+    pub promise: Promise,
+}
+
+pub(super) fn declared(vm: &Vm) -> mlua::Result<Declared> {
+    vm.decide()?;
+    let words = match vm.globals.raw_get::<Value>("words")? {
+        Value::Nil => None,
+        Value::String(words) => {
+            // It stands in one line of a table.
+            let words = words.to_string_lossy();
+            Some(words.chars().map(|c| if c.is_control() { ' ' } else { c }).take(80).collect())
+        }
+        other => return Err(Error::runtime(format!("words is to be text, not a {}", other.type_name()))),
+    };
+    let promise = match vm.globals.raw_get::<Value>("promise")? {
+        Value::Nil => Promise::default(),
+        Value::Table(table) => promise(&table)?,
+        other => {
+            return Err(Error::runtime(format!("promise is to be a table, not a {}", other.type_name())));
+        }
+    };
+    Ok(Declared { words, promise })
+}
+
+fn promise(table: &Table) -> mlua::Result<Promise> {
+    let mut promise = Promise::default();
+    for pair in table.pairs::<String, Value>() {
+        let (key, value) = pair?;
+        let wrong = |takes: &str| Error::runtime(format!("promise.{key} is to be {takes}"));
+        match key.as_str() {
+            "equal_shapes" => {
+                promise.equal_shapes = value.as_boolean().ok_or_else(|| wrong("true or false"))?
+            }
+            "keeps_cpus" => promise.keeps_cpus = value.as_boolean().ok_or_else(|| wrong("true or false"))?,
+            "share_ratio" => {
+                let ratio = value.as_number().or(value.as_integer().map(|ratio| ratio as f64));
+                let ratio = ratio.filter(|ratio| *ratio >= 1.0).ok_or_else(|| wrong("a number from 1"))?;
+                promise.share_bound = Some(ShareBound::Ratio(ratio));
+            }
+            "waiting" => {
+                let word = value.as_string().map(|word| word.to_string_lossy());
+                promise.waiting_bound = Some(match (word.as_deref(), value.as_integer()) {
+                    (Some("nobody"), _) => WaitingBound::Terminations(0),
+                    (Some("in order of arrival"), _) => WaitingBound::EarlierArrivals,
+                    (_, Some(ends @ 0..=1_000_000)) => WaitingBound::Terminations(ends as u32),
+                    _ => {
+                        return Err(wrong(
+                            "\"nobody\", \"in order of arrival\" or a number of programs that end before",
+                        ));
+                    }
+                });
+            }
+            _ => {
+                return Err(Error::runtime(format!(
+                    "there is no promise '{key}'; there are equal_shapes, keeps_cpus, share_ratio, waiting"
+                )));
+            }
+        }
+    }
+    Ok(promise)
+}
+
+/// What `decide` returned: a plan, or a table with a plan and what else there is to say.
+pub(super) fn decision(lua: &Lua, world: &World, answer: Value, remembered: Value) -> mlua::Result<Decision> {
+    let (mut plan, mut script, mut wake_at_ns) = (Plan::default(), remembered, None);
+    let said = std::mem::take(&mut *world.said.borrow_mut());
+    let mut report = Report { lines: said.lines, moves: said.moves };
+    match &answer {
+        Value::Nil => {
+            return Err(Error::runtime("decide returned nothing; it returns a plan, or { plan = …, … }"));
+        }
+        Value::Table(fields) => {
+            if fields.raw_len() > 0 {
+                return Err(Error::runtime("decide returned a list; side_by_side { … } makes a plan of one"));
+            }
+            for pair in fields.pairs::<String, Value>() {
+                let (key, value) = pair?;
+                match key.as_str() {
+                    "plan" => plan = whole(lua, &value)?,
+                    "memory" => script = value,
+                    "wake_at_ns" => {
+                        let wrong =
+                            || Error::runtime("wake_at_ns is to be a time in whole nanoseconds, from 0");
+                        let at = value.as_integer().and_then(|at| u64::try_from(at).ok());
+                        wake_at_ns = Some(at.ok_or_else(wrong)?);
+                    }
+                    "report" => report.lines.extend(lines(&value)?),
+                    "moves" => match value {
+                        Value::Table(table) => report.moves.extend(trees::by_program(table)?),
+                        _ => return Err(Error::runtime("moves is to be a table: { [name] = why }")),
+                    },
+                    _ => {
+                        return Err(Error::runtime(format!(
+                            "decide returned '{key}'; there are plan, memory, wake_at_ns, report, moves"
+                        )));
+                    }
+                }
+            }
+            if !fields.contains_key("plan")? {
+                return Err(Error::runtime("decide returned a table without a plan"));
+            }
+        }
+        value => plan = whole(lua, value)?,
+    }
+    complete(world, &mut plan, &mut report);
+    let places = places(world, &plan);
+    let level = said.level.unwrap_or_default();
+    let memory = Memory { level, places, script: Plain::from_lua(&script)? };
+    let wake_at_ns = wake_at_ns.into_iter().chain(said.wake_at_ns).min();
+    Ok(Decision { plan, memory, wake_at_ns, report })
+}
+
+fn whole(lua: &Lua, value: &Value) -> mlua::Result<Plan> {
+    trees::plan(value, lua).map_err(|error| match error {
+        Error::RuntimeError(why) => Error::runtime(format!("the plan that decide returned: {why}")),
+        other => other,
+    })
+}
+
+fn lines(value: &Value) -> mlua::Result<Vec<String>> {
+    match value {
+        Value::String(line) => Ok(vec![line.to_string_lossy()]),
+        Value::Table(lines) => lines.sequence_values().collect(),
+        other => Err(Error::runtime(format!("report is to be a list of lines, not a {}", other.type_name()))),
+    }
+}
+
+/// Everybody whom the plan does not mention is suspended, if a user asked for that, or waits.
+fn complete(world: &World, plan: &mut Plan, report: &mut Report) {
+    let runs = plan.tree.as_ref().map(|tree| tree.apps()).unwrap_or_default();
+    let (mut waiting, mut suspended): (Vec<AppId>, Vec<AppId>) = Default::default();
+    for app in &world.snapshot.apps {
+        let id = &app.id;
+        if !runs.contains(id) && !plan.waiting.contains(id) && !plan.suspended.contains(id) {
+            if app.suspended { suspended.push(id.clone()) } else { waiting.push(id.clone()) }
+        }
+    }
+    if !waiting.is_empty() {
+        let names: Vec<&str> = waiting.iter().map(AppId::as_str).collect();
+        report.lines.push(format!("{}: not in the plan, waiting.", names.join(", ")));
+    }
+    plan.waiting.extend(waiting);
+    plan.suspended.extend(suspended);
+}
+
+/// Where everybody stands now, or stood last.
+fn places(world: &World, plan: &Plan) -> BTreeMap<AppId, CpuSet> {
+    let mut now: BTreeMap<AppId, CpuSet> = BTreeMap::new();
+    for run in plan.runs() {
+        let place = now.entry(run.app.clone()).or_default();
+        *place = place.union(&run.place);
+    }
+    for app in &world.snapshot.apps {
+        if let (Some(before), false) = (world.memory.places.get(&app.id), now.contains_key(&app.id)) {
+            now.insert(app.id.clone(), before.clone());
+        }
+    }
+    now
+}

@@ -1,0 +1,344 @@
+//! LV: equilibrium over levels.
+//!
+//! # Problem
+//!
+//! Equal partitions leave a remainder: five programs on four cores are two on one core and one on
+//! each other, so that two get half of what the others get. Either somebody is treated badly, or
+//! programs are moved about for ever to even it out.
+//!
+//! # Source
+//!
+//! J. H. Schönherr, B. Juurlink, J. Richling: Topology-aware Equipartitioning with Coscheduling on
+//! Multicore Systems, 2013. II-B (equal load in each partition of a level, odd programs a level up,
+//! levels in turn and weighted so that each program gets the same CPU time; balancing in stable
+//! situations only; the grace period), II-C (special needs, wider partitions for programs that scale
+//! better), II-A and Listing 1 (which level is the finest in use). The drawing of Figure 2 is lost;
+//! `the_schedules_of_figure_2_follow_from_the_rule` derives it.
+//!
+//! # Where we differ
+//!
+//! - The paper weights levels for programs of one weight. Here programs of each weight are dealt
+//!   evenly by themselves, so that all partitions of a level carry the same weights and every
+//!   program gets what its weight entitles it to.
+//! - A level whose turn would be shorter than the shortest slice although everybody stands still for
+//!   as long as is allowed is not used; the odd ones then have a turn of their own on the widest
+//!   level that is, beside idle partitions. Weights too small for any level count as the least that
+//!   is not.
+//! - A program that cannot use more CPUs than it is entitled to has its own partition beside the
+//!   levels all the time; so have programs that must not be stopped. The levels are then those of
+//!   the other CPUs.
+//! - The grace period is for programs that become narrower. One that becomes wider gets its CPUs at
+//!   once; it could not use its larger team without.
+//!
+//! # Terms
+//!
+//! finest level: as CO's level. seats: programs for each partition of a level, the same number
+//! everywhere. odd: without a seat. stable: nobody came or left for `settle_ns`. grace: `grace_ns`.
+//! CPU time of a program: time in turn × CPUs of its partition.
+//!
+//! # Pseudocode
+//!
+//! ```text
+//! for level from the finest to the widest:
+//!     for each weight, among the programs without a seat that the partitions are wide enough for:
+//!         each partition takes ⌊programs ÷ partitions⌋ of them
+//!         seated first: who would lose most on wider partitions, then who stands here, then who came first
+//! levels in turn: slice ∝ weight on each partition ÷ its CPUs
+//! not yet stable, and the finest level is what it was: everybody stays, newcomers go where fewest are
+//!     on the finest level
+//! who is to be narrower keeps its partition until its team has shrunk, for grace_ns at most
+//! ```
+//!
+//! # Properties
+//!
+//! - Figure 2: `the_schedules_of_figure_2_follow_from_the_rule`
+//! - CPU time in proportion to weights (Jain's index ≥ 0.98 on every machine, also with weights):
+//!   `every_program_gets_the_cpu_time_of_its_weight`
+//! - balancing waits until the situation is stable: `levels_are_balanced_once_nobody_comes_or_leaves`
+//! - the grace period: `who_is_to_be_narrower_keeps_its_partition_until_its_team_has_shrunk`
+//! - who scales better is wider: `who_scales_best_goes_a_level_up`
+//! - programs that cannot use more: `who_cannot_use_more_has_its_own_partition_all_the_time`
+//! - partitions of one shape a level, most CPUs kept (without a grace period), nobody waits:
+//!   `every_plan_of_every_policy_passes_the_checker`
+//!
+//! # Cost
+//!
+//! As TA for each level that is used.
+//!
+//! # Limits
+//!
+//! The same CPU time is the same progress only for programs with like speed-ups. Programs whose
+//! weights are all unlike share the whole machine in turn. A rigid program leaves idle what its
+//! partition has beyond its width.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use plan::{Promise, Snapshot, WaitingBound, display_ns};
+use topology::CpuSet;
+
+use crate::common::compose::{Context, Divide, Division, Part, compose};
+use crate::common::keep::stay;
+use crate::common::levels::{Cut, allowed_cuts, claims, describe, id, level, outside_of, parts, spread};
+use crate::common::seats::{rank, seats};
+use crate::{Decision, LevelMemory, Memory, Policy, Settings};
+
+mod beside;
+mod grace;
+
+use grace::Grace;
+
+pub(crate) struct EquilibriumOverLevels {
+    pub settings: Settings,
+}
+
+impl Policy for EquilibriumOverLevels {
+    fn letters(&self) -> &'static str {
+        "LV"
+    }
+
+    fn words(&self) -> &'static str {
+        "equilibrium over levels"
+    }
+
+    fn promise(&self) -> Promise {
+        Promise {
+            equal_shapes: true,
+            // Equal shares are what it is for (tests/levels.rs), but nothing that holds of every plan:
+            // before levels are balanced, and where some must not be stopped and others cannot
+            // shrink, there are plans without them.
+            share_bound: None,
+            waiting_bound: Some(WaitingBound::Terminations(0)),
+            // Who keeps its partition until its team is narrower stands where the next plan would not.
+            keeps_cpus: self.settings.grace_ns == 0,
+        }
+    }
+
+    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
+        let mut cx = Context::new(snapshot, &self.settings, &memory);
+        cx.exact_shares = true;
+        let (cuts, mut lines) = allowed_cuts(&cx);
+        lines.extend(raise_weights(&mut cx, &cuts));
+        let (old, programs) = (&memory.level, cx.needs.len() as u32);
+        let last_arrival_ns = cx.needs.iter().map(|need| need.app.arrived_ns).max().unwrap_or(0);
+        let changed_ns = match old.programs == programs {
+            true => old.changed_ns.max(last_arrival_ns).min(snapshot.now_ns),
+            false => snapshot.now_ns,
+        };
+        let equilibrium = Equilibrium { cx: &cx, cuts, programs, changed_ns };
+        let mut decision = compose(&cx, &equilibrium, &cx.everybody());
+        decision.report.lines.splice(0..0, lines);
+        decision
+    }
+}
+
+/// Raises weights to what the shortest slice is worth on the finest level, while the others stand
+/// still for as long as is allowed.
+fn raise_weights(cx: &mut Context<'_>, cuts: &[Cut]) -> Option<String> {
+    let all: u64 = cx.needs.iter().map(|need| need.weight).sum();
+    let finest = &cuts[level(cx, cuts, cx.needs.len()).0];
+    let (settings, cpus) = (cx.settings, cx.snapshot.usable.len() as u64);
+    let worth = u128::from(all) * u128::from(finest.width) * u128::from(settings.min_slice_ns);
+    let least = worth.div_ceil((u128::from(settings.max_still_ns) * u128::from(cpus)).max(1));
+    let least = u64::try_from(least).unwrap_or(u64::MAX).min(all.div_ceil(cx.needs.len().max(1) as u64));
+    let mut raised = Vec::new();
+    for need in cx.needs.iter_mut().filter(|need| need.weight < least) {
+        need.weight = least;
+        raised.push(need.app.id.as_str());
+    }
+    let shortest = display_ns(settings.min_slice_ns);
+    (!raised.is_empty()).then(|| {
+        format!("{} count as weight {least}: no turn is shorter than {shortest}.", raised.join(", "))
+    })
+}
+
+struct Equilibrium<'a, 'c> {
+    cx: &'c Context<'a>,
+    cuts: Vec<Cut>,
+    programs: u32,
+    changed_ns: u64,
+}
+
+/// What is in turn with the others: some partitions of one cut, equally loaded where the situation
+/// is stable.
+struct Layer {
+    /// Index of the cut.
+    level: usize,
+    parts: Vec<Part>,
+}
+
+impl Divide for Equilibrium<'_, '_> {
+    fn width_for(&self, _count: usize) -> u32 {
+        // The levels have room for every width.
+        self.cx.snapshot.usable.len() as u32
+    }
+
+    fn divide(&self, blocked: &CpuSet, members: &[usize]) -> Division {
+        if members.is_empty() {
+            return Division::default();
+        }
+        let (cx, settings) = (self.cx, self.cx.settings);
+        let clear = outside_of(&self.cuts, blocked);
+        let beside = self.beside(clear.as_deref().unwrap_or(&self.cuts), blocked, members);
+        let (cuts, others) = (&beside.cuts, &beside.others);
+        let (finest, held_until) = level(cx, cuts, others.len().max(1));
+        let settled_at_ns = self.changed_ns.saturating_add(settings.settle_ns);
+        let stable = cx.snapshot.now_ns >= settled_at_ns;
+        // Everybody gets another partition anyway when the finest level changes.
+        let same_level = cx.memory.level.width == Some(cuts[finest].width);
+        let mut lines = beside.lines;
+        let mut layers = match (beside.crowded, stable || !same_level) {
+            (true, _) => vec![Layer { level: finest, parts: spread(cx, &cuts[finest].places, others) }],
+            (false, true) => self.balanced(cuts, finest, others, &mut lines),
+            (false, false) => self.as_they_stand(cuts, finest, others),
+        };
+        let mut memory = self.remember(cuts[finest].width);
+        // Who must not be stopped cannot wait for others.
+        let grace = if beside.crowded { Grace::default() } else { self.grace(cuts, &mut layers) };
+        memory.asked_ns = grace.since_ns;
+        layers.retain(|layer| !layer.parts.is_empty());
+        layers.sort_by_key(|layer| layer.level);
+        for layer in &layers {
+            let count = layer.parts.iter().map(|part| part.members.len()).sum();
+            lines.extend(describe(&cuts[layer.level], &layer.parts, count));
+        }
+        if layers.len() > 1 {
+            lines.push("These levels take turns, weighted so that all get the same CPU time.".to_owned());
+        }
+        if !stable {
+            let settle = display_ns(settings.settle_ns);
+            lines.push(format!("Levels are balanced when nobody has come or left for {settle}."));
+        }
+        lines.extend(grace.line);
+        let settled_at_ns = (!stable).then_some(settled_at_ns);
+        Division {
+            layers: layers.into_iter().map(|layer| layer.parts).collect(),
+            always: beside.parts,
+            asked: grace.asked,
+            level: memory,
+            wake_at_ns: [held_until, settled_at_ns, grace.wake_at_ns].into_iter().flatten().min(),
+            lines,
+        }
+    }
+}
+
+impl Equilibrium<'_, '_> {
+    fn remember(&self, width: u32) -> LevelMemory {
+        let old = &self.cx.memory.level;
+        let since_ns = if old.width == Some(width) { old.since_ns } else { self.cx.snapshot.now_ns };
+        LevelMemory {
+            width: Some(width),
+            since_ns,
+            programs: self.programs,
+            changed_ns: self.changed_ns,
+            ..LevelMemory::default()
+        }
+    }
+
+    /// Equal load in every partition of a level, odd ones a level up.
+    fn balanced(
+        &self,
+        cuts: &[Cut],
+        finest: usize,
+        members: &[usize],
+        lines: &mut Vec<String>,
+    ) -> Vec<Layer> {
+        let cx = self.cx;
+        let mut layers = Vec::new();
+        let mut rest = members.to_vec();
+        for level in (0..=finest).rev() {
+            let (cut, wider) = (&cuts[level], level.checked_sub(1).map(|wider| cuts[wider].width));
+            let mut here: Vec<Vec<usize>> = vec![Vec::new(); cut.places.len()];
+            let mut odd: Vec<Layer> = Vec::new();
+            for (Reverse(weight), class) in self.by_weight(&rest, cut.width) {
+                let ranks: Vec<u64> =
+                    class.iter().map(|&index| rank(&cx.needs[index], cut.width, wider)).collect();
+                let dealt = seats(&cut.places, &claims(cx, &cut.places, &class), &ranks);
+                let mut left = vec![true; class.len()];
+                for (place, seated) in dealt.into_iter().enumerate() {
+                    seated.iter().for_each(|&at| left[at] = false);
+                    here[place].extend(seated.into_iter().map(|at| class[at]));
+                }
+                let left: Vec<usize> = (0..class.len()).filter(|&at| left[at]).collect();
+                lines.extend(self.explain_ranks(&class, &ranks, &left).filter(|_| wider.is_some()));
+                if wider.is_none_or(|wider| !self.is_worth_a_slice(weight, wider)) {
+                    // No level above: turns of their own, restricted ones apart, which may crowd.
+                    let (bound, free): (Vec<usize>, Vec<usize>) = left
+                        .into_iter()
+                        .map(|at| class[at])
+                        .partition(|&index| cx.needs[index].scope.is_some());
+                    for group in [free, bound] {
+                        odd.push(Layer { level, parts: spread(cx, &cut.places, &group) });
+                    }
+                }
+            }
+            here.iter_mut().for_each(|members| members.sort_unstable());
+            let all: Vec<usize> = (0..cx.needs.len()).collect();
+            layers.push(Layer { level, parts: parts(&cut.places, here, &all) });
+            layers.extend(odd);
+            let seated = layers.iter().flat_map(|layer| &layer.parts).flat_map(|part| &part.members);
+            let mut without_seat = vec![true; cx.needs.len()];
+            seated.for_each(|&index| without_seat[index] = false);
+            rest.retain(|&index| without_seat[index]);
+        }
+        layers
+    }
+
+    /// Those of `members` that partitions of `width` CPUs are wide enough for, heaviest first.
+    fn by_weight(&self, members: &[usize], width: u32) -> BTreeMap<Reverse<u64>, Vec<usize>> {
+        let mut classes: BTreeMap<Reverse<u64>, Vec<usize>> = BTreeMap::new();
+        for &index in members.iter().filter(|&&index| self.cx.needs[index].floor <= width) {
+            classes.entry(Reverse(self.cx.needs[index].weight)).or_default().push(index);
+        }
+        classes
+    }
+
+    /// Whether a turn on partitions of `width` CPUs that gives a program of `weight` what it is
+    /// entitled to is no shorter than the shortest slice, in the longest period that is allowed.
+    fn is_worth_a_slice(&self, weight: u64, width: u32) -> bool {
+        let settings = self.cx.settings;
+        let all: u64 = self.cx.needs.iter().map(|need| need.weight).sum();
+        let cpus = self.cx.snapshot.usable.len() as u128;
+        u128::from(width) * u128::from(settings.min_slice_ns) * u128::from(all)
+            <= u128::from(settings.max_still_ns) * cpus * u128::from(weight)
+    }
+
+    /// Who goes up because it loses least there, if that is why.
+    fn explain_ranks(&self, class: &[usize], ranks: &[u64], left: &[usize]) -> std::option::IntoIter<String> {
+        let unlike = ranks.windows(2).any(|pair| pair[0] != pair[1]);
+        let names: Vec<&str> = left.iter().map(|&at| id(self.cx, class[at]).as_str()).collect();
+        (unlike && !names.is_empty())
+            .then(|| format!("{}: lose least on wider partitions, and go a level up.", names.join(", ")))
+            .into_iter()
+    }
+
+    /// Everybody on the partition where it stands; newcomers, and whose partition is no more, on the
+    /// finest level in use that is wide enough, where fewest are.
+    fn as_they_stand(&self, cuts: &[Cut], finest: usize, members: &[usize]) -> Vec<Layer> {
+        let cx = self.cx;
+        let stands = |&index: &usize| {
+            let (need, before) = (&cx.needs[index], cx.needs[index].before?);
+            standing(cuts, before).filter(|level| *level <= finest && need.fits(before))
+        };
+        let stood: Vec<Option<usize>> = members.iter().map(stands).collect();
+        let in_use = stood.iter().flatten().max().copied().unwrap_or(finest);
+        let mut by_level: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (&index, stood) in members.iter().zip(&stood) {
+            let fits = |level: &usize| cuts[*level].places.iter().any(|place| cx.needs[index].fits(place));
+            if let Some(level) = stood.or_else(|| (0..=in_use).rev().find(fits)) {
+                by_level.entry(level).or_default().push(index);
+            }
+        }
+        let layer = |(level, members): (usize, Vec<usize>)| {
+            let places = &cuts[level].places;
+            let dealt = stay(places, &claims(cx, places, &members));
+            Layer { level, parts: parts(places, dealt, &members) }
+        };
+        by_level.into_iter().map(layer).collect()
+    }
+}
+
+/// The level of which `place` is a partition.
+fn standing(cuts: &[Cut], place: &CpuSet) -> Option<usize> {
+    cuts.iter().position(|cut| cut.width as usize == place.len() && cut.places.contains(place))
+}
