@@ -50,6 +50,8 @@ pub trait Actuator {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rejection {
+    /// There was none: where in the policy's script, and what is wrong there.
+    Failed(String),
     /// It has no form that can be carried out.
     Refused(Refusal),
     /// It breaks an invariant.
@@ -59,6 +61,7 @@ pub enum Rejection {
 impl std::fmt::Display for Rejection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Rejection::Failed(why) => f.write_str(why),
             Rejection::Refused(refusal) => refusal.fmt(f),
             Rejection::Broken(violation) => write!(f, "invariant {}: {violation}", violation.invariant()),
         }
@@ -98,7 +101,7 @@ pub struct Engine {
     wake_at_ns: Option<u64>,
     sequence: Sequence,
     rejected: Vec<Rejection>,
-    recorder: Option<Box<dyn Recorder>>,
+    recorders: Vec<Box<dyn Recorder>>,
     recording_error: Option<io::Error>,
 }
 
@@ -119,7 +122,7 @@ impl Engine {
             wake_at_ns: None,
             sequence: Sequence::default(),
             rejected: Vec::new(),
-            recorder: None,
+            recorders: Vec::new(),
             recording_error: None,
         };
         engine.restrict(allowed, usable);
@@ -145,20 +148,24 @@ impl Engine {
         self.record(Entry::Settings(Box::new(settings)));
     }
 
-    /// Records how the engine stands now, and every event and plan from now on.
+    /// Records how the engine stands now, and every event and plan from now on, beside whatever else
+    /// is recorded already.
     pub fn record_to(&mut self, recorder: Box<dyn Recorder>) {
-        self.recorder = Some(recorder);
-        self.record(Entry::Begin {
+        let begin = Entry::Begin {
             snapshot: self.snapshot.clone(),
             policy: self.policy.letters().to_owned(),
             settings: Box::new(self.settings.clone()),
             limits: self.limits.clone(),
             memory: self.memory.clone(),
             plan: self.plan.to_string(),
-        });
+        };
+        let others = std::mem::replace(&mut self.recorders, vec![recorder]);
+        self.record(begin);
+        self.recorders.splice(..0, others);
     }
 
-    /// Why nothing is recorded any more, if recording failed; asked for once.
+    /// Why something is recorded no more, if recording failed; asked for once. One whose reader has
+    /// gone away has not failed.
     pub fn take_recording_error(&mut self) -> Option<io::Error> {
         self.recording_error.take()
     }
@@ -231,7 +238,7 @@ impl Engine {
         let now_ns = now_ns.max(self.snapshot.now_ns);
         self.snapshot.now_ns = now_ns;
         for event in events {
-            if self.recorder.is_some() {
+            if !self.recorders.is_empty() {
                 self.record(Entry::Event { now_ns, event: event.recorded() });
             }
             self.take(event);
@@ -243,7 +250,7 @@ impl Engine {
             let (snapshot, why) = (self.snapshot.clone(), self.rejected.clone());
             self.record(Entry::Rejected { snapshot, plan, why });
         }
-        if self.recorder.is_some() {
+        if !self.recorders.is_empty() {
             self.record(Entry::Plan { now_ns, plan: step.plan.to_string() });
         }
         step
@@ -251,11 +258,16 @@ impl Engine {
 
     /// A recording that cannot be written ends; what runs goes on.
     fn record(&mut self, entry: Entry) {
-        let Some(recorder) = &mut self.recorder else { return };
-        if let Err(error) = recorder.record(&entry) {
-            self.recorder = None;
-            self.recording_error = Some(error);
-        }
+        let failed = &mut self.recording_error;
+        self.recorders.retain_mut(|recorder| match recorder.record(&entry) {
+            Ok(()) => true,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::BrokenPipe {
+                    *failed = Some(error);
+                }
+                false
+            }
+        });
     }
 
     fn restrict(&mut self, allowed: CpuSet, usable: CpuSet) {
@@ -307,19 +319,14 @@ impl Engine {
 
     /// The step, and the policy's plan where it was not taken.
     fn decide(&mut self) -> (Step, Option<Plan>) {
-        let Decision { plan: wanted, memory, wake_at_ns, mut report } =
-            self.policy.decide(&self.snapshot, self.memory.clone());
-        let (plan, mut promise) = (normalise(&wanted, &self.limits), self.policy.promise());
-        let verdict = match plan {
-            Ok(plan) => {
-                let found = check_plan(&plan, &self.snapshot, &promise);
-                if found.is_empty() {
-                    Ok(plan)
-                } else {
-                    Err(found.into_iter().map(Rejection::Broken).collect())
-                }
-            }
-            Err(refusal) => Err(vec![Rejection::Refused(refusal)]),
+        let mut promise = self.policy.promise();
+        let decided = self.policy.try_decide(&self.snapshot, self.memory.clone());
+        let failed = decided.as_ref().err().map(|failed| Rejection::Failed(failed.to_string()));
+        // Who has failed is asked again when something happens, not before.
+        let Decision { plan: wanted, memory, wake_at_ns, mut report } = decided.unwrap_or_default();
+        let verdict = match failed {
+            Some(failed) => Err(vec![failed]),
+            None => self.judge(&wanted, &promise),
         };
         let (chosen, refused) = match verdict {
             Ok(plan) => {
@@ -330,7 +337,9 @@ impl Engine {
                 // What the policy remembers of a plan that never was would mislead it.
                 self.rejected = why;
                 promise = Promise::default();
-                report.lines = vec![format!("the plan of {} was not valid:", self.policy.name())];
+                let failed = matches!(self.rejected[..], [Rejection::Failed(_)]);
+                let what = if failed { "came to no plan" } else { "made a plan that is not valid" };
+                report.lines = vec![format!("{} {what}:", self.policy.name())];
                 report.lines.extend(self.rejected.iter().map(Rejection::to_string));
                 (self.stand_in(), Some(wanted))
             }
@@ -345,6 +354,13 @@ impl Engine {
         let (wake_at_ns, rejected) = (self.wake_at_ns, self.rejected.clone());
         let change = Change::default();
         (Step { plan: chosen, change, report, wake_at_ns, rejected, complaints }, refused)
+    }
+
+    /// The plan in the form that actuators take, if it has one and breaks nothing.
+    fn judge(&self, wanted: &Plan, promise: &Promise) -> Result<Plan, Vec<Rejection>> {
+        let plan = normalise(wanted, &self.limits).map_err(|refusal| vec![Rejection::Refused(refusal)])?;
+        let found = check_plan(&plan, &self.snapshot, promise);
+        if found.is_empty() { Ok(plan) } else { Err(found.into_iter().map(Rejection::Broken).collect()) }
     }
 
     /// What is in force instead of an invalid plan.

@@ -7,7 +7,7 @@ use policy::Policy;
 use topology::Machine;
 use workload::AppId;
 
-use crate::{Engine, Event};
+use crate::{Engine, Event, Rejection};
 
 /// Time between two arrivals or ends: longer than hysteresis is usefully set to.
 const APART_NS: u64 = 10_000_000_000;
@@ -16,13 +16,15 @@ const APART_NS: u64 = 10_000_000_000;
 const WAKES: usize = 64;
 
 /// The machine with this many programs, once it has settled.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     pub programs: u32,
     /// Whether the number was reached by an arrival (else by an end).
     pub arriving: bool,
     pub plan: Plan,
     pub report: Vec<String>,
+    /// Why the policy's own plan is not in force, if so.
+    pub rejected: Vec<Rejection>,
 }
 
 /// The plans for 1 to `most` malleable programs `a1`, `a2` … that arrive one after another, and for
@@ -42,7 +44,8 @@ pub fn steps(machine: &Arc<Machine>, policy: Box<dyn Policy>, most: u32) -> Vec<
         engine.handle(now_ns, event);
         settle(&mut engine, now_ns);
         let (plan, report) = (engine.plan().clone(), engine.report().lines.clone());
-        steps.push(Step { programs, arriving, plan, report });
+        let rejected = engine.rejected().to_vec();
+        steps.push(Step { programs, arriving, plan, report, rejected });
     }
     steps
 }

@@ -253,3 +253,60 @@ fn steps_go_up_to_the_number_and_down_again() {
     assert!(steps[2].plan.to_string().ends_with("waiting [a2, a3]"));
     assert_eq!(steps[4].plan.apps().into_iter().collect::<Vec<_>>(), [&id("a3")]);
 }
+
+/// Decides as `First` does, but fails where it sees two programs.
+struct FailsAtTwo;
+
+impl Policy for FailsAtTwo {
+    fn letters(&self) -> &str {
+        "mine.lua"
+    }
+    fn words(&self) -> &str {
+        "mine"
+    }
+    fn promise(&self) -> Promise {
+        Promise::default()
+    }
+    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
+        First.decide(snapshot, memory)
+    }
+    fn try_decide(&self, snapshot: &Snapshot, memory: Memory) -> Result<Decision, policy::Failed> {
+        match snapshot.apps.len() {
+            2 => Err(policy::Failed("mine.lua:7: two".into())),
+            _ => Ok(self.decide(snapshot, memory)),
+        }
+    }
+}
+
+#[test]
+fn a_policy_that_fails_leaves_a_valid_plan_in_force_and_its_memory_as_it_was() {
+    let (mut failing, mut steady) = (engine(FailsAtTwo), engine(First));
+    let tape = Tape::default();
+    failing.record_to(Box::new(tape.clone()));
+    steady.handle(0, arrived("a"));
+    failing.handle(0, arrived("a"));
+    let step = failing.handle(1, arrived("b"));
+    assert_eq!(step.rejected, [Rejection::Failed("mine.lua:7: two".into())]);
+    assert_eq!(step.plan.to_string(), "mixed [a on 0-7, b on 0-7]");
+    assert_eq!(step.report.lines, ["mine (mine.lua) came to no plan:", "mine.lua:7: two"]);
+    assert_eq!(step.wake_at_ns, None);
+    let left = |engine: &mut Engine| engine.handle(2, Event::Left(id("b"))).plan;
+    assert_eq!(left(&mut failing), left(&mut steady), "First counts in its memory how often it has decided");
+    let rejected = tape.entries().into_iter().filter(|entry| matches!(entry, Entry::Rejected { .. }));
+    assert_eq!(rejected.count(), 1);
+}
+
+#[test]
+fn several_recorders_each_begin_where_they_came_and_one_that_fails_does_not_end_the_others() {
+    let mut engine = engine(Everywhere);
+    let (first, second) = (Tape::default(), Tape::default());
+    engine.record_to(Box::new(first.clone()));
+    engine.handle(0, arrived("a"));
+    engine.record_to(Box::new(Full(1)));
+    engine.record_to(Box::new(second.clone()));
+    engine.handle(1, arrived("b"));
+    assert!(engine.take_recording_error().is_some());
+    assert_eq!(first.entries().len(), 5, "a beginning, two events and two plans");
+    assert!(matches!(&second.entries()[0], Entry::Begin { snapshot, .. } if snapshot.apps.len() == 1));
+    assert_eq!(second.entries()[1..], first.entries()[3..]);
+}

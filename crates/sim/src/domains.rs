@@ -1,0 +1,69 @@
+//! The machine's domains: CPUs that share last-level cache and memory bandwidth.
+
+use topology::{CpuSet, Level, Machine};
+
+/// NUMA nodes, else packages, else the CPUs of a last-level cache, else the whole machine.
+#[derive(Clone, Debug)]
+pub struct Domains {
+    /// Domain of each CPU by `os_index`.
+    of: Vec<u16>,
+    /// CPUs in each domain.
+    sizes: Vec<f64>,
+}
+
+impl Domains {
+    pub fn of(machine: &Machine) -> Domains {
+        let levels = [Level::Numa, Level::Package, Level::Llc];
+        let units = |level: Level| -> Vec<CpuSet> {
+            let units: Vec<CpuSet> = machine.units(level).map(|unit| unit.cpus.clone()).collect();
+            let covered: usize = units.iter().map(CpuSet::len).sum();
+            if covered == machine.pu_count() { units } else { Vec::new() }
+        };
+        let units = levels.into_iter().map(units).find(|units| !units.is_empty());
+        let units = units.unwrap_or_else(|| vec![machine.all_cpus().clone()]);
+        let most = machine.all_cpus().iter().last().map_or(0, |cpu| cpu as usize + 1);
+        let mut of = vec![0; most];
+        for (number, unit) in units.iter().enumerate() {
+            unit.iter().for_each(|cpu| of[cpu as usize] = number as u16);
+        }
+        Domains { of, sizes: units.iter().map(|unit| unit.len() as f64).collect() }
+    }
+
+    pub fn count(&self) -> usize {
+        self.sizes.len()
+    }
+
+    pub fn size(&self, domain: u16) -> f64 {
+        self.sizes[domain as usize]
+    }
+
+    /// CPUs of a place by domain, in order, without domains that it does not touch.
+    pub fn counts(&self, place: &CpuSet) -> Vec<(u16, u16)> {
+        let mut counts: Vec<(u16, u16)> = Vec::new();
+        for cpu in place.iter() {
+            let domain = self.of.get(cpu as usize).copied().unwrap_or(0);
+            match counts.iter_mut().find(|(known, _)| *known == domain) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((domain, 1)),
+            }
+        }
+        counts.sort_unstable();
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numa_nodes_go_before_packages_and_a_plain_machine_is_one_domain() {
+        let domains = |text: &str| Domains::of(&Machine::synthetic(text).unwrap());
+        assert_eq!(domains("pack:4 [numa] l3:1 core:6 pu:1").count(), 4);
+        assert_eq!(domains("pack:2 l3:2 core:4 pu:2").count(), 2);
+        assert_eq!(domains("core:7").count(), 1);
+        let two = domains("pack:2 core:3");
+        assert_eq!(two.counts(&"1-3".parse().unwrap()), [(0, 2), (1, 1)]);
+        assert_eq!(two.size(1), 3.0);
+    }
+}

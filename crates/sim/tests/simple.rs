@@ -1,0 +1,165 @@
+//! Scenarios whose outcome can be worked out by hand.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use coplace_sim::{Figures, Laws, Model, Outcome, Setup, simulate};
+use policy::{Settings, by_name};
+use topology::Machine;
+use workload::{Scenario, ScenarioFile, Waiting};
+
+/// No law costs anything.
+fn free() -> Laws {
+    let built_in = Model::built_in().laws;
+    Laws {
+        bandwidth_weight: 0.0,
+        switch_ns: 0.0,
+        refill_ns: 0.0,
+        remote: 0.0,
+        start_ns: 0.0,
+        start_ns_per_mib: 0.0,
+        ..built_in
+    }
+}
+
+fn scenario(text: &str) -> Scenario {
+    match ScenarioFile::parse(text, Path::new("test.toml"), &Model::built_in().profiles, false) {
+        Ok(ScenarioFile::Fixed(scenario)) => scenario,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn play(machine: &str, policy: &str, laws: Laws, text: &str) -> Outcome {
+    let settings = Settings::default();
+    let machine = Arc::new(Machine::synthetic(machine).unwrap());
+    let setup =
+        Setup { machine, laws, settings: settings.clone(), waiting: Waiting::Spinning, keep_plans: false };
+    simulate(&setup, &scenario(text), by_name(policy, &settings).unwrap()).unwrap()
+}
+
+fn ends_s(outcome: &Outcome) -> Vec<f64> {
+    outcome.jobs.iter().map(|job| (job.ended_ns as f64 / 1e7).round() / 100.0).collect()
+}
+
+/// Twelve seconds of work that divides perfectly, in regions of a tenth of a second.
+const TWO: &str = "
+[[profile]]
+name = 'even'
+sequential_s = 12
+amdahl = { serial = 0 }
+regions = 120
+[[program]]
+profile = 'even'
+[[program]]
+profile = 'even'
+";
+
+#[test]
+fn one_after_another_each_has_the_machine_to_itself() {
+    let outcome = play("core:4", "BP", free(), TWO);
+    assert_eq!(ends_s(&outcome), [3.0, 6.0]);
+    assert_eq!(outcome.makespan_ns, 6_000_000_000);
+    let figures = Figures::of(&outcome);
+    assert_eq!(figures.get("mean_slowdown"), Some(1.5));
+    assert_eq!(figures.get("reconfigurations"), Some(0.0));
+}
+
+#[test]
+fn equal_parts_share_the_machine_and_the_last_one_grows_at_its_next_region() {
+    let text = TWO.replacen("[[program]]\n", "[[program]]\narrive_s = 0\n", 1);
+    let text = format!("{text}arrive_s = 1\n");
+    let outcome = play("core:4", "EQ", free(), &text);
+    // The first: 1 s on four CPUs (4 of 12 done), then on two. It keeps four threads on its two CPUs
+    // until its next region, which begins at once because one just ended.
+    assert!((ends_s(&outcome)[0] - 5.0).abs() < 0.2, "{:?}", ends_s(&outcome));
+    // The second: 4 s on two, then four CPUs for the 4 s of work that are left.
+    assert!((ends_s(&outcome)[1] - 6.0).abs() < 0.2, "{:?}", ends_s(&outcome));
+    assert_eq!(outcome.jobs.iter().map(|job| job.reconfigurations).collect::<Vec<_>>(), [1, 1]);
+}
+
+#[test]
+fn a_program_of_one_region_never_takes_another_size_up() {
+    let text = TWO.replace("regions = 120", "regions = 1") + "arrive_s = 1\n";
+    let outcome = play("core:4", "EQ", free(), &text);
+    assert!(outcome.jobs.iter().all(|job| job.reconfigurations == 0), "{outcome:?}");
+    // Four threads on two CPUs from the first second on, then alone on all four again.
+    assert!(ends_s(&outcome)[0] > 5.0, "{:?}", ends_s(&outcome));
+}
+
+#[test]
+fn gangs_take_turns_and_pay_for_the_switches() {
+    let rigid = "[program.demand]\nmalleability = 'rigid'\nmax_threads = 4\n";
+    let text = TWO.replace("profile = 'even'\n", &format!("profile = 'even'\n{rigid}"));
+    let outcome = play("core:4", "TA", free(), &text);
+    assert_eq!(ends_s(&outcome), [6.0, 6.0]);
+    let costly = Laws { switch_ns: 2_000_000.0, ..free() };
+    // 2 of every 20 ms.
+    let outcome = play("core:4", "TA", costly, &text);
+    assert!(ends_s(&outcome).iter().all(|end| (6.55..6.75).contains(end)), "{:?}", ends_s(&outcome));
+}
+
+#[test]
+fn uncontrolled_spinning_costs_more_than_sleeping() {
+    let text = "[[program]]\nprofile = 'sp.A'\n[[program]]\nprofile = 'sp.A'\n";
+    let run = |waiting| {
+        let settings = Settings::default();
+        let machine = Arc::new(Machine::synthetic("pack:4 [numa] l3:1 core:6").unwrap());
+        let setup = Setup { machine, laws: free(), settings: settings.clone(), waiting, keep_plans: false };
+        let outcome = simulate(&setup, &scenario(text), by_name("UE", &settings).unwrap()).unwrap();
+        outcome.makespan_ns as f64 / 1e9
+    };
+    let alone = 71.0 / 7.0;
+    let (passive, spinning) = (run(Waiting::Passive), run(Waiting::Spinning));
+    assert!(passive > 2.0 * alone && passive < 2.3 * alone, "{passive}");
+    assert!(spinning > passive * 1.1, "{spinning} {passive}");
+}
+
+#[test]
+fn load_adaptive_programs_shrink_as_the_load_average_rises() {
+    let text = "[[program]]\nprofile = 'cg.B'\nrepeat = 8\n";
+    let settings = Settings::default();
+    let machine = Arc::new(Machine::synthetic("pack:4 [numa] l3:1 core:6").unwrap());
+    let setup = Setup {
+        machine,
+        laws: free(),
+        settings: settings.clone(),
+        waiting: Waiting::Spinning,
+        keep_plans: false,
+    };
+    let outcome = simulate(&setup, &scenario(text), by_name("LA", &settings).unwrap()).unwrap();
+    assert!(outcome.jobs.iter().all(|job| job.reconfigurations > 3), "{outcome:?}");
+}
+
+#[test]
+fn a_job_that_is_wider_than_the_machine_is_named() {
+    let text = "[[program]]\nprofile = 'cg.B'\n[program.demand]\nmalleability = 'rigid'\nmax_threads = 9\n";
+    let settings = Settings::default();
+    let machine = Arc::new(Machine::synthetic("core:4").unwrap());
+    let setup = Setup {
+        machine,
+        laws: free(),
+        settings: settings.clone(),
+        waiting: Waiting::Spinning,
+        keep_plans: false,
+    };
+    let error = simulate(&setup, &scenario(text), by_name("TA", &settings).unwrap()).unwrap_err().to_string();
+    assert!(
+        error.contains("line 1") && error.contains("cg.B needs 9 CPUs") && error.contains("has 4"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_policy_that_lets_somebody_wait_for_ever_is_told() {
+    let settings = Settings { plan: Some("even on 0-3".to_owned()), ..Settings::default() };
+    let machine = Arc::new(Machine::synthetic("core:4").unwrap());
+    let setup = Setup {
+        machine,
+        laws: free(),
+        settings: settings.clone(),
+        waiting: Waiting::Spinning,
+        keep_plans: false,
+    };
+    let error = simulate(&setup, &scenario(TWO), by_name("fixed", &settings).unwrap()).unwrap_err();
+    assert_eq!(error.to_string(), "under a fixed plan (fixed) 1 programs wait for ever, since 3 s");
+}
