@@ -196,7 +196,7 @@ impl Masks {
         let mut done: BTreeSet<Process> = BTreeSet::new();
         while outcome.rounds < MAX_ROUNDS && !outcome.settled {
             outcome.rounds += 1;
-            outcome.processes = procfs::tree_with(&outcome.processes, root)?;
+            outcome.processes = procfs::tree_fast(&outcome.processes, root)?;
             outcome.settled = true;
             for process in outcome.processes.clone() {
                 for thread in live_threads(process, root) {

@@ -8,18 +8,22 @@
 //! pid alone may by now belong to somebody else.
 
 pub mod affinity;
+pub mod binary;
 pub mod capabilities;
 pub mod cgroup;
 pub mod cgroup1;
 pub mod cgroup2;
 pub mod clock;
 mod error;
+pub mod memory;
+pub mod numa;
 pub mod page;
 pub mod pidfd;
 pub mod procfs;
 pub mod protection;
 mod root;
 pub mod signals;
+pub mod spread;
 mod switch;
 pub mod unmanaged;
 

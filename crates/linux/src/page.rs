@@ -35,6 +35,7 @@ pub mod state {
     pub const SPINS_LONG: u32 = 1 << 3;
     pub const RUNTIME_DYNAMIC: u32 = 1 << 4;
     pub const EXITED: u32 = 1 << 5;
+    pub const SET_OWN_MASK: u32 = 1 << 6;
 }
 
 #[repr(C)]

@@ -177,9 +177,30 @@ pub fn protected(process: Process, root: &Root) -> Option<Reason> {
 }
 
 /// The same for a process that we started ourselves: its place in the session and on the terminal
-/// is our own doing, so neither protects it.
+/// is our own doing, so neither protects it; and a shell that works through a script has no user
+/// who types into it.
 pub fn protected_own(process: Process, root: &Root) -> Option<Reason> {
-    always(&process.stat(root).ok()?, root)
+    let stat = process.stat(root).ok()?;
+    let reason = always(&stat, root);
+    reason.filter(|reason| !matches!(reason, Reason::Shell { .. }) || !runs_script(&stat, root))
+}
+
+/// Shells proper, without what holds terminals or changes users.
+const SHELLS: &[&str] =
+    &["sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "tcsh", "csh", "ash", "busybox", "nu", "xonsh"];
+
+/// Whether a shell was given a script or commands (`sh x.sh`, `sh -c …`) and no wish to be interactive.
+fn runs_script(stat: &Stat, root: &Root) -> bool {
+    let exe = procfs::exe(stat.pid, root).ok();
+    let exe = exe.as_deref().and_then(|path| path.file_name()).and_then(|name| name.to_str());
+    let words = procfs::cmdline(stat.pid, root).unwrap_or_default();
+    let words: Vec<_> = words.iter().skip(1).map(|word| word.to_string_lossy()).collect();
+    let options = words.iter().take_while(|word| word.starts_with('-'));
+    let short = |letter: char| options.clone().any(|word| !word.starts_with("--") && word.contains(letter));
+    let interactive = short('i') || options.clone().any(|word| word == "--interactive" || word == "--login");
+    exe.is_some_and(|exe| SHELLS.contains(&exe))
+        && !interactive
+        && (short('c') || words.len() > options.clone().count() && !short('s'))
 }
 
 fn always(stat: &Stat, root: &Root) -> Option<Reason> {

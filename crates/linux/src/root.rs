@@ -1,7 +1,7 @@
 //! Where the kernel's files are: `/` live, a directory in tests and recordings.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -56,11 +56,29 @@ pub(crate) fn read(path: &Path) -> Result<String> {
 }
 
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>> {
-    let bytes = fs::read(path).map_err(|e| Error::io("read", path, e))?;
+    let bytes = read_whole(path).map_err(|e| Error::io("read", path, e))?;
     if bytes.len() > MAX_BYTES {
         return Err(Error::parse(path, "", format!("it holds {} bytes, more than {MAX_BYTES}", bytes.len())));
     }
     Ok(bytes)
+}
+
+/// `fs::read` goes by a file's size, which the kernel's own files say is 0, and comes back for more
+/// and more; these are read many times a second.
+fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = fs::File::open(path)?;
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+    loop {
+        match file.read(&mut chunk) {
+            Ok(0) => return Ok(bytes),
+            Ok(length) => bytes.extend_from_slice(&chunk[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if bytes.len() > MAX_BYTES {
+            return Ok(bytes);
+        }
+    }
 }
 
 /// Writes to a file that exists. Kernel files are never created, and a missing one must stay an

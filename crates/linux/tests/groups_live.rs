@@ -100,7 +100,7 @@ fn a_v1_frozen_program_stands_still_and_sigkill_works_only_after_the_thaw() {
         println!("SKIPPED: there is no v1 freezer");
         return;
     }
-    let Some(busy) = Program::python("print()\nwhile True: pass") else { return };
+    let busy = Program::busy();
     group.one().add(&[busy.process], &root).unwrap();
     group.one().freeze(SECOND_NS).unwrap();
     assert_eq!(group.one().freeze_state().unwrap(), FreezeState::Frozen);
@@ -117,13 +117,13 @@ fn a_v1_frozen_program_stands_still_and_sigkill_works_only_after_the_thaw() {
 fn a_v2_frozen_program_stands_still_until_its_group_is_removed() {
     let root = Root::live();
     let Some((_, _, mut group)) = version2("frozen") else { return };
-    let Some(busy) = Program::python("print()\nwhile True: pass") else { return };
+    let busy = Program::busy();
     group.two().add(&[busy.process], &root).unwrap();
     group.two().freeze(SECOND_NS).unwrap();
     assert_eq!(group.two().freeze_state().unwrap(), FreezeState::Frozen);
     assert!(stands_still(&busy));
     group.remove().unwrap();
-    assert!(!stands_still(&busy));
+    eventually("going on", || !stands_still(&busy));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_switch_freezes_and_thaws_again_and_again() {
         [version1("turns"), None].into_iter().flatten().map(|found| found.2).collect();
     groups.extend(version2("turns").map(|found| found.2));
     for mut group in groups {
-        let Some(busy) = Program::python("print()\nwhile True: pass") else { return };
+        let busy = Program::busy();
         let switch = match &mut group {
             Guarded::One(Some(one)) => {
                 one.add(&[busy.process], &root).unwrap();
@@ -209,6 +209,77 @@ fn a_v1_cpuset_confines_every_thread_and_release_gives_the_masks_back() {
     assert_eq!(moved.failed, []);
     masks.restore(&root).unwrap();
     assert_eq!(affinity::get(program.process.pid).unwrap(), before);
+}
+
+#[test]
+fn a_v2_cpuset_confines_every_thread_and_the_masks_come_back() {
+    let root = Root::live();
+    let Some((hierarchy, _, mut group)) = version2("placed") else { return };
+    if !hierarchy.has("cpuset") {
+        println!("SKIPPED: there is no v2 cpuset");
+        return;
+    }
+    let all = group.two().cpus().unwrap();
+    let one = all.take(1);
+    let program = Program::sleep();
+    let mut masks = affinity::Masks::default();
+    masks.remember(&[program.process], &root);
+    let before = affinity::get(program.process.pid).unwrap();
+    group.two().set_cpus(&one).unwrap();
+    group.two().add(&[program.process], &root).unwrap();
+    assert_eq!(group.two().cpus().unwrap(), one);
+    assert_eq!(affinity::get(program.process.pid).unwrap(), one);
+    group.two().set_cpus(&all).unwrap();
+    assert_eq!(affinity::get(program.process.pid).unwrap(), before.intersection(&all));
+    group.two().set_cpus(&one).unwrap();
+    assert_eq!(group.two().release(&[program.process], &root).failed, []);
+    masks.restore(&root).unwrap();
+    assert_eq!(affinity::get(program.process.pid).unwrap(), before);
+}
+
+/// CPU time of both while they share a CPU for so long that the second has had two seconds in all.
+fn shared(one: &Program, other: &Program) -> (u64, u64) {
+    let time = |program: &Program| clock::cpu_ns_of(program.process.pid).unwrap();
+    let began = (time(one), time(other));
+    let passed = || (time(one) - began.0, time(other) - began.1);
+    eventually("two seconds of CPU time", || {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        passed().0 + passed().1 > 2 * SECOND_NS
+    });
+    passed()
+}
+
+#[test]
+fn v2_groups_share_a_cpu_by_weight_and_who_idles_leaves_it_to_the_other() {
+    let root = Root::live();
+    let Some((hierarchy, scheduler, mut first)) = version2("light") else { return };
+    let mut second = Guarded::Two(Some(hierarchy.group(&scheduler, "heavy", &root).unwrap()));
+    if !hierarchy.has("cpuset") || !hierarchy.has("cpu") {
+        println!("SKIPPED: there is no v2 cpuset or cpu");
+        return;
+    }
+    let programs = [Program::busy(), Program::busy()];
+    for (group, program) in [(&mut first, &programs[0]), (&mut second, &programs[1])] {
+        let one = group.two().cpus().unwrap().take(1);
+        group.two().set_cpus(&one).unwrap();
+        group.two().add(&[program.process], &root).unwrap();
+    }
+    first.two().set_weight(100).unwrap();
+    second.two().set_weight(300).unwrap();
+    hierarchy.set_weight(&scheduler, 250).unwrap();
+    let (light, heavy) = shared(&programs[0], &programs[1]);
+    let ratio = heavy as f64 / light as f64;
+    assert!((2.6..3.4).contains(&ratio), "{heavy} ns by {light} ns: {ratio:.2} instead of 3");
+    // Who idles refuses a weight, has next to nothing, and has lost its weight when it comes back.
+    let switch = second.two().idle_switch().unwrap();
+    switch.set(true).unwrap();
+    let refused = second.two().set_weight(200).unwrap_err().to_string();
+    assert!(refused.contains("cpu.weight") && refused.contains("200"), "{refused}");
+    let (light, heavy) = shared(&programs[0], &programs[1]);
+    assert!(heavy * 20 < light, "{heavy} ns while idle, beside {light} ns");
+    switch.set(false).unwrap();
+    let weight = std::fs::read_to_string(second.two().dir().join("cpu.weight")).unwrap();
+    assert_eq!(weight.trim(), "100", "leaving idle resets the weight");
 }
 
 #[test]

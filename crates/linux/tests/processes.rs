@@ -9,6 +9,7 @@ use common::{Program, SECOND_NS, eventually};
 use coplace_linux::affinity::{self, Masks};
 use coplace_linux::pidfd::PidFd;
 use coplace_linux::protection::{Reason, protected, protected_own};
+use coplace_linux::spread::spread;
 use coplace_linux::{Process, Root, clock, procfs, signals};
 use rustix::process::Signal;
 use topology::CpuSet;
@@ -167,7 +168,8 @@ fn a_stop_by_somebody_else_is_told_from_ours() {
     let mut stops = signals::Stops::default();
     signals::stop(&[ours.process], &root);
     stops.note_stopped(&[ours.process]);
-    signals::send(&[theirs.process], Signal::TSTP, &root);
+    // Not SIGTSTP, which stops nothing in a process group that nobody controls.
+    signals::send(&[theirs.process], Signal::STOP, &root);
     signals::wait_all_stopped(&both, SECOND_NS, &root).unwrap();
     assert_eq!(stops.stopped_by_others(&both, &root), [theirs.process]);
     assert_eq!(stops.continued_by_others(&root), []);
@@ -188,6 +190,55 @@ fn a_whole_family_stops_within_a_moment_and_a_stopped_one_still_ends_by_sigterm(
     assert_eq!(sent.reached, 4);
     eventually("the end of all", || members.iter().all(|process| !process.is_alive(&root)));
     signals::wait_all_stopped(&members, 0, &root).expect("nobody waits for the unreaped parent");
+}
+
+#[test]
+fn runnable_programs_that_share_a_cpu_are_taken_apart_and_keep_their_masks() {
+    let root = Root::live();
+    let all = affinity::get(0).unwrap();
+    if all.len() < 2 {
+        println!("SKIPPED: one CPU");
+        return;
+    }
+    let (one, two) = (all.take(1), all.take(2));
+    let busy = [(); 2].map(|()| Program::start("sh", &["-c", "while :; do :; done"]));
+    let processes = [busy[0].process, busy[1].process];
+    let tids = processes.map(|process| process.pid);
+    let cpus = || tids.map(|tid| procfs::thread_stat(tid, tid, &root).unwrap().processor);
+    let masks = |mask: &CpuSet| tids.iter().for_each(|tid| affinity::set(*tid, mask).unwrap());
+    // The kernel's balancer may be quicker than we are; never in all of twenty rounds.
+    let mut moved = 0;
+    for _ in 0..20 {
+        masks(&one);
+        eventually("both on one CPU", || cpus().iter().all(|cpu| one.contains(*cpu)));
+        assert_eq!(spread(&processes, &root), 0, "their masks allow no other CPU");
+        masks(&two);
+        moved += spread(&processes, &root);
+        for tid in tids {
+            assert_eq!(affinity::get(tid).unwrap(), two, "as before");
+        }
+    }
+    assert!(moved > 0);
+}
+
+#[test]
+fn a_stop_reaches_threads_that_compute_while_the_first_one_sleeps() {
+    let root = Root::live();
+    let script = "import threading\n\
+                  def spin():\n while True: pass\n\
+                  for _ in range(3): threading.Thread(target=spin, daemon=True).start()\n\
+                  print('up')\nthreading.Event().wait()";
+    let Some(program) = Program::python(script) else { return };
+    let targets = signals::Targets::open(&[program.process], &root);
+    for _ in 0..20 {
+        assert_eq!(targets.stop(&root).reached, 1);
+        signals::wait_all_stopped(&[program.process], SECOND_NS, &root).unwrap();
+        // One SIGCONT takes back every stop that was sent, whichever thread it was for.
+        assert_eq!(targets.cont(&root).reached, 1);
+        eventually("going on", || !signals::is_stopped(program.process, &root).unwrap());
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(!signals::is_stopped(program.process, &root).unwrap(), "no stop is left over");
+    }
 }
 
 #[test]

@@ -182,8 +182,23 @@ impl Home {
         self.path.join("apps")
     }
 
+    /// What programs turned out to be.
+    pub fn remembered(&self) -> PathBuf {
+        self.path.join("remembered.json")
+    }
+
     pub fn guard_lock(&self) -> PathBuf {
         self.path.join("guard.lock")
+    }
+
+    /// To be held by whoever sets free, or takes in anew, programs that another may be about, too.
+    pub fn lock_programs(&self) -> io::Result<Option<File>> {
+        let file = open_lock(&self.path.join("programs.lock"))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn all_pages(&self) -> PathBuf {

@@ -1,8 +1,12 @@
 //! Processes as messages name them and as the kernel's interfaces do.
 
+use std::ffi::OsStr;
+use std::path::Path;
+
 use linux::Process;
 use linux::Root;
 use protocol::ProcessId;
+use workload::AppId;
 
 pub fn to_linux(process: ProcessId) -> Process {
     Process { pid: process.pid, start_time_ticks: process.start_time_ticks }
@@ -26,4 +30,31 @@ pub fn own() -> ProcessId {
 /// Whether it lives: it is the one with its number, and no zombie.
 pub fn lives(process: ProcessId) -> bool {
     to_linux(process).is_alive(&Root::live())
+}
+
+/// A program's name as an application's: its file name, with what may not be in one replaced.
+pub fn name_of(program: &OsStr) -> AppId {
+    let file = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '_' };
+    let mut name: String = file.chars().take(48).map(allowed).collect();
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        name.insert(0, '_');
+        name.truncate(48);
+    }
+    AppId::new(&name).expect("made of allowed characters")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_programs_file_name_becomes_a_name() {
+        for (program, name) in
+            [("/a/cg", "cg"), ("./lu.B.x", "lu.B.x"), ("7zip", "_7zip"), ("größe x", "gr__e_x"), ("/", "_")]
+        {
+            assert_eq!(name_of(OsStr::new(program)).as_str(), name, "{program}");
+        }
+        assert_eq!(name_of(OsStr::new(&"x".repeat(300))).as_str().len(), 48);
+    }
 }

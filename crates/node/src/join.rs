@@ -181,13 +181,24 @@ impl Membership {
             self.recover();
         }
         let messages = std::mem::take(&mut self.inbox);
-        messages.into_iter().map(|message| self.in_callers_names(message)).collect()
+        let messages: Vec<_> = messages.into_iter().map(|message| self.in_callers_names(message)).collect();
+        for message in &messages {
+            if let FromScheduler::GivenBack { id, .. } = message {
+                // It runs on without any scheduler, and is not brought to the next one.
+                self.programs.retain(|program| program.id != *id);
+            }
+        }
+        messages
     }
 
     fn in_callers_names(&self, message: FromScheduler) -> FromScheduler {
         let known = |id: AppId| self.programs.iter().find(|p| p.record.id == id).map_or(id, |p| p.id.clone());
         match message {
             FromScheduler::Start { id } => FromScheduler::Start { id: known(id) },
+            FromScheduler::Waits { id, why } => FromScheduler::Waits { id: known(id), why },
+            FromScheduler::GivenBack { id, processes, problems } => {
+                FromScheduler::GivenBack { id: known(id), processes, problems }
+            }
             other => other,
         }
     }
@@ -275,7 +286,7 @@ impl Membership {
 
     fn greet(&mut self, mut client: Client) -> Result<(), JoinError> {
         for program in &mut self.programs {
-            let request = ToScheduler::Register { record: program.record.clone() };
+            let request = ToScheduler::Register { record: Box::new(program.record.clone()) };
             let is_answer = |message: &FromScheduler| matches!(message, FromScheduler::Registered { .. });
             match client.ask(&request, &mut self.inbox, is_answer) {
                 Ok(FromScheduler::Registered { id, .. }) => program.record.id = id,
@@ -298,7 +309,7 @@ impl Membership {
         let Link::To(client) = &mut self.link else {
             return Err(JoinError::Nobody(self.why_lost()));
         };
-        let request = ToScheduler::Register { record: record.clone() };
+        let request = ToScheduler::Register { record: Box::new(record.clone()) };
         let asked_for = record.id.clone();
         let answer = client.ask(
             &request,

@@ -17,10 +17,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use protocol::ProcessId;
+use protocol::{ProcessId, ProgramKey};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
-use crate::identity;
+use crate::{identity, remember};
 use child::{Failure, Stage};
 
 /// What to start.
@@ -140,9 +140,28 @@ impl Held {
         &mut self.running
     }
 
+    /// The file that will be executed, if it can be told.
+    pub fn file(&self) -> Option<PathBuf> {
+        let there = |path: &PathBuf| match &self.directory {
+            Some(directory) => directory.join(path),
+            None => path.clone(),
+        };
+        self.candidates.iter().map(there).find(|path| path.is_file())
+    }
+
     /// The environment that it will get, without what `let_go` adds.
     pub fn variable(&self, name: &str) -> Option<&OsStr> {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    /// By what the program is known again at its next start.
+    pub fn key(&self, command: &[OsString]) -> ProgramKey {
+        let full = |path: &PathBuf| match &self.directory {
+            Some(directory) => directory.join(path),
+            None => path.clone(),
+        };
+        let file = self.candidates.iter().map(full).find(|path| path.is_file());
+        file.map(|file| remember::key_of(&file, command)).unwrap_or_default()
     }
 
     /// Executes the program, with these variables besides, and tells whether that succeeded.

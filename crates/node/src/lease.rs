@@ -77,11 +77,11 @@ impl Lease {
         taken.map_err(lease_error)
     }
 
-    /// Says that the scheduler acts. One atomic store.
-    pub fn beat(&self, now_ns: u64) {
+    /// Says that the scheduler acts. `false`: it did not for so long that a guard may have acted.
+    pub fn beat(&self, now_ns: u64) -> bool {
         // SAFETY: the mapping has BYTES bytes, is aligned to a page, and lives as long as `self`.
         let word = unsafe { AtomicU64::from_ptr(self.map.cast::<u64>().add(BEAT_WORD)) };
-        word.store(now_ns, Ordering::Release);
+        now_ns.saturating_sub(word.swap(now_ns, Ordering::AcqRel)) < FRESH_NS
     }
 
     pub fn epoch(&self) -> u64 {
@@ -176,6 +176,9 @@ mod tests {
         let home = Home::at(dir.path()).unwrap();
         assert_eq!(Lease::read(&home), None);
         let lease = Lease::take(&home).unwrap();
+        lease.beat(5_000_000_000);
+        assert!(lease.beat(5_000_000_000 + FRESH_NS - 1));
+        assert!(!lease.beat(5_000_000_000 + 2 * FRESH_NS));
         lease.beat(5_000_000_000);
         let view = Lease::read(&home).unwrap();
         assert_eq!((view.holder, view.beat_ns), (identity::own(), 5_000_000_000));

@@ -7,18 +7,23 @@
 //! process ([`guard`]) sets everything free when the scheduler is lost ([`restore`]).
 
 mod account;
+pub mod adopt;
+mod attach;
+mod before;
 mod clock;
+pub mod environment;
+mod follow;
 pub mod guard;
 pub mod home;
 pub mod identity;
 pub mod join;
-mod kick;
 pub mod launch;
 pub mod lease;
 mod live;
 pub mod mechanism;
 pub mod preload;
 pub mod registry;
+pub mod remember;
 pub mod restore;
 mod rotor;
 pub mod scheduler;

@@ -5,76 +5,47 @@
 //! to become wider first gets the CPUs. One whose runtime has not read its CPU mask yet keeps the
 //! full mask: what a program sees at start is the widest that it may ever get.
 
+mod managed;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::Arc;
 
 use engine::Actuator;
 use linux::{Root, unmanaged};
 use plan::{Change, Plan, State, TurnMode};
 use protocol::{Account, AppRecord, AppStatus};
 use topology::CpuSet;
-use workload::AppId;
+use workload::{AppId, Demand};
 
 use crate::account::{Ledger, Standing};
+use crate::before::Before;
 use crate::clock::{Clock, ClockStats, Members};
+use crate::follow::Follower;
+use crate::home::Home;
 use crate::identity;
-use crate::kick::Kicker;
 use crate::mechanism::{Harness, Mechanisms};
 use crate::registry::Registry;
+use crate::restore;
 use crate::rotor::{self, Rotation};
-use crate::watch::{Nature, Sight, Watch};
+use crate::watch::{Nature, Watch};
+
+pub use managed::Managed;
+use managed::rebind;
 
 /// Looks in a row that must find a program stopped before somebody else counts as having done it.
 const STOPPED_LOOKS: u32 = 2;
-
-/// One program under this scheduler.
-pub struct Managed {
-    pub record: AppRecord,
-    harness: Option<Harness>,
-    watch: Watch,
-    pub sight: Option<Sight>,
-    ledger: Ledger,
-    wish: Option<(CpuSet, u32)>,
-    /// Where its threads may run at the moment.
-    placed: CpuSet,
-    /// Its user, or somebody else who is not us, stopped it.
-    pub user_stopped: bool,
-    /// It is to die: nothing stops it any more.
-    released: bool,
-    /// Its `run` was told to execute it.
-    let_go: bool,
-    stopped_looks: u32,
-}
-
-impl Managed {
-    /// Whether the clock may stop it.
-    fn takes_turns(&self) -> bool {
-        self.record.started && !self.user_stopped && !self.released && self.harness.is_some()
-    }
-
-    pub fn let_go(&self) -> bool {
-        self.let_go
-    }
-
-    pub fn has_harness(&self) -> bool {
-        self.harness.is_some()
-    }
-
-    fn settled(&self) -> bool {
-        matches!(self.sight.as_ref().map(|sight| &sight.nature), Some(Nature::Resizable | Nature::Rigid(_)))
-    }
-}
 
 pub struct Live {
     registry: Registry,
     root: Root,
     /// `None`: observe only, touch nothing.
     mechanisms: Option<Mechanisms>,
-    kicker: Arc<Kicker>,
     clock: Clock,
+    follower: Follower,
     apps: BTreeMap<AppId, Managed>,
     plan: Plan,
+    /// The CPUs that programs and scheduler may use.
+    allowed: CpuSet,
     before: Option<unmanaged::Sample>,
     unmanaged: unmanaged::MilliCpus,
     /// What went wrong since it was last asked for.
@@ -95,19 +66,15 @@ impl Live {
         allowed: &CpuSet,
         root: Root,
     ) -> io::Result<Live> {
-        // Threads that kick CPUs are needed where cpu.idle is.
-        let kicked = match &mechanisms {
-            Some(mechanisms) if mechanisms.filling.is_some() => allowed.clone(),
-            _ => CpuSet::new(),
-        };
         Ok(Live {
+            follower: Follower::start(&root),
             registry,
             root,
             mechanisms,
-            kicker: Kicker::start(&kicked),
             clock: Clock::start()?,
             apps: BTreeMap::new(),
             plan: Plan::default(),
+            allowed: allowed.clone(),
             before: None,
             unmanaged: unmanaged::MilliCpus::new(),
             warnings: Vec::new(),
@@ -142,38 +109,88 @@ impl Live {
 
     /// Takes a program in; it runs on (or is held) as before.
     pub fn take(&mut self, record: AppRecord, now_ns: u64) {
-        let process = identity::to_linux(record.process);
-        let rigid = record.demand.malleability == workload::Malleability::Rigid;
-        let watch = Watch::new(process, &record.pages, rigid, now_ns, &self.root);
-        let harness = self.mechanisms.as_ref().and_then(|mechanisms| {
-            let members = linux::procfs::tree(process.pid, &self.root).unwrap_or_else(|_| vec![process]);
-            let keep = |traces: &_| self.registry.write_traces(&record.id, traces).map_err(io::Error::other);
-            match Harness::take(mechanisms, record.id.as_str(), &members, keep) {
-                Ok(harness) => Some(harness),
-                Err(error) => {
-                    self.warnings.push(format!("{} runs unmanaged: {error}", record.id));
-                    None
-                }
-            }
-        });
+        let watch = Watch::new(&record, now_ns, &self.root);
+        let harness = self.harness_for(&record);
         let mut ledger = Ledger::new(record.id.clone(), record.arrived_ns);
         if record.started {
             ledger.started(now_ns);
         }
         let managed = Managed {
             placed: record.original_cpus.clone(),
+            newcomers: false,
             harness,
             watch,
             sight: None,
             ledger,
             wish: None,
+            expected: None,
+            expected_bytes: None,
             user_stopped: false,
             released: false,
             let_go: record.started,
             stopped_looks: 0,
+            unplaced: None,
             record,
         };
         self.apps.insert(managed.record.id.clone(), managed);
+    }
+
+    fn harness_for(&mut self, record: &AppRecord) -> Option<Harness> {
+        let mechanisms = self.mechanisms.as_ref()?;
+        // What was undone before now is known to us.
+        self.registry.was_set_free(&record.id);
+        let process = identity::to_linux(record.process);
+        let members = linux::procfs::tree(process.pid, &self.root).unwrap_or_else(|_| vec![process]);
+        let keep = |traces: &_| self.registry.write_traces(&record.id, traces).map_err(io::Error::other);
+        let before = match record.terms.attached {
+            true => Before::look(&members, &self.root).map(Some).map_err(io::Error::other),
+            false => Ok(None),
+        };
+        let taken =
+            before.and_then(|before| Harness::take(mechanisms, record.id.as_str(), &members, before, keep));
+        match taken {
+            Ok(harness) => Some(harness),
+            Err(error) => {
+                self.warnings.push(format!("{} runs unmanaged: {error}", record.id));
+                None
+            }
+        }
+    }
+
+    /// Takes those programs in anew that somebody has set free meanwhile, and tells which; the plan
+    /// stays.
+    pub fn take_back(&mut self, home: &Home) -> Vec<AppId> {
+        let ids: Vec<AppId> = self.apps.keys().filter(|id| self.registry.was_set_free(id)).cloned().collect();
+        if ids.is_empty() {
+            return ids;
+        }
+        // Handles on groups that are gone are not to be turned any more.
+        self.clock.set(Rotation::new(None), Members::new(), BTreeSet::new());
+        for id in ids.clone() {
+            let record = self.apps[&id].record.clone();
+            restore::set_free(&record, &self.root, home);
+            let harness = self.harness_for(&record);
+            let managed = self.apps.get_mut(&id).expect("none was removed");
+            managed.harness = harness;
+            managed.placed = record.original_cpus;
+            // The processes that belong to it are told to the new harness at the next look.
+            managed.sight = None;
+            if let Err(error) = managed.watch.set_target(0) {
+                self.warnings.push(format!("{id}: {error}"));
+            }
+            if managed.user_stopped {
+                self.user_stopped(&id, true);
+            }
+        }
+        self.settle();
+        self.turn_wheels();
+        ids
+    }
+
+    pub fn expect(&mut self, app: &AppId, demand: Option<Demand>, bytes: Option<u64>) {
+        if let Some(managed) = self.apps.get_mut(app) {
+            (managed.expected, managed.expected_bytes) = (demand, bytes);
+        }
     }
 
     pub fn was_let_go(&mut self, app: &AppId) {
@@ -234,6 +251,7 @@ impl Live {
     /// It has ended, or is given back: everything of it is undone.
     pub fn forget(&mut self, app: &AppId, now_ns: u64) -> Option<Account> {
         self.clock.release(app);
+        self.follower.forget(app);
         let managed = self.apps.remove(app)?;
         Some(managed.ledger.read(now_ns))
     }
@@ -252,13 +270,21 @@ impl Live {
             if !managed.record.started {
                 continue;
             }
-            let known = managed.watch.members().len();
+            let known = (managed.watch.members().to_vec(), managed.watch.outsiders().clone());
             let sight = managed.watch.look(now_ns);
+            let (members, outsiders) = (managed.watch.members(), managed.watch.outsiders());
             if let Some(harness) = &mut managed.harness
-                && (known != managed.watch.members().len() || managed.sight.is_none())
+                && (known.0 != members || known.1 != *outsiders || managed.sight.is_none())
+                && let Err(error) =
+                    harness.update(&managed.watch.insiders(), outsiders, &managed.record.original_cpus)
             {
-                harness.update(managed.watch.members());
+                self.warnings.push(format!("{app}: {error}"));
             }
+            if managed.record.terms.rebind && known.0 != managed.watch.members() {
+                rebind(&managed.watch.insiders(), &managed.record.original_cpus, &self.root);
+            }
+            // What a launcher starts was born outside of every place.
+            managed.newcomers |= known.0 != managed.watch.members() && !managed.watch.outsiders().is_empty();
             let ours = self.clock.stands_still(app);
             managed.stopped_looks = if sight.stopped && !ours { managed.stopped_looks + 1 } else { 0 };
             if sight.ended {
@@ -295,7 +321,10 @@ impl Live {
         const SMOOTHING_NS: u64 = 500_000_000;
         let managed = self.apps.values().enumerate();
         let managed = managed.map(|(at, app)| (at as u64, app.watch.members(), &app.placed));
-        match unmanaged::sample(managed, &self.root) {
+        // For the scheduler itself no CPU is left free.
+        let own = [identity::to_linux(identity::own())];
+        let own = (u64::MAX, &own[..], &self.allowed);
+        match unmanaged::sample(managed.chain([own]), &self.root) {
             Ok(sample) => {
                 if let Some(before) = &self.before {
                     let now = unmanaged::between(before, &sample);
@@ -337,7 +366,7 @@ impl Live {
             let next = match managed.sight.as_ref().map(|sight| &sight.nature) {
                 Some(Nature::Resizable) => match managed.watch.threads_now() {
                     Some(team)
-                        if team as usize > place.len()
+                        if team as usize > place.len().max(managed.watch.told_to_have() as usize)
                             && !managed.sight.as_ref().is_some_and(|s| s.waits_passively) =>
                     {
                         on_its_way = true;
@@ -352,11 +381,22 @@ impl Live {
                     managed.record.original_cpus.clone()
                 }
             };
-            if next != managed.placed {
+            let newcomers = std::mem::take(&mut managed.newcomers) && harness.places_by_thread();
+            if next != managed.placed || newcomers {
                 let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
-                match harness.place(managed.watch.members(), &next, keep) {
-                    Ok(()) => managed.placed = next,
-                    Err(error) => self.warnings.push(format!("{app} could not be placed on {next}: {error}")),
+                match harness.place(&managed.watch.insiders(), &next, keep) {
+                    Ok(()) => {
+                        self.follower.moved(app, managed.watch.members(), &managed.placed, &next);
+                        managed.placed = next;
+                        managed.unplaced = None;
+                    }
+                    Err(error) => {
+                        let why = format!("{app} could not be placed on {next}: {error}");
+                        if managed.unplaced.as_ref() != Some(&why) {
+                            self.warnings.push(why.clone());
+                            managed.unplaced = Some(why);
+                        }
+                    }
                 }
             }
             if !narrower && let Err(error) = managed.watch.set_target(threads) {
@@ -374,15 +414,16 @@ impl Live {
         let modes = rotor::modes(self.plan.tree.as_ref());
         let mut members = Members::new();
         let mut held = BTreeSet::new();
-        for (app, managed) in self.apps.iter().filter(|(_, managed)| managed.takes_turns()) {
+        for (app, managed) in self.apps.iter_mut().filter(|(_, managed)| managed.takes_turns()) {
             let waits = self.plan.waiting.contains(app);
             let mode = match modes.get(app) {
                 _ if waits => TurnMode::Strict,
                 Some(mode) => *mode,
                 None => continue,
             };
-            let harness = managed.harness.as_ref().expect("who takes turns has a harness");
-            match harness.turn(mode, &self.kicker) {
+            let harness = managed.harness.as_mut().expect("who takes turns has a harness");
+            let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
+            match harness.turn(mode, keep) {
                 Ok(turn) => drop(members.insert(app.clone(), (mode, turn))),
                 Err(error) => self.warnings.push(format!("{app} cannot take turns: {error}")),
             }
@@ -421,6 +462,9 @@ impl Live {
                     Nature::Rigid(why) => Some(why.clone()),
                     _ => None,
                 }),
+                attached: managed.record.terms.attached,
+                waits_for: None,
+                memory: self.follower.figures(id),
                 account: managed.ledger.read(now_ns),
             }
         };

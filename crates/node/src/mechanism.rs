@@ -4,6 +4,8 @@
 //! Which mechanism is taken is decided once, at the scheduler's start, by what the machine and our
 //! rights allow ([`Mechanisms::choose`]); each has one small place in [`Harness`].
 
+mod members;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
@@ -12,12 +14,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use linux::affinity::{self, Masks};
 use linux::signals::Targets;
+use linux::spread::spread;
 use linux::{Process, Root, Switch, cgroup, cgroup1, cgroup2};
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 
+use crate::before::Before;
 use crate::clock::Turn;
-use crate::kick::Kicker;
 use crate::registry::Traces;
 
 /// What the user asked for; `Auto` takes the best that works.
@@ -223,12 +226,12 @@ impl Mechanisms {
         }
     }
 
-    /// The shortest slice for which the mechanism is used. At these both CPUs of a pair are to run one
-    /// gang for at least 97% of the time; experiments/overhead measures how far that holds (the
-    /// freezer does it, the others not yet).
+    /// The shortest slice for which the mechanism is used: at these both CPUs of a pair run one gang
+    /// for at least 97% of the time that a gang alone does (experiments/overhead). Writing
+    /// `cpu.idle` forces no reschedule, and a switch lasts a tick or two.
     pub fn shortest_slice_ns(&self, mode: plan::TurnMode) -> u64 {
         match (mode, self.strict, self.filling) {
-            (plan::TurnMode::Filling, _, Some(_)) => 50_000_000,
+            (plan::TurnMode::Filling, _, Some(_)) => 100_000_000,
             (_, Strict::Freeze(_), _) => 5_000_000,
             (_, Strict::Stop, _) => 50_000_000,
         }
@@ -254,6 +257,8 @@ pub struct Harness {
     masks: Masks,
     targets: Arc<Mutex<Targets>>,
     traces: Traces,
+    /// Processes of the program that are left alone.
+    outside: BTreeSet<Process>,
     root: Root,
 }
 
@@ -265,20 +270,37 @@ impl Harness {
         mechanisms: &Mechanisms,
         group: &str,
         processes: &[Process],
+        before: Option<Before>,
         keep: impl Fn(&Traces) -> io::Result<()>,
     ) -> io::Result<Harness> {
         let root = &mechanisms.root;
+        // A group that a service manager would remove behind the program's back is not left.
+        let stays = match (&mechanisms.v2, &before, cgroup::mounts(root)) {
+            (Some(_), Some(before), Ok(mounts)) => mounts.v2.is_some_and(|v2| before.would_empty(&v2.point)),
+            _ => false,
+        };
         let v1 =
             mechanisms.v1.as_ref().map(|h| h.group(&mechanisms.name, group)).transpose().map_err(other)?;
         let v2 = mechanisms
             .v2
             .as_ref()
+            .filter(|_| !stays)
             .map(|h| h.group(&mechanisms.name, group, root))
             .transpose()
             .map_err(other)?;
+        let usable = |version| version != Version::V2 || !stays;
+        let placement = match mechanisms.placement {
+            Placement::Cpuset(version) if usable(version) => Placement::Cpuset(version),
+            _ => Placement::Affinity,
+        };
+        let strict = match mechanisms.strict {
+            Strict::Freeze(version) if usable(version) => Strict::Freeze(version),
+            _ => Strict::Stop,
+        };
         let mut traces = Traces {
-            stops_by_signal: Some(mechanisms.strict == Strict::Stop),
+            stops_by_signal: Some(strict == Strict::Stop),
             places: Some(BTreeSet::new()),
+            before,
             ..Traces::default()
         };
         traces.groups.extend(v1.iter().flat_map(group_dirs));
@@ -290,12 +312,13 @@ impl Harness {
         let mut harness = Harness {
             v1,
             v2,
-            placement: mechanisms.placement,
-            strict: mechanisms.strict,
-            filling: mechanisms.filling,
+            placement,
+            strict,
+            filling: mechanisms.filling.filter(|version| usable(*version)),
             masks: Masks::default(),
             targets: Arc::new(Mutex::new(Targets::open(processes, root))),
             traces,
+            outside: BTreeSet::new(),
             root: root.clone(),
         };
         if let Some(group) = &mut harness.v1 {
@@ -321,6 +344,8 @@ impl Harness {
                 if self.traces.places.get_or_insert_default().insert(cpus.clone()) {
                     keep(&self.traces)?;
                 }
+                // A thread that is being moved has another mask for a moment, which is not its own.
+                let _unmoved = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
                 let outcome =
                     affinity::set_all(processes, cpus, &mut self.masks, &self.root).map_err(other)?;
                 match outcome.failed.first() {
@@ -331,19 +356,22 @@ impl Harness {
         }
     }
 
+    /// Whether taking turns means signals, which parents and terminals see.
+    pub fn stops_by_signal(&self) -> bool {
+        self.strict == Strict::Stop
+    }
+
     /// Whether new threads and processes have to be looked for and confined one by one.
     pub fn places_by_thread(&self) -> bool {
         self.placement == Placement::Affinity
     }
 
-    /// Takes note of the program's processes as they are now.
-    pub fn update(&mut self, processes: &[Process]) {
-        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
-        targets.update(processes, &self.root);
-    }
-
     /// A handle for the gang clock. `filling` is granted where `cpu.idle` is there.
-    pub fn turn(&self, mode: plan::TurnMode, kicker: &Arc<Kicker>) -> io::Result<Box<dyn Turn>> {
+    pub fn turn(
+        &mut self,
+        mode: plan::TurnMode,
+        keep: impl Fn(&Traces) -> io::Result<()>,
+    ) -> io::Result<Box<dyn Turn>> {
         if mode == plan::TurnMode::Filling {
             let switch = match self.filling {
                 Some(Version::V1) => self.v1.as_ref().map(cgroup1::Group::idle_switch),
@@ -351,7 +379,15 @@ impl Harness {
                 None => None,
             };
             if let Some(switch) = switch {
-                return Ok(Box::new(Idle { switch: switch.map_err(other)?, kicker: Arc::clone(kicker) }));
+                if !self.traces.spreads {
+                    self.traces.spreads = true;
+                    keep(&self.traces)?;
+                }
+                return Ok(Box::new(Idle {
+                    switch: switch.map_err(other)?,
+                    targets: Arc::clone(&self.targets),
+                    root: self.root.clone(),
+                }));
             }
         }
         let switch = match self.strict {
@@ -413,7 +449,8 @@ impl Turn for Freeze {
 /// `cpu.idle`: who is not in turn runs only where those in turn leave a CPU idle.
 struct Idle {
     switch: Switch,
-    kicker: Arc<Kicker>,
+    targets: Arc<Mutex<Targets>>,
+    root: Root,
 }
 
 impl Turn for Idle {
@@ -423,8 +460,11 @@ impl Turn for Idle {
 
     fn go(&mut self) -> io::Result<()> {
         self.switch.set(false)?;
-        // Becoming important again does not by itself take the CPUs from the others.
-        self.kicker.kick();
+        // Who holds the targets is about to set masks itself; the next switch mends what this one
+        // leaves.
+        if let Ok(targets) = self.targets.try_lock() {
+            spread(&targets.processes(), &self.root);
+        }
         Ok(())
     }
 }

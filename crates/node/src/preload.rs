@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use linux::binary::{Binary, Obstacle};
 use rustix::fs::StatVfsMountFlags;
 
 use crate::home::Home;
@@ -145,6 +146,34 @@ fn usable(path: &Path) -> Result<(), String> {
     }
 }
 
+/// What a program is to have in its environment so that the library is loaded into it and finds
+/// `pages`. One of another architecture gets no library, as the loader would complain on its stderr;
+/// the variable of the pages stays, because by it a program's processes are recognised. `variable` tells what the program's environment holds, `program` is its file.
+pub fn environment<'a>(
+    program: &Path,
+    library: &Path,
+    pages: &Path,
+    variable: impl Fn(&str) -> Option<&'a OsStr>,
+) -> Vec<(OsString, OsString)> {
+    let mut additions = vec![(linux::page::PAGES_VARIABLE.into(), pages.into())];
+    let binary = Binary::read(program).ok();
+    if binary.as_ref().is_some_and(|binary| binary.obstacle == Some(Obstacle::Architecture)) {
+        return additions;
+    }
+    additions.push(("LD_PRELOAD".into(), appended(variable("LD_PRELOAD"), library)));
+    // GCC's address sanitizer ends a program into which any other library is preloaded, unless told
+    // not to mind.
+    if binary.is_some_and(|binary| binary.has_address_sanitizer()) {
+        let mut options = variable("ASAN_OPTIONS").unwrap_or_default().to_owned();
+        if !options.is_empty() {
+            options.push(":");
+        }
+        options.push("verify_asan_link_order=0");
+        additions.push(("ASAN_OPTIONS".into(), options));
+    }
+    additions
+}
+
 /// The value of LD_PRELOAD with the library after what the user has there.
 pub fn appended(present: Option<&OsStr>, library: &Path) -> OsString {
     let mut value = present.unwrap_or_default().to_owned();
@@ -174,6 +203,49 @@ mod tests {
         let both = appended(Some(OsStr::new("/a.so b.so")), ours);
         assert_eq!(both, "/a.so b.so:/c/lib.so");
         assert_eq!(appended(Some(&both), ours), both);
+    }
+
+    #[test]
+    fn a_program_gets_what_it_needs_to_load_the_library_and_a_foreign_one_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let (library, pages) = (Path::new("/c/lib.so"), Path::new("/p"));
+        let names = |additions: Vec<(OsString, OsString)>| -> Vec<OsString> {
+            additions.into_iter().map(|(name, _)| name).collect()
+        };
+        let made = environment(Path::new("/bin/sh"), library, pages, |_| None);
+        assert_eq!(names(made), ["COPLACE_PAGES", "LD_PRELOAD"]);
+        let other = dir.path().join("other");
+        let mut bytes = fs::read("/bin/sh").unwrap();
+        bytes[18] ^= 0x55;
+        fs::write(&other, bytes).unwrap();
+        assert_eq!(names(environment(&other, library, pages, |_| None)), ["COPLACE_PAGES"]);
+        // A file that cannot be read is the kernel's business.
+        assert_eq!(environment(Path::new("/no/such"), library, pages, |_| None).len(), 2);
+    }
+
+    #[test]
+    fn a_program_under_address_sanitizer_is_told_not_to_mind() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, program) = (dir.path().join("p.c"), dir.path().join("p"));
+        fs::write(&source, "int main(void) { return 0; }").unwrap();
+        let built = std::process::Command::new("cc")
+            .args(["-fsanitize=address", "-o"])
+            .arg(&program)
+            .arg(&source)
+            .output()
+            .unwrap();
+        if !built.status.success() {
+            eprintln!("skipped: cc has no address sanitizer here");
+            return;
+        }
+        let library = write_out(EMBEDDED, &[dir.path().to_owned()]).unwrap();
+        let set = |name: &str| (name == "ASAN_OPTIONS").then(|| OsStr::new("detect_leaks=0"));
+        let additions = environment(&program, &library, dir.path(), set);
+        assert!(
+            additions.contains(&("ASAN_OPTIONS".into(), "detect_leaks=0:verify_asan_link_order=0".into()))
+        );
+        let made = std::process::Command::new(&program).envs(additions).output().unwrap();
+        assert!(made.status.success() && made.stderr.is_empty(), "{made:?}");
     }
 
     #[test]

@@ -13,14 +13,15 @@ use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 use workload::AppId;
 
+use crate::before::Before;
 use crate::home::Home;
 
 /// A file larger than this is none of ours.
-const MAX_FILE: u64 = 1 << 20;
+const MAX_FILE: u64 = 16 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    #[error("cannot write {path}: {error}; the program runs on, but nobody could adopt it")]
+    #[error("cannot write {path}: {error}; programs run on, but nobody could adopt them")]
     Write { path: PathBuf, error: io::Error },
     #[error("cannot read {path}: {error}")]
     Read { path: PathBuf, error: io::Error },
@@ -39,10 +40,16 @@ pub struct Traces {
     /// mask is given back its original CPUs; any other mask is the program's own. `None`: unknown,
     /// so every mask narrower than the original counts as the scheduler's.
     pub places: Option<BTreeSet<CpuSet>>,
+    /// Whether its threads may be bound to a CPU each for some microseconds (`linux::spread`). One
+    /// that is found with such a mask was left there by a scheduler that died meanwhile.
+    #[serde(default)]
+    pub spreads: bool,
     /// Cgroup directories that were made for it, outermost first.
     pub groups: Vec<PathBuf>,
     /// For each hierarchy (by its mount point) the group directory that its processes came from.
     pub origins: BTreeMap<PathBuf, PathBuf>,
+    /// What a program that was running had when it was taken in: given back exactly.
+    pub before: Option<Before>,
 }
 
 /// What `list` found.
@@ -85,9 +92,25 @@ impl Registry {
         read_whole(&self.traces_path(id)).unwrap_or_default()
     }
 
+    fn free_path(&self, id: &AppId) -> PathBuf {
+        self.directory.join(format!("{id}.free"))
+    }
+
+    /// For a scheduler that is late and comes back: somebody has undone what was done to a program.
+    pub fn note_free(&self, id: &AppId) {
+        // Where this cannot be written nothing else can, and the scheduler says so.
+        let _ = fs::write(self.free_path(id), "");
+    }
+
+    /// Whether that was noted; it counts once.
+    pub fn was_set_free(&self, id: &AppId) -> bool {
+        fs::remove_file(self.free_path(id)).is_ok()
+    }
+
     /// Forgets a program. One that is not there is forgotten already.
     pub fn remove(&self, id: &AppId) {
         // The record last: without it nobody would look for the traces.
+        let _ = fs::remove_file(self.free_path(id));
         let _ = fs::remove_file(self.traces_path(id));
         let _ = fs::remove_file(self.record_path(id));
     }
@@ -119,7 +142,7 @@ impl Registry {
 }
 
 /// All of it or nothing: readers see the old file or the new one, and a full disk leaves the old.
-fn write_whole(path: &Path, value: &impl Serialize) -> Result<(), RegistryError> {
+pub(crate) fn write_whole(path: &Path, value: &impl Serialize) -> Result<(), RegistryError> {
     let new = path.with_extension(format!("new-{}", std::process::id()));
     let written = (|| {
         let mut text = serde_json::to_vec(value)?;
@@ -140,7 +163,7 @@ fn write_whole(path: &Path, value: &impl Serialize) -> Result<(), RegistryError>
     })
 }
 
-fn read_whole<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
+pub(crate) fn read_whole<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
     let meta = fs::symlink_metadata(path).map_err(|error| error.to_string())?;
     let uid = rustix::process::geteuid().as_raw();
     if !meta.is_file() {
@@ -176,6 +199,7 @@ mod tests {
             demand: Demand::default(),
             arrived_ns,
             started: false,
+            terms: Default::default(),
         }
     }
 
@@ -209,8 +233,10 @@ mod tests {
             user_stopped: true,
             stops_by_signal: Some(true),
             places: Some([CpuSet::first(1)].into()),
+            spreads: true,
             groups: vec!["/sys/fs/cgroup/x/cg".into()],
             origins: [("/sys/fs/cgroup".into(), "/sys/fs/cgroup/user".into())].into(),
+            before: Some(Before::default()),
         };
         registry.write_traces(&id, &traces).unwrap();
         assert_eq!(registry.traces(&id), traces);

@@ -9,18 +9,21 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use linux::page::PageDir;
+use linux::page::{Page, PageDir};
 use linux::{Process, Root, affinity, cgroup, procfs, signals};
 use protocol::AppRecord;
 use topology::CpuSet;
 use workload::Malleability;
 
+use crate::before::{Before, is_placed};
 use crate::home::Home;
 use crate::identity;
 use crate::registry::{Registry, Traces};
 
 /// Scans after which a program that forks faster than it can be looked at is given up on.
 const MOST_ROUNDS: u32 = 16;
+/// How long to wait before the programs' lock is tried again.
+pub(crate) const LOCKED_NS: u64 = 2_000_000;
 /// How long a group may stay busy with processes that are on their way out.
 const REMOVAL_NS: u64 = 200_000_000;
 
@@ -52,10 +55,10 @@ pub fn set_free_by(record: &AppRecord, traces: &Traces, group_name: &str, root: 
     freeing.report.processes = members.len();
     freeing.continue_stopped(&members);
     freeing.move_back(&groups);
-    let members = freeing.members(&[]).into_iter().chain(members).collect();
-    freeing.widen(members, !groups.is_empty());
+    let members: BTreeSet<Process> = freeing.members(&[]).into_iter().chain(members).collect();
+    freeing.widen(members.clone(), !groups.is_empty());
     // Teams grow only when there are CPUs for them again.
-    freeing.clear_targets();
+    freeing.clear_targets(&members);
     freeing.report
 }
 
@@ -96,13 +99,11 @@ impl Freeing<'_> {
             for (file, value) in [("freezer.state", "THAWED"), ("cgroup.freeze", "0"), ("cpu.idle", "0")] {
                 self.write_if_there(&group.join(file), value);
             }
-            // Even if its members cannot be moved out they are not confined any more. An empty list
-            // means the parent's in v2 only.
-            let above = group.parent().map(|parent| parent.join("cpuset.cpus"));
-            let all = match group.join("cgroup.controllers").exists() {
-                true => Some(String::new()),
-                false => above.and_then(|path| fs::read_to_string(path).ok()),
-            };
+            // Even if its members cannot be moved out they are not confined any more. In v2 an empty
+            // list would mean the parent's as well, but is refused to a group with members (ENOSPC).
+            let is_v2 = group.join("cgroup.controllers").exists();
+            let above = if is_v2 { "cpuset.cpus.effective" } else { "cpuset.cpus" };
+            let all = group.parent().and_then(|parent| fs::read_to_string(parent.join(above)).ok());
             if let Some(cpus) = all {
                 self.write_if_there(&group.join("cpuset.cpus"), cpus.trim());
             }
@@ -167,14 +168,21 @@ impl Freeing<'_> {
     /// Gives threads their original CPUs back. `moved`: leaving a cpuset may have widened them
     /// beyond what they had (before Linux 6.2).
     fn widen(&mut self, mut members: BTreeSet<Process>, moved: bool) {
+        if let Some(before) = self.traces.before.clone() {
+            return self.give_back_masks(&before, members, moved);
+        }
         let original = &self.record.original_cpus;
         let nothing_placed = self.traces.places.as_ref().is_some_and(BTreeSet::is_empty);
-        if original.is_empty() || nothing_placed && !moved {
+        if original.is_empty() || nothing_placed && !moved && !self.traces.spreads {
             return;
         }
-        let is_ours = |mask: &CpuSet| match &self.traces.places {
-            Some(places) => places.contains(mask) && mask != original,
-            None => mask.is_subset(original) && mask != original,
+        let spread = |mask: &CpuSet| self.traces.spreads && mask.len() == 1;
+        let is_ours = |mask: &CpuSet| {
+            mask != original
+                && match &self.traces.places {
+                    Some(places) => places.contains(mask) || spread(mask),
+                    None => mask.is_subset(original),
+                }
         };
         let mut looked_at = BTreeSet::new();
         for _ in 0..MOST_ROUNDS {
@@ -202,6 +210,40 @@ impl Freeing<'_> {
         }
     }
 
+    /// Gives each thread of a program that was running when it came what it had then. A mask that a
+    /// thread chose itself since is its own.
+    fn give_back_masks(&mut self, before: &Before, mut members: BTreeSet<Process>, moved: bool) {
+        let mut looked_at = BTreeSet::new();
+        for _ in 0..MOST_ROUNDS {
+            let known = looked_at.len();
+            for process in &members {
+                for tid in procfs::threads(process.pid, self.root).unwrap_or_default() {
+                    let Ok(stat) = procfs::thread_stat(process.pid, tid, self.root) else { continue };
+                    let (Ok(mask), Some(own)) =
+                        (affinity::get(tid), before.cpus_of(*process, stat.process(), self.root))
+                    else {
+                        continue;
+                    };
+                    let lost = moved && own.is_subset(&mask);
+                    let ours = lost || is_placed(&mask, own, self.traces);
+                    if !looked_at.insert((process.pid, tid)) || mask == *own || !ours {
+                        continue;
+                    }
+                    match affinity::set(tid, own) {
+                        Ok(()) => self.report.widened += 1,
+                        Err(error) if error.is_gone() => {}
+                        Err(error) => self.report.problems.push(error.to_string()),
+                    }
+                }
+            }
+            if looked_at.len() == known {
+                return;
+            }
+            let known: Vec<Process> = members.iter().copied().collect();
+            members.extend(procfs::tree_with(&known, self.root).unwrap_or_default());
+        }
+    }
+
     fn move_back(&mut self, groups: &[PathBuf]) {
         for group in groups {
             let home = self.home_of(group);
@@ -211,10 +253,12 @@ impl Freeing<'_> {
                     break;
                 }
                 for pid in members {
-                    if let Err(error) = move_to(pid, &home) {
+                    let own = self.own_group(pid, group);
+                    let homes: Vec<PathBuf> = own.into_iter().chain(home.iter().cloned()).collect();
+                    if let Err(error) = move_to(pid, &homes) {
                         self.problem(format_args!(
                             "cannot move process {pid} to {}: {error}",
-                            home[0].display()
+                            homes[0].display()
                         ));
                     }
                 }
@@ -226,16 +270,25 @@ impl Freeing<'_> {
     /// Where members of this group go, best first: where the program came from, the directory
     /// below which groups are made, the top of the hierarchy.
     fn home_of(&self, group: &Path) -> Vec<PathBuf> {
-        let mount = self
-            .traces
-            .origins
-            .keys()
-            .filter(|point| group.starts_with(point))
-            .max_by_key(|p| p.as_os_str().len());
+        let mount = self.mount_of(group);
         let origin = mount.and_then(|point| self.traces.origins.get(point)).cloned();
         // coplace/<scheduler>/<application>
         let base = group.ancestors().nth(3).map(PathBuf::from);
         origin.into_iter().chain(base).chain(mount.cloned()).filter(|dir| !dir.starts_with(group)).collect()
+    }
+
+    /// The group of this hierarchy from which a process of a program that was running came.
+    fn own_group(&self, pid: u32, group: &Path) -> Option<PathBuf> {
+        let before = self.traces.before.as_ref()?;
+        let mount = self.mount_of(group)?;
+        let process = Process::of(pid, self.root).ok()?;
+        before.group_of(process, mount, self.root).filter(|dir| !dir.starts_with(group)).cloned()
+    }
+
+    /// The mount point of the hierarchy in which a group of ours is.
+    fn mount_of(&self, group: &Path) -> Option<&PathBuf> {
+        let points = self.traces.origins.keys().filter(|point| group.starts_with(point));
+        points.max_by_key(|point| point.as_os_str().len())
     }
 
     fn remove(&mut self, group: &Path) {
@@ -262,17 +315,20 @@ impl Freeing<'_> {
         }
     }
 
-    fn clear_targets(&mut self) {
+    fn clear_targets(&mut self, members: &BTreeSet<Process>) {
         if !self.record.pages.is_dir() {
             return;
         }
         let pages = PageDir::open(&self.record.pages);
         let rigid = self.record.demand.malleability == Malleability::Rigid;
-        let wished = self.record.pages.join("default").exists();
+        // A directory that was there before the program came may serve others, too.
+        let attached = self.record.terms.attached;
+        let own = |page: &Page| !attached || members.contains(&page.process());
+        let wished = !attached && self.record.pages.join("default").exists();
         let cleared = if wished { pages.set_default(0, rigid) } else { Ok(()) }.and_then(|()| pages.pages());
         match cleared {
             Ok(pages) => {
-                for (_, page) in pages.into_iter().filter(|(_, page)| page.target() != 0) {
+                for (_, page) in pages.into_iter().filter(|(_, page)| page.target() != 0 && own(page)) {
                     page.set_target(0);
                 }
             }
@@ -303,7 +359,7 @@ fn move_to(pid: u32, dirs: &[PathBuf]) -> io::Result<()> {
 /// Removes the pages of a program that has ended. Other users' paths are theirs to remove: they
 /// could have made them point anywhere.
 pub fn remove_pages(record: &AppRecord) {
-    if record.uid == rustix::process::geteuid().as_raw() {
+    if !record.terms.attached && record.uid == rustix::process::geteuid().as_raw() {
         let _ = fs::remove_dir_all(&record.pages);
     }
 }
@@ -314,10 +370,18 @@ pub fn set_all_free(root: &Root, home: &Home, mut may: impl FnMut() -> bool) -> 
     let registry = Registry::new(home);
     let mut reports = BTreeMap::new();
     for record in registry.list().unwrap_or_default().records {
-        if !may() {
-            break;
-        }
+        let _lock = loop {
+            if !may() {
+                return reports;
+            }
+            match home.lock_programs() {
+                Ok(None) => drop(linux::clock::sleep_until(linux::clock::now_ns() + LOCKED_NS)),
+                // Where nothing can be locked, programs are to be free all the same.
+                other => break other,
+            }
+        };
         let report = set_free(&record, root, home);
+        registry.note_free(&record.id);
         if report.processes == 0 && may() {
             registry.remove(&record.id);
             remove_pages(&record);

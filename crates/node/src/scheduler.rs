@@ -1,5 +1,7 @@
 //! The scheduler's loop: messages and observations in, events to the engine, plans to the actuator.
 
+mod admission;
+mod attach;
 mod observe;
 mod requests;
 
@@ -17,8 +19,9 @@ use policy::Settings;
 use protocol::{AppRecord, FromScheduler, Role};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use topology::{CpuSet, Machine};
-use workload::AppId;
+use workload::{AppId, Demand, Malleability};
 
+use crate::adopt::{Adopter, Rule};
 use crate::guard::{self, GuardHandle};
 use crate::home::{Home, SchedulerLock};
 use crate::identity;
@@ -26,6 +29,7 @@ use crate::lease::{self, Lease};
 use crate::live::Live;
 use crate::mechanism::{Mechanisms, PlacementChoice, TurnsChoice};
 use crate::registry::Registry;
+use crate::remember::Remembered;
 use crate::restore;
 use crate::server::{PeerId, Server};
 
@@ -35,11 +39,13 @@ const SETTLING_NS: u64 = 1_000_000;
 const LOOK_NS: u64 = 25_000_000;
 const LOOK_SELDOM_NS: u64 = 100_000_000;
 /// How long a program is new: what it is shows in its first regions.
-const NEW_NS: u64 = 1_000_000_000;
+const NEW_NS: u64 = 400_000_000;
 /// How often the use by unmanaged programs and the load are sampled.
 const SAMPLE_NS: u64 = 250_000_000;
 /// How often the limits of our own group and mask are read again.
 const ALLOWANCE_NS: u64 = 1_000_000_000;
+/// How often programs are looked for that a rule of the configuration means.
+const ADOPT_NS: u64 = 1_000_000_000;
 /// A load average that moved by less is no news: nobody's threads follow it.
 const LOAD_STEP_MILLI: u64 = 50;
 /// Lines of history that `explain` can go back to.
@@ -57,6 +63,10 @@ pub struct Options {
     pub cpus: Option<CpuSet>,
     /// Where events and plans are recorded, a JSON line each.
     pub trace: Option<PathBuf>,
+    /// Which programs are taken in that start without `coplace run`.
+    pub adopt: Vec<Rule>,
+    /// Where it is written what programs turned out to be, if not in the home.
+    pub remembered: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -68,6 +78,8 @@ impl Default for Options {
             turns: TurnsChoice::Auto,
             cpus: None,
             trace: None,
+            adopt: Vec::new(),
+            remembered: None,
         }
     }
 }
@@ -121,6 +133,11 @@ pub struct Scheduler {
     /// Which peer stands for which program; a program without one has lost its `run`.
     owners: BTreeMap<AppId, PeerId>,
     history: VecDeque<String>,
+    adopter: Adopter,
+    gate: admission::Gate,
+    remembered: Remembered,
+    /// Who reads what is recorded.
+    readers: Vec<requests::Reader>,
     stopper: Stopper,
     began_ns: u64,
     yielded: bool,
@@ -165,6 +182,8 @@ impl Scheduler {
         };
         let server = Server::bind(home.clone(), role)?;
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
+        let remembered = Remembered::at(options.remembered.clone().unwrap_or_else(|| home.remembered()));
+        let adopter = Adopter::new(options.adopt.clone());
         let mut scheduler = Scheduler {
             role,
             options,
@@ -177,6 +196,10 @@ impl Scheduler {
             machine,
             owners: BTreeMap::new(),
             history: VecDeque::new(),
+            adopter,
+            gate: Default::default(),
+            remembered,
+            readers: Vec::new(),
             stopper: Stopper { stop: Arc::default(), wake: Arc::new(wake) },
             began_ns: now_ns(),
             yielded: false,
@@ -207,7 +230,10 @@ impl Scheduler {
         for record in listing.records {
             let report = restore::set_free(&record, &Root::live(), &self.home);
             if identity::lives(record.process) {
-                events.extend(self.take_in(record));
+                events.extend(match record.started {
+                    true => self.take_in(record).into_iter().collect(),
+                    false => self.enter(record),
+                });
             } else {
                 drop(report);
                 self.registry.remove(&record.id);
@@ -221,7 +247,7 @@ impl Scheduler {
     /// Runs until it is stopped or a daemon takes over; then every program is free.
     pub fn run(mut self) -> Ended {
         let _ = raise_priority();
-        let (mut look_at, mut sample_at, mut guard_at) = (0, 0, 0);
+        let (mut look_at, mut sample_at, mut guard_at, mut adopt_at, mut gate_at) = (0, 0, 0, 0, 0);
         let mut settling = false;
         while !self.stopper.stop.load(Ordering::Acquire) && !self.yielded {
             let now = now_ns();
@@ -237,7 +263,9 @@ impl Scheduler {
             }
             self.wait(until.min(now + lease::BEAT_NS).saturating_sub(now));
             let now = now_ns();
-            self.lease.beat(now);
+            if !self.lease.beat(now) {
+                self.take_back();
+            }
             let mut events = Vec::new();
             for (peer, incoming) in self.server.pump() {
                 events.extend(self.hear(peer, incoming));
@@ -256,6 +284,14 @@ impl Scheduler {
                 sample_at = now + SAMPLE_NS;
                 events.extend(self.sample());
             }
+            if now >= gate_at {
+                gate_at = now + SAMPLE_NS;
+                events.extend(self.look_at_gate());
+            }
+            if now >= adopt_at {
+                adopt_at = now + ADOPT_NS;
+                events.extend(self.adopt_by_rules());
+            }
             if self.engine.wake_at_ns().is_some_and(|at| self.began_ns + at <= now) {
                 events.push(Event::Wake);
             }
@@ -263,6 +299,22 @@ impl Scheduler {
             settling = self.live.settle();
         }
         self.end()
+    }
+
+    /// It did not act for so long that the guard may have set programs free, or still be about it.
+    fn take_back(&mut self) {
+        let _lock = loop {
+            self.lease.beat(now_ns());
+            match self.home.lock_programs() {
+                Ok(None) => linux::clock::sleep_until(now_ns() + restore::LOCKED_NS),
+                other => break other,
+            };
+        };
+        for id in self.live.take_back(&self.home) {
+            self.note(format!("{id} was set free while this scheduler did not act; it is taken in anew"));
+        }
+        // While the programs are locked the guard does nothing, however long that took.
+        self.lease.beat(now_ns());
     }
 
     fn end(mut self) -> Ended {
@@ -317,6 +369,7 @@ impl Scheduler {
         }
         let warnings = self.live.take_warnings();
         warnings.into_iter().for_each(|warning| self.note(warning));
+        self.tell_readers();
         self.let_go();
     }
 
@@ -348,21 +401,54 @@ impl Scheduler {
     fn take_in(&mut self, record: AppRecord) -> Option<Event> {
         let now = now_ns();
         let arrived_ns = record.arrived_ns.max(self.began_ns) - self.began_ns;
+        // One that was running keeps within what it was allowed, as its threads still know it.
+        let allowed = self.engine.snapshot(0).allowed;
+        let narrower = record.terms.attached && !allowed.is_subset(&record.original_cpus);
+        let recalled = self.remembered.recall(&record.terms.key);
+        let expected_bytes = record.terms.memory_bytes.or(recalled.peak_bytes);
+        let expected = as_remembered(&record.demand, recalled.rigid);
+        if let Some(demand) = &expected {
+            let width = demand.max_threads.unwrap_or(1);
+            self.note(format!(
+                "{} is expected to run {width} threads that cannot be resized, as last time",
+                record.id
+            ));
+        }
+        if let Some(threads) = record.terms.threads {
+            self.note(narrow_start(&record.id, threads, allowed.len() as u32));
+        }
         let app = App {
-            id: record.id.clone(),
-            arrived_ns,
-            demand: record.demand.clone(),
-            team: None,
-            waits_passively: false,
-            stoppable: true,
-            suspended: false,
-            within: None,
+            demand: expected.clone().unwrap_or_else(|| record.demand.clone()),
+            within: narrower.then(|| allowed.intersection(&record.original_cpus)),
+            ..App::new(record.id.clone(), arrived_ns)
         };
         self.note(format!("{} comes: {}", record.id, record.command.join(" ")));
+        let id = record.id.clone();
         self.live.take(record, now);
+        self.live.expect(&id, expected, expected_bytes);
         self.live.members_changed();
         Some(Event::Arrived(app))
     }
+}
+
+/// The demand of a program that proved rigid last time, where its user says nothing about that.
+fn as_remembered(demand: &Demand, rigid: Option<u32>) -> Option<Demand> {
+    let width = rigid.filter(|width| *width > 1)?;
+    let said = demand.max_threads.is_some() || demand.malleability != Malleability::Malleable;
+    (!said).then(|| Demand { malleability: Malleability::Rigid, max_threads: Some(width), ..demand.clone() })
+}
+
+/// What a narrow start costs, for `explain`.
+fn narrow_start(id: &AppId, threads: u32, cpus: u32) -> String {
+    let cost = match cpus > threads {
+        true => format!(
+            ": when its neighbours leave it cannot use the other {}, and may take up to {:.1} times as long as with all",
+            cpus - threads,
+            f64::from(cpus) / f64::from(threads)
+        ),
+        false => String::new(),
+    };
+    format!("{id} was started with {threads} of {cpus} threads, as asked{cost}")
 }
 
 /// The settings as the mechanism at hand can keep them.

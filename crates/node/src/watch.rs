@@ -2,11 +2,20 @@
 //! can be resized, how far it has come. Reads pages and /proc; changes nothing but the team size
 //! that it is asked to wish for.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+mod teams;
 
-use linux::page::{Page, PageDir, RigidReason, state};
-use linux::{Process, Root, procfs, protection};
+use std::collections::{BTreeMap, BTreeSet};
+
+use linux::binary::Binary;
+use linux::memory::{self, Resident};
+use linux::page::{PAGES_VARIABLE, PageDir};
+use linux::protection::{self, Reason};
+use linux::{Process, Root, procfs};
+use protocol::AppRecord;
+use workload::Malleability;
+
+use crate::identity;
+use teams::Teams;
 
 /// A thread that wants the CPU for more than this share of an interval counts as running.
 const BUSY_SHARE: f64 = 0.3;
@@ -38,8 +47,11 @@ pub struct Sight {
     pub nature: Nature,
     /// Threads that run together now, or did last; `None` before there were any.
     pub team: Option<u32>,
-    /// Greatest team that it can use: what its runtime told it.
+    /// Greatest number of threads that it can use: what its runtimes told it.
     pub told: Option<u32>,
+    /// Fewest threads that it can be made to have: one in each process that runs teams, and those
+    /// that run beside them.
+    pub fewest: u32,
     pub regions: u64,
     pub cpu_time_ns: u64,
     /// Stands stopped by a signal, all of it.
@@ -47,6 +59,8 @@ pub struct Sight {
     pub waits_passively: bool,
     /// Why it must not be stopped, if so.
     pub protected: Option<String>,
+    /// It came running and is the foreground job of a terminal: signals must not stop it.
+    pub foreground: bool,
     /// Nothing of it lives any more.
     pub ended: bool,
 }
@@ -55,33 +69,56 @@ pub struct Watch {
     started_ns: u64,
     members: Vec<Process>,
     pages: PageDir,
-    open: BTreeMap<u32, Page>,
+    teams: Teams,
+    /// Launchers in its tree: they wait for what they launched, and are never touched.
+    outsiders: BTreeSet<Process>,
+    /// Processes that were looked at for being launchers, while they may still execute another program.
+    examined: BTreeMap<Process, u64>,
     /// Wish in force, for pages that appear later.
     target: u32,
     declared_rigid: bool,
+    /// It was running when it came: its directory of pages may serve other programs, too, and its
+    /// place on a terminal is somebody else's doing.
+    attached: bool,
     /// Run and wait time of each thread at the last judgement.
     wanted: BTreeMap<(u32, u32), u64>,
     judged_ns: u64,
+    /// Busy threads of processes without a team that we see: at the last judgement, and at most.
+    busy: u32,
     most_busy: u32,
+    memory: Resident,
+    memory_at_ns: u64,
+    /// Why a program with several busy threads shows no page, once that was looked into.
+    unheard: Option<String>,
     passive: Option<bool>,
     protected: Option<String>,
+    foreground: bool,
     root: Root,
 }
 
 impl Watch {
-    pub fn new(process: Process, pages: &Path, declared_rigid: bool, now_ns: u64, root: &Root) -> Watch {
+    pub fn new(record: &AppRecord, now_ns: u64, root: &Root) -> Watch {
+        let process = identity::to_linux(record.process);
         Watch {
             started_ns: now_ns,
-            members: vec![process],
-            pages: PageDir::open(pages),
-            open: BTreeMap::new(),
+            members: procfs::tree_fast(&[process], root).unwrap_or_else(|_| vec![process]),
+            pages: PageDir::open(&record.pages),
+            teams: Teams::default(),
+            outsiders: BTreeSet::new(),
+            examined: BTreeMap::new(),
             target: 0,
-            declared_rigid,
+            declared_rigid: record.demand.malleability == Malleability::Rigid,
+            attached: record.terms.attached,
             wanted: BTreeMap::new(),
             judged_ns: now_ns,
+            busy: 0,
             most_busy: 0,
+            memory: Resident::default(),
+            memory_at_ns: 0,
+            unheard: None,
             passive: None,
             protected: None,
+            foreground: false,
             root: root.clone(),
         }
     }
@@ -105,7 +142,9 @@ impl Watch {
         // Another user's program has no pages that we would touch.
         if self.target != threads && !self.pages.path().as_os_str().is_empty() {
             self.target = threads;
-            self.pages.set_default(threads, self.declared_rigid)?;
+            if !self.attached {
+                self.pages.set_default(threads, self.declared_rigid)?;
+            }
         }
         self.spread();
         Ok(())
@@ -113,55 +152,60 @@ impl Watch {
 
     /// Divides the wish among the processes that run parallel regions.
     fn spread(&mut self) {
-        let teams = self.open.values().filter(|page| page.has(state::RUNTIME_INITIALISED)).count().max(1);
-        let each = if self.target == 0 { 0 } else { (self.target / teams as u32).max(1) };
-        for page in self.open.values() {
-            if page.target() != each {
-                page.set_target(each);
-            }
-        }
+        self.teams.spread(self.target, self.busy, linux::clock::now_ns());
     }
 
     /// Threads that may run at this moment, cheaply: for the short while in which a program is
     /// expected to shrink. `None` where only a look tells.
     pub fn threads_now(&self) -> Option<u32> {
-        let runtimes = self.open.values().filter(|page| page.has(state::RUNTIME_INITIALISED));
-        let threads = |page: &Page| match page.has(state::SPINS_LONG) {
-            true => page.team(),
-            false => page.running(),
-        };
-        let teams: Vec<u32> = runtimes.map(|page| threads(page).max(1)).collect();
-        (!teams.is_empty()).then(|| teams.iter().sum())
+        self.teams.threads_now()
     }
 
-    /// Threads of the latest teams, whether they run now or wait.
-    fn last_team(&self) -> Option<u32> {
-        let runtimes = self.open.values().filter(|page| page.has(state::RUNTIME_INITIALISED));
-        runtimes.map(|page| page.team().max(1)).reduce(|a, b| a + b)
+    /// Threads that its teams have together when they obey.
+    pub fn told_to_have(&self) -> u32 {
+        self.teams.told_to_have()
     }
 
     /// Whether a runtime read its CPU mask already, so that narrowing it now loses nothing later.
     pub fn has_runtime(&self) -> bool {
-        self.open.values().any(|page| page.has(state::RUNTIME_INITIALISED))
+        self.teams.has_runtime()
     }
 
-    pub fn regions(&self) -> u64 {
-        self.open.values().map(Page::regions).sum()
-    }
-
-    /// Takes up pages that appeared. Known ones stay open: exec keeps file and mapping, and a page
-    /// whose process has ended still holds its last figures.
+    /// Takes up pages that appeared.
     pub fn look_for_pages(&mut self) {
-        let Ok(entries) = std::fs::read_dir(self.pages.path()) else { return };
-        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let new: Vec<u32> = pids.filter(|pid| !self.open.contains_key(pid)).collect();
-        for pid in new {
-            // One that cannot be read yet is being made.
-            if let Ok(Some(page)) = self.pages.page(pid) {
-                self.open.insert(pid, page);
+        let (attached, members) = (self.attached, &self.members);
+        let is_member = |pid| !attached || members.iter().any(|member| member.pid == pid);
+        self.teams.look_for_pages(&self.pages, is_member);
+        self.spread();
+    }
+
+    /// Its processes without the launchers: those that are placed and take turns.
+    pub fn insiders(&self) -> Vec<Process> {
+        self.members.iter().filter(|process| !self.outsiders.contains(process)).copied().collect()
+    }
+
+    pub fn outsiders(&self) -> &BTreeSet<Process> {
+        &self.outsiders
+    }
+
+    /// Tells launchers from the rest. A process may execute another program at any time, and mostly
+    /// does so soon.
+    fn examine(&mut self, now_ns: u64) {
+        self.examined.retain(|process, _| self.members.contains(process));
+        for &process in &self.members {
+            let due_ns = self.examined.get(&process).copied().unwrap_or(0);
+            if now_ns < due_ns {
+                continue;
+            }
+            let first = due_ns == 0;
+            let pause_ns = if first || self.outsiders.contains(&process) { 0 } else { SELDOM_NS };
+            self.examined.insert(process, (now_ns + pause_ns).max(1));
+            match protection::protected_own(process, &self.root) {
+                Some(Reason::Launcher { .. }) => drop(self.outsiders.insert(process)),
+                _ => drop(self.outsiders.remove(&process)),
             }
         }
-        self.spread();
+        self.outsiders.retain(|process| self.members.contains(process));
     }
 
     /// The whole picture.
@@ -169,11 +213,24 @@ impl Watch {
         if let Ok(members) = procfs::tree_fast(&self.members, &self.root) {
             self.members = members;
         }
+        self.examine(now_ns);
+        self.teams.look(&self.members, now_ns, &self.root);
         self.look_for_pages();
         // A runtime that we know tells its threads itself.
-        let known = self.has_runtime() && !self.has_foreign_runtime();
-        if now_ns.saturating_sub(self.judged_ns) >= if known { SELDOM_NS } else { JUDGE_NS } {
-            self.judge(now_ns, !known);
+        let foreign = self.teams.has_foreign_runtime();
+        let unseen = |process: &Process| foreign || !self.teams.has(*process);
+        let unseen: Vec<Process> = self.insiders().into_iter().filter(unseen).collect();
+        if unseen.is_empty() {
+            self.busy = 0;
+        }
+        if now_ns.saturating_sub(self.judged_ns) >= if unseen.is_empty() { SELDOM_NS } else { JUDGE_NS } {
+            self.judge(now_ns, &unseen);
+        }
+        if now_ns >= self.memory_at_ns {
+            // Soon at first: a short program ends before anybody looks twice.
+            let age_ns = now_ns.saturating_sub(self.started_ns);
+            self.memory_at_ns = now_ns + age_ns.clamp(JUDGE_NS, SELDOM_NS);
+            self.measure_memory();
         }
         let stats: Vec<_> = self.members.iter().filter_map(|process| process.stat(&self.root).ok()).collect();
         let runtime = self.has_runtime();
@@ -181,30 +238,26 @@ impl Watch {
             self.passive =
                 Some(self.members.first().is_some_and(|process| waits_passively(process.pid, &self.root)));
         }
-        let told = self.open.values().map(Page::told).max().filter(|&told| told > 0);
+        let told = self.teams.told(now_ns).map(|told| told + self.busy);
         Sight {
             nature: self.nature(runtime, now_ns),
             team: match runtime {
-                true => self.last_team().filter(|_| self.regions() > 0).map(|team| team.max(self.foreign())),
+                true if self.teams.has_foreign_runtime() => {
+                    self.teams.last_team(now_ns).map(|team| team.max(self.most_busy))
+                }
+                true => self.teams.last_team(now_ns).map(|team| team + self.busy),
                 false => (self.most_busy > 0).then_some(self.most_busy),
             },
             told,
-            regions: self.regions(),
+            fewest: (self.teams.active(now_ns) + self.busy).max(1),
+            regions: self.teams.regions(),
             cpu_time_ns: procfs::tree_cpu_time_ns(&self.members, &self.root),
             stopped: !stats.is_empty() && stats.iter().all(procfs::Stat::is_stopped),
             waits_passively: self.passive.unwrap_or(false),
             protected: self.protected.clone(),
+            foreground: self.foreground,
             ended: stats.is_empty(),
         }
-    }
-
-    /// Busy threads of a program whose OpenMP side is rigid for a reason outside our library.
-    fn foreign(&self) -> u32 {
-        if self.has_foreign_runtime() { self.most_busy } else { 0 }
-    }
-
-    fn has_foreign_runtime(&self) -> bool {
-        self.open.values().any(|page| page.rigid().contains(&RigidReason::RuntimeUnknown))
     }
 
     fn nature(&self, runtime: bool, now_ns: u64) -> Nature {
@@ -212,36 +265,55 @@ impl Watch {
             return Nature::Rigid("it was declared rigid".into());
         }
         if runtime {
-            let reason = self.open.values().flat_map(Page::rigid).next();
-            return reason.map_or(Nature::Resizable, |reason| Nature::Rigid(reason.sentence().into()));
+            return self
+                .teams
+                .rigid()
+                .map_or(Nature::Resizable, |reason| Nature::Rigid(reason.sentence().into()));
         }
         match self.most_busy {
             0 | 1 if now_ns.saturating_sub(self.started_ns) < SETTLE_NS => Nature::Starting,
             0 | 1 => Nature::Serial,
             threads => {
-                Nature::Rigid(format!("it ran {threads} threads without an OpenMP runtime that we know"))
+                let why =
+                    self.unheard.as_deref().unwrap_or("none of them from an OpenMP runtime that we know");
+                Nature::Rigid(format!("it ran {threads} threads, {why}"))
             }
         }
     }
 
+    /// Memory of all its processes: now, and the most that was ever seen.
+    pub fn memory(&self) -> Resident {
+        self.memory
+    }
+
+    fn measure_memory(&mut self) {
+        let each = self.members.iter().filter_map(|process| memory::resident(process.pid, &self.root).ok());
+        let (mut now_bytes, mut peak_bytes) = (0, 0);
+        for resident in each {
+            now_bytes += resident.now_bytes;
+            peak_bytes += resident.peak_bytes;
+        }
+        self.memory = Resident { now_bytes, peak_bytes: self.memory.peak_bytes.max(peak_bytes) };
+    }
+
     /// Counts the threads that want a CPU, and looks whether any process must not be stopped.
-    fn judge(&mut self, now_ns: u64, threads: bool) {
+    fn judge(&mut self, now_ns: u64, unseen: &[Process]) {
         let passed = now_ns.saturating_sub(self.judged_ns) as f64;
         self.judged_ns = now_ns;
-        self.protected = self
-            .members
-            .iter()
-            .find_map(|process| protection::protected_own(*process, &self.root))
-            .map(|r| r.sentence());
-        if !threads {
-            return;
-        }
+        let insiders = self.insiders();
+        let reasons = insiders.iter().find_map(|process| protection::protected_own(*process, &self.root));
+        self.protected = reasons.map(|reason| reason.sentence());
+        let in_foreground =
+            |process: &Process| protection::protected(*process, &self.root) == Some(Reason::ForegroundJob);
+        self.foreground = self.attached && self.members.iter().any(in_foreground);
         let mut wanted = BTreeMap::new();
-        let mut busy = 0;
-        for process in &self.members {
+        let (mut busy, mut busiest) = (0, (0, None));
+        for process in unseen {
+            let others = busy;
             let Ok(threads) = procfs::threads(process.pid, &self.root) else { continue };
             if threads.len() > MOST_THREADS {
                 busy += threads.len() as u32;
+                busiest = busiest.max((threads.len() as u32, Some(process.pid)));
                 continue;
             }
             for tid in threads {
@@ -253,10 +325,33 @@ impl Watch {
                 }
                 wanted.insert((process.pid, tid), total);
             }
+            busiest = busiest.max((busy - others, Some(process.pid)));
         }
         self.wanted = wanted;
+        self.busy = busy;
         self.most_busy = self.most_busy.max(busy);
+        if let (2.., Some(pid)) = busiest
+            && self.unheard.is_none()
+        {
+            self.unheard = why_unheard(pid, &self.root);
+        }
     }
+}
+
+/// Why a process that runs has made no page, if that can be seen from outside.
+fn why_unheard(pid: u32, root: &Root) -> Option<String> {
+    let file = procfs::exe(pid, root).ok().and_then(|path| Binary::read(&path).ok());
+    if let Some(obstacle) = file.and_then(|file| file.obstacle) {
+        return Some(format!("without the preload library: {obstacle}"));
+    }
+    let variables = procfs::environ(pid, root).ok()?;
+    let has = |name: &str| variables.iter().any(|(variable, _)| variable == name);
+    let why = match () {
+        () if !has(PAGES_VARIABLE) => "its environment was cleared on the way",
+        () if !has("LD_PRELOAD") => "it was given none, or took it out of LD_PRELOAD",
+        () => return None,
+    };
+    Some(format!("without the preload library: {why}"))
 }
 
 /// Whether a program's environment makes its idle threads sleep.
@@ -266,4 +361,40 @@ fn waits_passively(pid: u32, root: &Root) -> bool {
         variables.iter().any(|(n, v)| n == name && v.to_string_lossy().trim().eq_ignore_ascii_case(value))
     };
     is("OMP_WAIT_POLICY", "passive") || is("GOMP_SPINCOUNT", "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn becomes(command: &mut Command, expected: impl Fn(Option<String>) -> bool) -> bool {
+        let mut child: Child = command.spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        // While it executes, its file and environment are seen half changed.
+        let mut as_expected = false;
+        while !as_expected && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+            let executed = procfs::exe(child.id(), &Root::live()).is_ok_and(|exe| exe.ends_with("sleep"));
+            as_expected = executed && expected(why_unheard(child.id(), &Root::live()));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        as_expected
+    }
+
+    #[test]
+    fn a_program_that_the_library_did_not_reach_is_told_from_outside() {
+        let mut whole = Command::new("sleep");
+        whole.arg("100").env("LD_PRELOAD", "").env(PAGES_VARIABLE, "/nowhere");
+        assert!(becomes(&mut whole, |why| why.is_none()));
+        let mut without = Command::new("sleep");
+        without.arg("100").env_remove("LD_PRELOAD").env(PAGES_VARIABLE, "/nowhere");
+        assert!(becomes(&mut without, |why| why.is_some_and(|why| why.contains("LD_PRELOAD"))));
+        let mut cleared = Command::new("env");
+        cleared.args(["-i", "sleep", "100"]).env("LD_PRELOAD", "").env(PAGES_VARIABLE, "/nowhere");
+        assert!(becomes(&mut cleared, |why| why.is_some_and(|why| why.contains("cleared"))));
+    }
 }

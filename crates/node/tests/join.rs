@@ -29,6 +29,7 @@ impl Program {
             demand: Demand::default(),
             arrived_ns: linux::clock::now_ns(),
             started: false,
+            terms: Default::default(),
         };
         Program(child, record)
     }

@@ -29,6 +29,7 @@ pub enum ClientError {
 pub struct Client {
     stream: UnixStream,
     lines: Lines,
+    answer_within: Duration,
     pub role: Role,
     pub scheduler_pid: u32,
 }
@@ -43,7 +44,13 @@ impl Client {
             .map_err(|error| ClientError::NotThere { path: socket.display().to_string(), error })?;
         stream.set_read_timeout(Some(ANSWER_WITHIN)).map_err(LineError::Io)?;
         stream.set_write_timeout(Some(ANSWER_WITHIN)).map_err(LineError::Io)?;
-        let mut client = Client { stream, lines: Lines::default(), role: Role::Leader, scheduler_pid: 0 };
+        let mut client = Client {
+            stream,
+            lines: Lines::default(),
+            answer_within: ANSWER_WITHIN,
+            role: Role::Leader,
+            scheduler_pid: 0,
+        };
         client.send(&ToScheduler::Hello { version: VERSION, pid: std::process::id() })?;
         match client.receive()? {
             FromScheduler::Hello { version: VERSION, pid, role } => {
@@ -66,6 +73,13 @@ impl Client {
         })
     }
 
+    /// Answers may take longer from now on: what is asked for is work that the machine itself may
+    /// hold up.
+    pub fn be_patient(&mut self, answer_within: Duration) -> Result<(), ClientError> {
+        self.answer_within = answer_within;
+        Ok(self.stream.set_read_timeout(Some(answer_within)).map_err(LineError::Io)?)
+    }
+
     /// Waits for the next message (at most the time that a living scheduler needs).
     pub fn receive(&mut self) -> Result<FromScheduler, ClientError> {
         let patience = std::time::Instant::now();
@@ -76,7 +90,7 @@ impl Client {
             if self.lines.ended() {
                 return Err(ClientError::Ended);
             }
-            if patience.elapsed() >= ANSWER_WITHIN {
+            if patience.elapsed() >= self.answer_within {
                 let error = io::Error::new(io::ErrorKind::TimedOut, "the scheduler does not answer");
                 return Err(LineError::Io(error).into());
             }

@@ -11,5 +11,6 @@ mod message;
 pub use client::{Client, ClientError};
 pub use line::{LineError, Lines};
 pub use message::{
-    Account, AppRecord, AppStatus, FromScheduler, ProcessId, Role, Status, ToScheduler, VERSION,
+    Account, AppRecord, AppStatus, FromScheduler, MemoryMoves, ProcessId, ProgramKey, Role, Status, Terms,
+    ToScheduler, VERSION, Which,
 };

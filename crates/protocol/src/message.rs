@@ -8,7 +8,7 @@ use topology::CpuSet;
 use workload::{AppId, Demand};
 
 /// Version of the messages; both sides must speak the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Who a scheduler is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +52,45 @@ pub struct AppRecord {
     pub arrived_ns: u64,
     /// Whether it was let go (executed) already.
     pub started: bool,
+    #[serde(default)]
+    pub terms: Terms,
+}
+
+/// How a program came, and what its user said about it beyond its demand.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Terms {
+    /// It ran before it came under coplace, and is given back as it was.
+    pub attached: bool,
+    /// A narrow start: the threads that its own variables tell it to have, for good.
+    pub threads: Option<u32>,
+    /// Memory that it is expected to need at most, as its user says.
+    pub memory_bytes: Option<u64>,
+    /// CPU masks that its launcher or its runtime chose for single threads do not count.
+    pub rebind: bool,
+    /// By what it is known again when it is started another time; empty: not at all.
+    pub key: ProgramKey,
+}
+
+/// What tells one program from another across its runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProgramKey {
+    /// A hash of the executed file.
+    pub binary: String,
+    /// Its first argument that is no option: the script of an interpreter, the tool of a suite.
+    pub main_argument: String,
+    /// A hash of all arguments.
+    pub arguments: String,
+}
+
+/// A program under coplace, as people name it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Which {
+    /// Any process of it.
+    Pid(u32),
+    Id(AppId),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,7 +103,7 @@ pub enum ToScheduler {
     /// A program that is held before its first instruction (or, after a change of scheduler,
     /// runs already) wants to be managed. Answer: `Registered`, later `Start`.
     Register {
-        record: AppRecord,
+        record: Box<AppRecord>,
     },
     /// It was executed.
     Started {
@@ -86,17 +125,32 @@ pub enum ToScheduler {
     Release {
         id: AppId,
     },
+    /// A running program is to be taken in. Answer: `Attached`.
+    Attach {
+        pid: u32,
+        name: Option<AppId>,
+        demand: Demand,
+    },
+    /// A program is to be given back as it was. Answer: `GivenBack`.
+    GiveBack {
+        which: Which,
+    },
     Status,
     /// Why is it so; of one program, or of all.
     Explain {
         id: Option<AppId>,
     },
     GetPolicy,
-    /// `settings` are those of the policy's page in docs/policies.
+    /// `settings` are those of the policy's page in docs/policies; `script` the text of a Lua policy.
     SetPolicy {
         policy: String,
         settings: Option<serde_json::Value>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        script: Option<String>,
     },
+    /// Record events and plans from now on. Answer: `Recorded` for each line, until the connection
+    /// ends.
+    Record,
     /// A daemon starts: a leader lets go of everything and ends the connection.
     Yield,
 }
@@ -120,6 +174,24 @@ pub enum FromScheduler {
     Start {
         id: AppId,
     },
+    /// It waits for memory before it is let go, or for another reason than its turn.
+    Waits {
+        id: AppId,
+        why: String,
+    },
+    /// `notes`: what its user should know.
+    Attached {
+        id: AppId,
+        notes: Vec<String>,
+    },
+    /// It is no longer under coplace; told to who asked, and to who had it registered.
+    GivenBack {
+        id: AppId,
+        /// Its living processes.
+        processes: usize,
+        /// What could not be made as it was, and why.
+        problems: Vec<String>,
+    },
     Account {
         account: Account,
     },
@@ -132,6 +204,10 @@ pub enum FromScheduler {
     Policy {
         letters: String,
         words: String,
+    },
+    /// A line of the trace.
+    Recorded {
+        line: String,
     },
     Done,
     /// The request could not be fulfilled; why and what to do.
@@ -185,7 +261,26 @@ pub struct AppStatus {
     pub team: Option<u32>,
     /// Why it counts as rigid, if it does.
     pub rigid: Option<String>,
+    /// It was running when it was taken in.
+    #[serde(default)]
+    pub attached: bool,
+    /// What it waits for, other than its turn.
+    #[serde(default)]
+    pub waits_for: Option<String>,
+    /// Pages that were moved after it to other NUMA nodes.
+    #[serde(default)]
+    pub memory: MemoryMoves,
     pub account: Account,
+}
+
+/// What moving a program's pages after it cost and brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryMoves {
+    pub bytes: u64,
+    /// Time in the kernel's calls, off the scheduler's thread.
+    pub cost_ns: u64,
+    /// Pages that the kernel would not move: shared, pinned or gone.
+    pub failed_pages: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

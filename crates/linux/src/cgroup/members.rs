@@ -111,7 +111,7 @@ impl Members {
         let mut done = BTreeSet::new();
         while moved.rounds < MAX_ROUNDS && !moved.settled {
             moved.rounds += 1;
-            moved.processes = procfs::tree_with(&moved.processes, root)?;
+            moved.processes = procfs::tree_fast(&moved.processes, root)?;
             moved.settled = true;
             for process in moved.processes.clone() {
                 if done.insert(process) {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::procfs::Process;
+use crate::procfs::{Process, Tid};
 use crate::root::{Root, read};
 
 pub use members::Moved;
@@ -51,6 +51,15 @@ impl Mount {
 pub struct Mounts {
     pub v2: Option<Mount>,
     pub v1: BTreeMap<String, Mount>,
+}
+
+impl Mounts {
+    /// The directory of each hierarchy, by its mount point, in which `membership` is.
+    pub fn dirs(&self, membership: &Membership) -> BTreeMap<PathBuf, PathBuf> {
+        let v2 = self.v2.as_ref().zip(membership.v2.as_ref());
+        let v1 = self.v1.iter().filter_map(|(name, mount)| Some((mount, membership.v1.get(name)?)));
+        v2.into_iter().chain(v1).map(|(mount, path)| (mount.point.clone(), mount.dir(path))).collect()
+    }
 }
 
 /// Reads `/proc/self/mountinfo`.
@@ -111,7 +120,16 @@ pub struct Membership {
 
 /// Reads `/proc/PID/cgroup`.
 pub fn membership(pid: u32, root: &Root) -> Result<Membership> {
-    let path = root.proc.join(pid.to_string()).join("cgroup");
+    read_membership(root.proc.join(pid.to_string()).join("cgroup"))
+}
+
+/// The same of one thread: version 1, and threaded groups of version 2, may hold the threads of a
+/// process apart.
+pub fn thread_membership(pid: u32, tid: Tid, root: &Root) -> Result<Membership> {
+    read_membership(root.proc.join(pid.to_string()).join("task").join(tid.to_string()).join("cgroup"))
+}
+
+fn read_membership(path: PathBuf) -> Result<Membership> {
     let mut membership = Membership::default();
     for line in read(&path)?.lines() {
         let mut fields = line.splitn(3, ':');

@@ -37,10 +37,16 @@ impl RigidReason {
     pub fn sentence(self) -> &'static str {
         match self {
             RigidReason::SetDynamic0 => "The program forbids smaller teams (omp_set_dynamic(0)).",
-            RigidReason::ExplicitNumThreads => "A parallel region asks for a number of threads of its own.",
+            RigidReason::ExplicitNumThreads => {
+                "A parallel region asks for a number of threads of its own, and its code is not known to do with fewer (COPLACE_TOLERANT)."
+            }
             RigidReason::Declared => "It was declared rigid.",
-            RigidReason::RuntimeUnknown => "Its OpenMP runtime is not GCC's, or it has none.",
-            RigidReason::SpinsInDock => "Its libgomp is older than GCC 9 and its idle threads spin.",
+            RigidReason::RuntimeUnknown => {
+                "Its OpenMP runtime is neither GCC's nor LLVM's, or none was found."
+            }
+            RigidReason::SpinsInDock => {
+                "Its idle threads spin for ever, and its runtime (LLVM's, or GCC's before 9) cannot end them."
+            }
             RigidReason::Unknown => "The preload library gives a reason that this version does not know.",
         }
     }

@@ -158,6 +158,8 @@ impl Stat {
 /// The fields of `/proc/PID/status` that we use. Signal sets have bit n−1 for signal n.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
+    /// The process to which it belongs; another number than its own for a thread.
+    pub tgid: u32,
     pub uid: u32,
     pub effective_uid: u32,
     /// The process that traces it (a debugger, strace); 0 for none.
@@ -230,6 +232,7 @@ pub fn status(pid: u32, root: &Root) -> Result<Status> {
                 status.effective_uid = next()?;
                 found_uid = true;
             }
+            "Tgid" => status.tgid = number(value)?,
             "TracerPid" => status.tracer_pid = number(value)?,
             "Cpus_allowed_list" => status.cpus_allowed = value.parse().map_err(|e| wrong(format!("{e}")))?,
             // Pending for the process or for its first thread: both will be delivered.

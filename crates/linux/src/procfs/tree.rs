@@ -34,6 +34,10 @@ pub fn tree(root_pid: u32, root: &Root) -> Result<Vec<Process>> {
 /// belong in `known`: once their parent has ended they descend from init and could not be found
 /// again.
 pub fn tree_with(known: &[Process], root: &Root) -> Result<Vec<Process>> {
+    // What descends from nobody need not be looked for in all of /proc.
+    if !known.iter().any(|process| process.is_same(root)) {
+        return Ok(Vec::new());
+    }
     Ok(descend(known, &all(root)?))
 }
 
@@ -86,8 +90,9 @@ pub fn children(pid: u32, root: &Root) -> Option<Vec<u32>> {
 }
 
 /// Like [`tree_with`], walking the `children` files instead of all of `/proc`: its cost follows the
-/// size of the program instead of that of the machine. For watching; before acting use
-/// [`tree_with`], which misses less. Falls back to it where the files are missing.
+/// size of the program instead of that of the machine. A child that ends just then may hide another,
+/// so whoever acts on what it finds repeats it until two scans agree, and whoever has one chance only
+/// uses [`tree_with`]. Falls back to that where the files are missing.
 pub fn tree_fast(known: &[Process], root: &Root) -> Result<Vec<Process>> {
     let mut found = BTreeSet::new();
     let mut living = Vec::new();

@@ -33,6 +33,13 @@ impl Program {
         Program::start("sleep", &["1000"])
     }
 
+    /// A shell that never rests.
+    pub fn busy() -> Self {
+        let mut program = Program::start("sh", &["-c", "echo up; while :; do :; done"]);
+        program.line();
+        program
+    }
+
     /// Python, ready as soon as it printed a line.
     pub fn python(script: &str) -> Option<Self> {
         if Command::new("python3").arg("-c").arg("0").stdin(Stdio::null()).status().is_err() {

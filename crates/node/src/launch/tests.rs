@@ -132,8 +132,9 @@ fn a_program_finds_the_signal_dispositions_of_our_own_start() {
 fn a_stopped_program_tells_by_which_signal_as_long_as_it_stands() {
     let mut running = Held::spawn(launch(&["sleep", "60"])).unwrap().let_go(&BTreeMap::new()).unwrap();
     assert_eq!(running.stop_signal(), None);
-    running.signal(libc::SIGTSTP);
-    while running.stop_signal() != Some(libc::SIGTSTP) {
+    // In a process group that nobody controls SIGTSTP stops nothing.
+    running.signal(libc::SIGSTOP);
+    while running.stop_signal() != Some(libc::SIGSTOP) {
         std::thread::sleep(Duration::from_millis(1));
     }
     running.signal(libc::SIGCONT);

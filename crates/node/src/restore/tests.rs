@@ -35,6 +35,7 @@ impl Program {
             demand: Demand::default(),
             arrived_ns: 0,
             started: true,
+            terms: Default::default(),
         }
     }
 }

@@ -52,14 +52,20 @@ impl Scheduler {
                 Nature::Resizable => {
                     let told = sight.told;
                     seen.demand.max_threads = app.record.demand.max_threads.min(told).or(told);
+                    let most = seen.demand.max_threads.unwrap_or(sight.fewest);
+                    seen.demand.min_threads = seen.demand.min_threads.max(sight.fewest).min(most);
                     // A team on its way to the wish is no news; the actuator waits for it itself.
                     seen.team =
                         sight.team.map(|team| known.team.unwrap_or(team).max(team).min(told.unwrap_or(team)));
                 }
-                Nature::Starting | Nature::Serial => {}
+                // Until it shows what it is, it counts as what it was last time.
+                Nature::Starting | Nature::Serial => {
+                    seen.demand = app.expected.clone().unwrap_or(seen.demand);
+                }
             }
             seen.waits_passively = sight.waits_passively;
-            seen.stoppable = sight.protected.is_none() && app.has_harness();
+            let by_signal = sight.foreground && app.stops_by_signal();
+            seen.stoppable = sight.protected.is_none() && app.has_harness() && !by_signal;
             if seen != *known {
                 events.push(Event::Observed(seen));
             }
@@ -91,6 +97,10 @@ impl Scheduler {
         }
         let Some(app) = self.live.apps().get(id) else { return Vec::new() };
         let record = app.record.clone();
+        let learned = app.learned();
+        if let Err(why) = self.remembered.learn(&record.terms.key, learned.rigid, learned.peak_bytes) {
+            self.note(format!("what {id} turned out to be is not remembered: {why}"));
+        }
         self.live.forget(id, now_ns());
         restore::set_free(&record, &Root::live(), &self.home);
         self.registry.remove(id);

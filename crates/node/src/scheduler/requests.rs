@@ -1,18 +1,20 @@
 //! What peers ask for.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender};
 
-use engine::Event;
+use engine::{Entry, Event, Recorder};
 use linux::clock::{now_ns, process_cpu_ns};
 use linux::{Root, procfs};
 use protocol::{AppRecord, FromScheduler, Role, Status, ToScheduler};
 use workload::AppId;
 
 use super::{Scheduler, settings_for};
-use crate::identity;
 use crate::mechanism::Mechanisms;
 use crate::server::{Incoming, PeerId};
+use crate::{identity, restore};
 
 impl Scheduler {
     pub(super) fn hear(&mut self, peer: PeerId, incoming: Incoming) -> Vec<Event> {
@@ -21,13 +23,14 @@ impl Scheduler {
             Incoming::Gone => {
                 // Its programs live on under this scheduler; the guard looks after them now.
                 self.owners.retain(|_, owner| *owner != peer);
+                self.readers.retain(|reader| reader.peer != peer);
                 return Vec::new();
             }
         };
         let now = now_ns();
         match message {
             ToScheduler::Hello { .. } => Vec::new(),
-            ToScheduler::Register { record } => self.register(peer, record),
+            ToScheduler::Register { record } => self.register(peer, *record),
             ToScheduler::Started { id } if self.owns(peer, &id) => {
                 self.live.started(&id, now);
                 Vec::new()
@@ -38,6 +41,10 @@ impl Scheduler {
                 let account = self.live.account(&id, now).unwrap_or_default();
                 self.server.send(peer, &FromScheduler::Account { account });
                 self.owners.remove(&id);
+                if let Some(record) = self.gate.take(&id) {
+                    self.registry.remove(&id);
+                    restore::remove_pages(&record);
+                }
                 self.leave_if_ended(&id)
             }
             ToScheduler::Suspend { id } if self.owns(peer, &id) => {
@@ -55,6 +62,8 @@ impl Scheduler {
                 self.server.send(peer, &FromScheduler::Done);
                 Vec::new()
             }
+            ToScheduler::Attach { pid, name, demand } => self.attach(peer, pid, name, demand),
+            ToScheduler::GiveBack { which } => self.give_back(peer, &which),
             ToScheduler::Status => {
                 let status = self.status(now);
                 self.server.send(peer, &FromScheduler::Status { status });
@@ -75,7 +84,13 @@ impl Scheduler {
                 self.tell_policy(peer);
                 Vec::new()
             }
-            ToScheduler::SetPolicy { policy, settings } => self.set_policy(peer, &policy, settings),
+            ToScheduler::SetPolicy { policy, settings, script } => {
+                self.set_policy(peer, &policy, settings, script)
+            }
+            ToScheduler::Record => {
+                self.record_for(peer);
+                Vec::new()
+            }
             ToScheduler::Yield => {
                 if self.role == Role::Leader && self.may_command(peer) {
                     self.yielded = true;
@@ -140,7 +155,18 @@ impl Scheduler {
             self.let_go();
             return Vec::new();
         }
-        record.id = unique(&asked, |id| self.live.apps().contains_key(id));
+        if let Some((id, why)) = self
+            .gate
+            .find(record.process)
+            .map(|entry| (entry.record.id.clone(), self.gate.why(&entry.record.id)))
+        {
+            let why = why.unwrap_or_default().to_owned();
+            self.owners.insert(id.clone(), peer);
+            self.server.send(peer, &FromScheduler::Registered { asked, id: id.clone(), environment });
+            self.server.send(peer, &FromScheduler::Waits { id, why });
+            return Vec::new();
+        }
+        record.id = unique(&asked, |id| self.knows(id));
         if let Err(error) = self.registry.write(&record) {
             let why = error.to_string();
             self.server.send(peer, &FromScheduler::Refused { why });
@@ -149,10 +175,16 @@ impl Scheduler {
         let id = record.id.clone();
         self.owners.insert(id.clone(), peer);
         self.server.send(peer, &FromScheduler::Registered { asked, id, environment });
-        self.take_in(record).into_iter().collect()
+        self.enter(record)
     }
 
-    fn set_policy(&mut self, peer: PeerId, name: &str, settings: Option<serde_json::Value>) -> Vec<Event> {
+    fn set_policy(
+        &mut self,
+        peer: PeerId,
+        name: &str,
+        settings: Option<serde_json::Value>,
+        script: Option<String>,
+    ) -> Vec<Event> {
         if !self.may_command(peer) {
             let why = "only root or the user of this scheduler may set its policy".to_owned();
             self.server.send(peer, &FromScheduler::Refused { why });
@@ -170,6 +202,7 @@ impl Scheduler {
             }
         }
         options.policy = name.to_owned();
+        options.settings.script = script;
         let settings = settings_for(&options, self.live.mechanisms());
         match policy::by_name(name, &settings) {
             Ok(policy) => {
@@ -187,6 +220,27 @@ impl Scheduler {
         }
     }
 
+    fn record_for(&mut self, peer: PeerId) {
+        if !self.may_command(peer) {
+            let why = "only root or the user of this scheduler may record what it does".to_owned();
+            self.server.send(peer, &FromScheduler::Refused { why });
+            return;
+        }
+        let (tape, lines) = std::sync::mpsc::channel();
+        self.engine.record_to(Box::new(Tape(tape)));
+        self.readers.push(Reader { peer, lines });
+        self.tell_readers();
+    }
+
+    /// What was recorded since the last time, to those who asked for it.
+    pub(super) fn tell_readers(&mut self) {
+        for reader in &self.readers {
+            for line in reader.lines.try_iter() {
+                self.server.send(reader.peer, &FromScheduler::Recorded { line });
+            }
+        }
+    }
+
     fn tell_policy(&mut self, peer: PeerId) {
         let policy = self.engine.policy();
         let (letters, words) = (policy.letters().to_owned(), policy.words().to_owned());
@@ -197,12 +251,15 @@ impl Scheduler {
     fn explain(&self, id: Option<&AppId>) -> Vec<String> {
         let concerns = |line: &&String| id.is_none_or(|id| line.contains(id.as_str()));
         let mut lines: Vec<String> = self.history.iter().filter(concerns).cloned().collect();
-        if id.is_some_and(|id| lines.is_empty() && !self.live.apps().contains_key(id)) {
+        if id.is_some_and(|id| lines.is_empty() && !self.knows(id)) {
             return lines;
         }
         let report = self.engine.report();
         lines.push(format!("now: {}", self.engine.plan()));
         lines.extend(report.lines.iter().map(|line| format!("  {line}")));
+        if let Some(why) = id.and_then(|id| self.gate.why(id)) {
+            lines.push(format!("  it waits: {why}"));
+        }
         if let Some(why) = id.and_then(|id| report.moves.get(id)) {
             lines.push(format!("  it was moved: {why}"));
         }
@@ -226,7 +283,7 @@ impl Scheduler {
             placement: mechanisms.map_or("none: observing".into(), Mechanisms::placement_words),
             turns: mechanisms.map_or("none: observing".into(), Mechanisms::turns_words),
             report: self.engine.report().lines.clone(),
-            apps: self.live.status(now),
+            apps: self.live.status(now).into_iter().chain(self.gate.status(now)).collect(),
             switches: stats.switches,
             jitter_median_ns: at(0.5),
             jitter_p95_ns: at(0.95),
@@ -236,8 +293,24 @@ impl Scheduler {
     }
 }
 
+/// A peer that reads what is recorded.
+pub(super) struct Reader {
+    peer: PeerId,
+    lines: Receiver<String>,
+}
+
+/// Hands lines to a reader; broken when that is gone.
+struct Tape(Sender<String>);
+
+impl Recorder for Tape {
+    fn record(&mut self, entry: &Entry) -> io::Result<()> {
+        let line = serde_json::to_string(entry)?;
+        self.0.send(line).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
 /// `cg`, or `cg.2`, `cg.3` … where that is taken.
-fn unique(asked: &AppId, taken: impl Fn(&AppId) -> bool) -> AppId {
+pub(super) fn unique(asked: &AppId, taken: impl Fn(&AppId) -> bool) -> AppId {
     if !taken(asked) {
         return asked.clone();
     }

@@ -1,0 +1,80 @@
+//! Takes threads of one program that queue for the same CPU apart.
+//!
+//! While a group is in `cpu.idle` its threads weigh next to nothing, and the kernel's load balancer
+//! may leave them all on one CPU. When the group counts again they queue there behind each other,
+//! and threads that spin for each other never sleep, so that no wake-up places them anew: two
+//! threads of a short parallel region then take a scheduler's slice for each step. Moving a queued
+//! thread to a CPU on which no other of them runs mends that at once.
+
+use crate::affinity;
+use crate::procfs::{self, Process, Tid};
+use crate::root::Root;
+use topology::CpuSet;
+
+/// Programs with more threads than this are left to the kernel: looking at each thread takes some
+/// ten microseconds, and whoever calls this stands between two gangs.
+const MOST_THREADS: usize = 64;
+
+/// More CPUs than all but a few machines have; on those the exact mask is set instead.
+const ALL_CPUS: u32 = 1024;
+
+/// Moves runnable threads of these processes that share a CPU to CPUs of their masks on which none
+/// of the others is, and returns how many were moved. Masks are afterwards what they were; while a
+/// thread is moved, for some microseconds, it is bound to its new CPU.
+pub fn spread(processes: &[Process], root: &Root) -> usize {
+    let mut taken = CpuSet::new();
+    let mut queued: Vec<(Process, Tid)> = Vec::new();
+    let mut seen = 0;
+    for process in processes {
+        let threads = procfs::threads(process.pid, root).unwrap_or_default();
+        seen += threads.len();
+        if seen > MOST_THREADS {
+            return 0;
+        }
+        let running = threads.into_iter().filter_map(|tid| {
+            let stat = procfs::thread_stat(process.pid, tid, root).ok()?;
+            (stat.state == 'R').then_some((tid, stat.processor))
+        });
+        for (tid, cpu) in running {
+            match taken.contains(cpu) {
+                true => queued.push((*process, tid)),
+                false => taken.insert(cpu),
+            }
+        }
+    }
+    let mut moved = 0;
+    for (process, tid) in queued.into_iter().filter(|(process, _)| process.is_same(root)) {
+        let Ok(mask) = affinity::get(tid) else { continue };
+        let Some(free) = mask.difference(&taken).lowest() else { continue };
+        taken.insert(free);
+        if move_to(process, tid, free, &mask, root).is_some() {
+            moved += 1;
+        }
+    }
+    moved
+}
+
+fn move_to(process: Process, tid: Tid, cpu: u32, mask: &CpuSet, root: &Root) -> Option<()> {
+    let bound = CpuSet::from_cpus(&[cpu]);
+    let before = procfs::threads(process.pid, root).ok()?;
+    affinity::set(tid, &bound).ok()?;
+    let given_back = give_back(tid, mask);
+    // A thread that it made in between has inherited the one CPU.
+    for new in procfs::threads(process.pid, root).unwrap_or_default() {
+        if !before.contains(&new) && affinity::get(new).is_ok_and(|its| its == bound) {
+            give_back(new, mask);
+        }
+    }
+    given_back
+}
+
+/// A mask that somebody sets stays in force when a cpuset is widened (since Linux 6.2); one of all
+/// CPUs follows the cpuset, as the mask of a thread does that nobody ever set. So that comes first,
+/// and the exact mask only where it is narrower than the cpuset.
+fn give_back(tid: Tid, mask: &CpuSet) -> Option<()> {
+    affinity::set(tid, &CpuSet::first(ALL_CPUS)).ok()?;
+    match affinity::get(tid) {
+        Ok(now) if now == *mask => Some(()),
+        _ => affinity::set(tid, mask).ok(),
+    }
+}

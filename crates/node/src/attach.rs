@@ -1,0 +1,242 @@
+//! Whether a running program may be taken in, and what is known of it then.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use linux::page::PAGES_VARIABLE;
+use linux::procfs::{self, Stat};
+use linux::protection::{self, Reason};
+use linux::{Process, Root};
+use protocol::{AppRecord, Terms};
+use topology::CpuSet;
+use workload::{AppId, Demand};
+
+use crate::identity;
+
+/// Why a process is not taken in; each says what to do instead.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error("there is no process {pid}: it has ended, or the number is wrong")]
+    Gone { pid: u32 },
+    #[error("process {pid} ({name}) has ended; only its parent has not taken note of it yet")]
+    Ended { pid: u32, name: String },
+    #[error("{tid} is a thread of process {pid} ({name}): name the process, all of its threads come with it")]
+    Thread { tid: u32, pid: u32, name: String },
+    #[error(
+        "process {pid} ({name}) belongs to user {owner}; only that user and root may attach or release it"
+    )]
+    NotYours { pid: u32, name: String, owner: u32 },
+    #[error(
+        "process {pid} ({name}) runs with the rights of user {effective} (set-user-ID), and this scheduler is user {own}: only a daemon of root's can manage it"
+    )]
+    Foreign { pid: u32, name: String, effective: u32, own: u32 },
+    #[error("process {pid} ({name}) is not taken in. {reason}{}", instead(.reason))]
+    Protected { pid: u32, name: String, reason: Reason },
+    #[error("process {pid} ({name}) cannot be looked at: {error}")]
+    Unseen { pid: u32, name: String, error: linux::Error },
+}
+
+fn instead(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::Launcher { .. } => {
+            " Attach the processes that it launched, or start it by `coplace run` next time."
+        }
+        Reason::Shell { .. } | Reason::SessionLeader => {
+            " Attach the program that it started, or start it by `coplace run` next time."
+        }
+        Reason::Traced { .. } => " Attach it when the tracer has let go of it.",
+        Reason::Ourselves => " What it runs is under coplace already.",
+        _ => "",
+    }
+}
+
+/// A program that may be taken in.
+#[derive(Debug)]
+pub struct Candidate {
+    pub process: Process,
+    pub uid: u32,
+    pub name: AppId,
+    pub command: Vec<String>,
+    directory: PathBuf,
+    /// Where the preload library in it has its pages; empty without one.
+    pages: PathBuf,
+    /// It is the foreground job of a terminal: signals that stop it would be seen by its shell.
+    pub foreground: bool,
+}
+
+/// Looks at a process for `asker`; `own` is the user whose rights the scheduler has.
+pub fn look(pid: u32, asker: u32, own: u32, root: &Root) -> Result<Candidate, Refusal> {
+    let stat = match procfs::stat(pid, root) {
+        Ok(stat) => stat,
+        Err(error) if error.is_gone() => return Err(Refusal::Gone { pid }),
+        Err(error) => return Err(Refusal::Unseen { pid, name: "?".into(), error }),
+    };
+    let name = stat.comm.clone();
+    if stat.has_ended() {
+        return Err(Refusal::Ended { pid, name });
+    }
+    if stat.is_kernel_thread() {
+        return Err(Refusal::Protected { pid, name, reason: Reason::KernelThread });
+    }
+    let status = match procfs::status(pid, root) {
+        Ok(status) => status,
+        Err(error) if error.is_gone() => return Err(Refusal::Gone { pid }),
+        Err(error) => return Err(Refusal::Unseen { pid, name, error }),
+    };
+    if status.tgid != pid {
+        return Err(Refusal::Thread { tid: pid, pid: status.tgid, name });
+    }
+    if asker != 0 && asker != status.uid {
+        return Err(Refusal::NotYours { pid, name, owner: status.uid });
+    }
+    if own != 0 && own != status.effective_uid {
+        return Err(Refusal::Foreign { pid, name, effective: status.effective_uid, own });
+    }
+    let process = stat.process();
+    let foreground = match protection::protected(process, root) {
+        // Only by signals would its shell notice that it stands still; see `watch`.
+        Some(Reason::ForegroundJob) => true,
+        Some(reason) => return Err(Refusal::Protected { pid, name, reason }),
+        None => false,
+    };
+    if !process.is_alive(root) {
+        return Err(Refusal::Gone { pid });
+    }
+    let command = command(&stat, root);
+    Ok(Candidate {
+        process,
+        uid: status.uid,
+        name: identity::name_of(command.first().map_or(stat.comm.as_ref(), |word| OsStr::new(word.as_str()))),
+        directory: fs::read_link(root.proc.join(pid.to_string()).join("cwd")).unwrap_or_else(|_| "/".into()),
+        pages: pages(pid, status.uid, own, root).unwrap_or_default(),
+        command,
+        foreground,
+    })
+}
+
+fn command(stat: &Stat, root: &Root) -> Vec<String> {
+    let words = procfs::cmdline(stat.pid, root).unwrap_or_default();
+    match words.is_empty() {
+        true => vec![stat.comm.clone()],
+        false => words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+    }
+}
+
+/// The pages of a process that carries the preload library, where the scheduler may use them:
+/// memory that another user could cut short is not touched.
+fn pages(pid: u32, uid: u32, own: u32, root: &Root) -> Option<PathBuf> {
+    let variables = procfs::environ(pid, root).ok()?;
+    let (_, path) = variables.into_iter().find(|(name, _)| name == PAGES_VARIABLE)?;
+    let path = PathBuf::from(path);
+    let ours = |path: &Path| {
+        fs::symlink_metadata(path)
+            .is_ok_and(|meta| meta.is_dir() && meta.uid() == own && meta.mode() & 0o022 == 0)
+    };
+    (uid == own && path.is_absolute() && ours(&path) && path.join(pid.to_string()).is_file()).then_some(path)
+}
+
+impl Candidate {
+    /// Whether its teams can be resized: the preload library is in it.
+    pub fn has_pages(&self) -> bool {
+        !self.pages.as_os_str().is_empty()
+    }
+
+    pub fn record(self, id: AppId, demand: Demand, original_cpus: CpuSet, now_ns: u64) -> AppRecord {
+        AppRecord {
+            id,
+            uid: self.uid,
+            process: identity::from_linux(self.process),
+            guardian: identity::own(),
+            command: self.command,
+            directory: self.directory,
+            pages: self.pages,
+            original_cpus,
+            demand,
+            arrived_ns: now_ns,
+            started: true,
+            terms: Terms { attached: true, ..Terms::default() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command};
+
+    struct Running(Child);
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    fn sleep() -> Running {
+        let child = Command::new("sleep").arg("100").spawn().unwrap();
+        // Its arguments are there a moment after it has begun.
+        while procfs::cmdline(child.id(), &Root::live()).unwrap().is_empty() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Running(child)
+    }
+
+    fn own() -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
+    fn refused(pid: u32, asker: u32) -> String {
+        look(pid, asker, own(), &Root::live()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_ordinary_program_of_ones_own_is_a_candidate_with_its_name_and_command() {
+        let program = sleep();
+        let found = look(program.0.id(), own(), own(), &Root::live()).unwrap();
+        assert_eq!((found.name.as_str(), found.command.len()), ("sleep", 2));
+        assert!(!found.has_pages());
+    }
+
+    #[test]
+    fn what_must_not_be_taken_in_is_refused_with_its_reason_and_what_to_do() {
+        let root = Root::live();
+        assert!(refused(4_000_000, own()).contains("no process 4000000"));
+        assert!(refused(1, 0).contains("first process"));
+        let program = sleep();
+        assert!(refused(program.0.id(), own() + 1).contains(&format!("belongs to user {}", own())));
+        let mut dead = Command::new("true").spawn().unwrap();
+        let ended = || procfs::stat(dead.id(), &root).is_ok_and(|stat| stat.has_ended());
+        while !ended() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(refused(dead.id(), own()).contains("has ended"));
+        dead.wait().unwrap();
+        let shell = Running(Command::new("sh").args(["-c", "sleep 100; true"]).spawn().unwrap());
+        assert!(refused(shell.0.id(), own()).contains("Attach the program that it started"));
+        let mut leader = Command::new("sleep");
+        // SAFETY: setsid only makes the child the leader of a session.
+        unsafe { leader.arg("100").pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
+        let leader = Running(leader.spawn().unwrap());
+        assert!(refused(leader.0.id(), own()).contains("leads its session"));
+        assert!(refused(std::process::id(), own()).contains("coplace itself"));
+        if let Some(kernel) = procfs::all(&root).unwrap().into_iter().find(Stat::is_kernel_thread) {
+            assert!(refused(kernel.pid, 0).contains("thread of the kernel"));
+        }
+    }
+
+    #[test]
+    fn a_thread_is_refused_by_naming_its_process() {
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || receiver.recv().is_err());
+        let own_pid = std::process::id();
+        let tids = procfs::threads(own_pid, &Root::live()).unwrap();
+        let tid = tids.into_iter().find(|tid| *tid != own_pid).unwrap();
+        assert!(refused(tid, own()).contains(&format!("thread of process {own_pid}")));
+        drop(sender);
+        assert!(thread.join().unwrap());
+    }
+}

@@ -1,0 +1,199 @@
+//! What a running program had before it was taken in: the CPU mask of every thread and the cgroups
+//! of every process. Written down with the traces, so that anybody can give it back exactly.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use linux::{Process, Root, affinity, cgroup, procfs};
+use serde::{Deserialize, Serialize};
+use topology::CpuSet;
+
+use crate::registry::Traces;
+
+/// Scans in a row that may each find new threads before a program counts as one that cannot be
+/// seen whole.
+const MOST_ROUNDS: u32 = 16;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Before {
+    threads: Vec<ThreadBefore>,
+    processes: Vec<ProcessBefore>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct ThreadBefore {
+    process: Process,
+    thread: Process,
+    cpus: CpuSet,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct ProcessBefore {
+    process: Process,
+    /// For each hierarchy, by its mount point, the group's directory.
+    groups: BTreeMap<PathBuf, PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CannotSee {
+    #[error(transparent)]
+    Linux(#[from] linux::Error),
+    #[error("its threads stand in different cgroups ({0}), which could not be given back as they are")]
+    Scattered(PathBuf),
+    #[error("it makes threads or processes faster than they can be looked at")]
+    TooFast,
+}
+
+impl Before {
+    /// Looks at these processes and their descendants until a scan finds nobody new.
+    pub fn look(processes: &[Process], root: &Root) -> Result<Before, CannotSee> {
+        let mounts = cgroup::mounts(root)?;
+        let mut before = Before::default();
+        for _ in 0..MOST_ROUNDS {
+            let known = before.threads.len();
+            for process in procfs::tree_with(processes, root)? {
+                before.note(process, &mounts, root)?;
+            }
+            if before.threads.len() == known {
+                return Ok(before);
+            }
+        }
+        Err(CannotSee::TooFast)
+    }
+
+    fn note(&mut self, process: Process, mounts: &cgroup::Mounts, root: &Root) -> Result<(), CannotSee> {
+        // Who ends meanwhile has nothing to be given back.
+        let Ok(membership) = cgroup::membership(process.pid, root) else { return Ok(()) };
+        let groups = mounts.dirs(&membership);
+        for tid in procfs::threads(process.pid, root).unwrap_or_default() {
+            let Ok(stat) = procfs::thread_stat(process.pid, tid, root) else { continue };
+            let thread = stat.process();
+            if stat.has_ended() || self.own(process, thread).is_some() {
+                continue;
+            }
+            if let Ok(apart) = cgroup::thread_membership(process.pid, tid, root)
+                && apart != membership
+                && process.is_alive(root)
+            {
+                let dirs = mounts.dirs(&apart);
+                let other = dirs.into_values().find(|dir| !groups.values().any(|group| group == dir));
+                return Err(CannotSee::Scattered(other.unwrap_or_default()));
+            }
+            if let Ok(cpus) = affinity::get(tid) {
+                self.threads.push(ThreadBefore { process, thread, cpus });
+            }
+        }
+        if !self.processes.iter().any(|known| known.process == process) {
+            self.processes.push(ProcessBefore { process, groups });
+        }
+        Ok(())
+    }
+
+    fn own(&self, process: Process, thread: Process) -> Option<&CpuSet> {
+        let known = |entry: &&ThreadBefore| entry.thread == thread && entry.process == process;
+        self.threads.iter().find(known).map(|entry| &entry.cpus)
+    }
+
+    /// Every CPU that any of its threads might use.
+    pub fn cpus(&self) -> CpuSet {
+        self.threads.iter().fold(CpuSet::new(), |all, entry| all.union(&entry.cpus))
+    }
+
+    /// What a thread is to have again. One that was made since has what its process's first thread
+    /// had; in a process that was made since, what the first thread of the nearest known ancestor had.
+    pub fn cpus_of(&self, process: Process, thread: Process, root: &Root) -> Option<&CpuSet> {
+        self.own(process, thread).or_else(|| {
+            let first = |at: Process| self.own(at, at);
+            self.nearest(process, root, first).or_else(|| self.threads.first().map(|entry| &entry.cpus))
+        })
+    }
+
+    /// The group in the hierarchy mounted at `mount` to which a process goes back.
+    pub fn group_of(&self, process: Process, mount: &Path, root: &Root) -> Option<&PathBuf> {
+        let groups =
+            |at: Process| self.processes.iter().find(|known| known.process == at).map(|known| &known.groups);
+        let groups =
+            self.nearest(process, root, groups).or(self.processes.first().map(|first| &first.groups));
+        groups?.get(mount)
+    }
+
+    /// What `of` says of the process or of its nearest ancestor of whom it says anything.
+    fn nearest<'a, T>(
+        &'a self,
+        process: Process,
+        root: &Root,
+        of: impl Fn(Process) -> Option<&'a T>,
+    ) -> Option<&'a T> {
+        let mut at = process;
+        // Bounded: a torn /proc can name ancestors in a circle.
+        for _ in 0..64 {
+            if let Some(found) = of(at) {
+                return Some(found);
+            }
+            let parent = procfs::stat(at.pid, root).ok()?.ppid;
+            at = Process::of(parent, root).ok().filter(|_| parent > 1)?;
+        }
+        None
+    }
+
+    /// Whether a group of this hierarchy would hold nobody once the program has left it. Service
+    /// managers remove such a group, and what stood in it could not go back.
+    pub fn would_empty(&self, mount: &Path) -> bool {
+        let dirs = self.processes.iter().filter_map(|known| known.groups.get(mount));
+        let ours = |pid: u32| self.processes.iter().any(|known| known.process.pid == pid);
+        dirs.filter(|dir| *dir != mount).any(|dir| {
+            let text = std::fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+            !text.lines().filter_map(|line| line.trim().parse().ok()).any(|pid: u32| pid != 0 && !ours(pid))
+        })
+    }
+}
+
+/// Whether a mask may be one that a scheduler gave to a thread that had `own`: one of the places,
+/// or what of its own lies in one. Where the places are not known, every part of its own may.
+pub fn is_placed(mask: &CpuSet, own: &CpuSet, traces: &Traces) -> bool {
+    let Some(places) = &traces.places else { return mask.is_subset(own) };
+    if traces.spreads && mask.len() == 1 {
+        return true;
+    }
+    places.iter().any(|place| {
+        let both = own.intersection(place);
+        *mask == *place || *mask == both && !both.is_empty()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpus(text: &str) -> CpuSet {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_mask_is_the_schedulers_if_it_is_a_place_or_the_threads_part_of_one() {
+        let places = Some([cpus("0-1"), cpus("4-5")].into());
+        let traces = Traces { places, ..Traces::default() };
+        assert!(is_placed(&cpus("0-1"), &cpus("0-7"), &traces));
+        assert!(is_placed(&cpus("1"), &cpus("1-3"), &traces));
+        assert!(is_placed(&cpus("4-5"), &cpus("1-3"), &traces));
+        assert!(!is_placed(&cpus("2"), &cpus("1-3"), &traces));
+        assert!(is_placed(&cpus("2"), &cpus("1-3"), &Traces::default()));
+        assert!(!is_placed(&cpus("4"), &cpus("1-3"), &Traces::default()));
+    }
+
+    #[test]
+    fn threads_have_what_they_had_and_those_made_since_what_their_first_thread_had() {
+        let root = Root::live();
+        let own = Process::own(&root).unwrap();
+        let before = Before::look(&[own], &root).unwrap();
+        let mask = affinity::get(own.pid).unwrap();
+        assert_eq!(before.cpus_of(own, own, &root), Some(&mask));
+        let unknown = Process { pid: u32::MAX, start_time_ticks: 1 };
+        assert_eq!(before.cpus_of(own, unknown, &root), Some(&mask));
+        assert!(mask.is_subset(&before.cpus()));
+        let mounts = cgroup::mounts(&root).unwrap();
+        for (mount, dir) in mounts.dirs(&cgroup::membership(own.pid, &root).unwrap()) {
+            assert_eq!(before.group_of(own, &mount, &root), Some(&dir));
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! One program under the live actuator.
+
+use linux::{Process, Root, affinity, procfs};
+use protocol::AppRecord;
+use topology::CpuSet;
+use workload::{Demand, Malleability};
+
+use crate::account::Ledger;
+use crate::mechanism::Harness;
+use crate::watch::{Nature, Sight, Watch};
+
+/// One program under this scheduler.
+pub struct Managed {
+    pub record: AppRecord,
+    pub(super) harness: Option<Harness>,
+    pub(super) watch: Watch,
+    pub sight: Option<Sight>,
+    pub(super) ledger: Ledger,
+    pub(super) wish: Option<(CpuSet, u32)>,
+    /// Where its threads may run at the moment.
+    pub(super) placed: CpuSet,
+    /// Processes came that may not be placed yet.
+    pub(super) newcomers: bool,
+    /// What it is taken for until it shows what it is; `None`: what its user says.
+    pub expected: Option<Demand>,
+    /// Memory that it is expected to need at most.
+    pub expected_bytes: Option<u64>,
+    /// Its user, or somebody else who is not us, stopped it.
+    pub user_stopped: bool,
+    /// It is to die: nothing stops it any more.
+    pub(super) released: bool,
+    /// Its `run` was told to execute it.
+    pub(super) let_go: bool,
+    pub(super) stopped_looks: u32,
+    /// Why it could not be placed the last time; said once.
+    pub(super) unplaced: Option<String>,
+}
+
+impl Managed {
+    /// Whether the clock may stop it.
+    pub(super) fn takes_turns(&self) -> bool {
+        self.record.started && !self.user_stopped && !self.released && self.harness.is_some()
+    }
+
+    pub fn let_go(&self) -> bool {
+        self.let_go
+    }
+
+    pub fn has_harness(&self) -> bool {
+        self.harness.is_some()
+    }
+
+    /// Memory of all its processes, as last seen.
+    pub fn resident_bytes(&self) -> u64 {
+        self.watch.memory().now_bytes
+    }
+
+    /// What it turned out to be.
+    pub fn learned(&self) -> Learned {
+        let width = self.sight.as_ref().and_then(|sight| sight.team);
+        let rigid = match self.sight.as_ref().map(|sight| &sight.nature) {
+            // One that its user declared so has shown nothing.
+            _ if self.record.demand.malleability == Malleability::Rigid => None,
+            Some(Nature::Rigid(_)) => width.map(Some),
+            Some(Nature::Resizable | Nature::Serial) => Some(None),
+            _ => None,
+        };
+        Learned { rigid, peak_bytes: self.watch.memory().peak_bytes }
+    }
+
+    /// Its processes as last seen.
+    pub fn members(&self) -> &[Process] {
+        self.watch.members()
+    }
+
+    /// Whether its turns are taken by signals.
+    pub fn stops_by_signal(&self) -> bool {
+        self.harness.as_ref().is_some_and(Harness::stops_by_signal)
+    }
+
+    pub(super) fn settled(&self) -> bool {
+        matches!(self.sight.as_ref().map(|sight| &sight.nature), Some(Nature::Resizable | Nature::Rigid(_)))
+    }
+}
+
+/// What is worth remembering of a program.
+pub struct Learned {
+    /// As [`crate::remember::Remembered::learn`] takes it.
+    pub rigid: Option<Option<u32>>,
+    pub peak_bytes: u64,
+}
+
+/// Undoes what a launcher bound threads to; within its place a program's threads are free again.
+pub fn rebind(processes: &[Process], original: &CpuSet, root: &Root) {
+    for process in processes {
+        for tid in procfs::threads(process.pid, root).unwrap_or_default() {
+            let bound = affinity::get(tid).is_ok_and(|mask| mask != *original && mask.is_subset(original));
+            if bound {
+                // It ends, or stays bound: nothing is lost but what was asked for.
+                let _ = affinity::set(tid, original);
+            }
+        }
+    }
+}

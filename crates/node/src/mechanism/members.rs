@@ -1,0 +1,70 @@
+//! Who of a program's processes is under its harness. Launchers (mpirun and what it starts on each
+//! node) only wait for what they launched; stopped, they would miss its messages and end the job.
+//! They stay outside, and what they launch is brought in from there.
+
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+
+use linux::signals::Targets;
+use linux::{Process, affinity, procfs};
+use topology::CpuSet;
+
+use super::Harness;
+
+impl Harness {
+    /// Brings the groups and the targets of signals to what the program's processes are now.
+    /// `original`: the CPUs that who goes outside gets back.
+    pub fn update(
+        &mut self,
+        insiders: &[Process],
+        outsiders: &BTreeSet<Process>,
+        original: &CpuSet,
+    ) -> linux::Result<()> {
+        let leaving: Vec<Process> = outsiders.difference(&self.outside).copied().collect();
+        if !leaving.is_empty() {
+            self.let_out(&leaving, original);
+        }
+        self.outside = outsiders.clone();
+        {
+            let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+            if leaving.is_empty() {
+                targets.update(insiders, &self.root);
+            } else {
+                *targets = Targets::open(insiders, &self.root);
+            }
+        }
+        // Children of insiders are born inside; those of launchers are not.
+        if self.outside.is_empty() {
+            return Ok(());
+        }
+        if let Some(group) = &mut self.v1 {
+            group.add(insiders, &self.root)?;
+        }
+        if let Some(group) = &mut self.v2 {
+            group.add(insiders, &self.root)?;
+        }
+        Ok(())
+    }
+
+    /// What cannot be undone now is undone with everything else in the end.
+    fn let_out(&mut self, leaving: &[Process], original: &CpuSet) {
+        if let Some(group) = &mut self.v1 {
+            group.release(leaving, &self.root);
+        }
+        if let Some(group) = &mut self.v2 {
+            group.release(leaving, &self.root);
+        }
+        if self.stops_by_signal() && !self.traces.user_stopped {
+            linux::signals::cont(leaving, &self.root);
+        }
+        if self.places_by_thread() && self.traces.before.is_none() {
+            let tids = leaving
+                .iter()
+                .flat_map(|process| procfs::threads(process.pid, &self.root).unwrap_or_default());
+            for tid in tids {
+                // It has ended, or keeps what it has until the program is set free.
+                let _ = affinity::set(tid, original);
+            }
+        }
+    }
+}

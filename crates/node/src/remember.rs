@@ -1,0 +1,217 @@
+//! What programs turned out to be, for their next start: a small file in the scheduler's home.
+//!
+//! Whether teams can be resized is remembered by executed file and main argument (a script, a
+//! tool); how much memory was needed by file and all arguments. A program that was changed is
+//! another one. What is remembered is where a program begins; what it shows goes before it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use protocol::ProgramKey;
+use serde::{Deserialize, Serialize};
+
+use crate::registry::{read_whole, write_whole};
+
+/// Beyond these the longest unused are forgotten.
+const MOST: usize = 1_000;
+/// Of a file this much is read at its beginning and at its end; with its length that tells
+/// programs apart without reading gigabytes.
+const PART_BYTES: u64 = 1 << 20;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Notes {
+    /// Counts the learnings; the greatest `at` is the latest.
+    learned: u64,
+    natures: BTreeMap<String, Nature>,
+    peaks: BTreeMap<String, Peak>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Nature {
+    /// Width of a program that cannot be resized; `None`: it can.
+    rigid: Option<u32>,
+    at: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Peak {
+    bytes: u64,
+    at: u64,
+}
+
+/// What is known of a program before it has shown anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recalled {
+    pub rigid: Option<u32>,
+    pub peak_bytes: Option<u64>,
+}
+
+pub struct Remembered {
+    path: PathBuf,
+}
+
+impl Remembered {
+    pub fn at(path: PathBuf) -> Remembered {
+        Remembered { path }
+    }
+
+    fn notes(&self) -> Notes {
+        // What cannot be read is not remembered; the next learning replaces it.
+        read_whole(&self.path).unwrap_or_default()
+    }
+
+    pub fn recall(&self, key: &ProgramKey) -> Recalled {
+        if key.binary.is_empty() {
+            return Recalled::default();
+        }
+        let notes = self.notes();
+        Recalled {
+            rigid: notes.natures.get(&nature_key(key)).and_then(|nature| nature.rigid),
+            peak_bytes: notes.peaks.get(&peak_key(key)).map(|peak| peak.bytes),
+        }
+    }
+
+    /// `rigid`: `Some(None)` it could be resized, `Some(Some(width))` it could not, `None` it never
+    /// showed.
+    pub fn learn(&self, key: &ProgramKey, rigid: Option<Option<u32>>, peak_bytes: u64) -> Result<(), String> {
+        if key.binary.is_empty() {
+            return Ok(());
+        }
+        let mut notes = self.notes();
+        notes.learned += 1;
+        let at = notes.learned;
+        if let Some(rigid) = rigid {
+            notes.natures.insert(nature_key(key), Nature { rigid, at });
+        }
+        if peak_bytes > 0 {
+            notes.peaks.insert(peak_key(key), Peak { bytes: peak_bytes, at });
+        }
+        forget(&mut notes.natures, |nature| nature.at);
+        forget(&mut notes.peaks, |peak| peak.at);
+        write_whole(&self.path, &notes).map_err(|error| error.to_string())
+    }
+}
+
+fn forget<T>(notes: &mut BTreeMap<String, T>, at: impl Fn(&T) -> u64) {
+    while notes.len() > MOST {
+        let oldest = notes.iter().min_by_key(|(_, note)| at(note)).map(|(key, _)| key.clone());
+        oldest.map(|key| notes.remove(&key));
+    }
+}
+
+fn nature_key(key: &ProgramKey) -> String {
+    format!("{} {}", key.binary, key.main_argument)
+}
+
+fn peak_key(key: &ProgramKey) -> String {
+    format!("{} {}", key.binary, key.arguments)
+}
+
+/// The key of a program by the file that will be executed; an empty one where it cannot be read.
+pub fn key_of(file: &Path, command: &[OsString]) -> ProgramKey {
+    let Ok(binary) = hash_file(file) else { return ProgramKey::default() };
+    let arguments = command.get(1..).unwrap_or_default();
+    let main = arguments.iter().find(|word| !word.as_bytes().starts_with(b"-"));
+    let all = arguments.iter().fold(Fnv::default(), |mut hash, word| {
+        hash.add(word.as_bytes());
+        hash.add(&[0]);
+        hash
+    });
+    ProgramKey {
+        binary,
+        main_argument: main.map(|word| word.to_string_lossy().into_owned()).unwrap_or_default(),
+        arguments: all.text(),
+    }
+}
+
+fn hash_file(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let mut hash = Fnv::default();
+    hash.add(&length.to_le_bytes());
+    let mut part = Vec::new();
+    file.by_ref().take(PART_BYTES).read_to_end(&mut part)?;
+    hash.add(&part);
+    if length > 2 * PART_BYTES {
+        part.clear();
+        file.seek(SeekFrom::End(-(PART_BYTES as i64)))?;
+        file.take(PART_BYTES).read_to_end(&mut part)?;
+        hash.add(&part);
+    }
+    Ok(hash.text())
+}
+
+/// FNV-1a, two of them with different beginnings: it tells programs apart, it guards nothing.
+struct Fnv(u64, u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Fnv(0xcbf2_9ce4_8422_2325, 0x6c62_272e_07bb_0142)
+    }
+}
+
+impl Fnv {
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+            self.1 = (self.1 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(5);
+        }
+    }
+
+    fn text(&self) -> String {
+        format!("{:016x}{:016x}", self.0, self.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_program_is_known_again_by_its_file_and_arguments_and_a_changed_one_is_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("prog");
+        std::fs::write(&file, vec![7; 3 << 20]).unwrap();
+        let key = key_of(&file, &words("prog -v train.py --size 3"));
+        assert_eq!(key.main_argument, "train.py");
+        assert_eq!(key, key_of(&file, &words("other -v train.py --size 3")));
+        let other = key_of(&file, &words("prog -v train.py --size 4"));
+        assert!(other.arguments != key.arguments && other.binary == key.binary);
+        let mut bytes = vec![7; 3 << 20];
+        *bytes.last_mut().unwrap() = 8;
+        std::fs::write(&file, bytes).unwrap();
+        assert_ne!(key_of(&file, &words("prog")).binary, key.binary);
+        assert_eq!(key_of(Path::new("/nowhere"), &words("x")), ProgramKey::default());
+    }
+
+    #[test]
+    fn what_was_learned_is_recalled_and_the_last_lesson_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let remembered = Remembered::at(directory.path().join("remembered.json"));
+        let key = |arguments: &str| ProgramKey {
+            binary: "b".into(),
+            main_argument: "m".into(),
+            arguments: arguments.into(),
+        };
+        assert_eq!(remembered.recall(&key("1")), Recalled::default());
+        remembered.learn(&key("1"), Some(Some(4)), 100).unwrap();
+        assert_eq!(remembered.recall(&key("1")), Recalled { rigid: Some(4), peak_bytes: Some(100) });
+        // Of other arguments the nature is known, and not the memory.
+        assert_eq!(remembered.recall(&key("2")), Recalled { rigid: Some(4), peak_bytes: None });
+        remembered.learn(&key("2"), Some(None), 50).unwrap();
+        assert_eq!(remembered.recall(&key("1")), Recalled { rigid: None, peak_bytes: Some(100) });
+        remembered.learn(&ProgramKey::default(), Some(Some(1)), 1).unwrap();
+        assert_eq!(remembered.recall(&ProgramKey::default()), Recalled::default());
+        std::fs::write(directory.path().join("remembered.json"), "{\"learned\": ").unwrap();
+        assert_eq!(remembered.recall(&key("1")), Recalled::default());
+    }
+}

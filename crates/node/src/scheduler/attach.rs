@@ -1,0 +1,196 @@
+//! Running programs that are taken in, asked for or by a rule, and given back.
+
+use std::collections::BTreeSet;
+
+use engine::Event;
+use linux::clock::now_ns;
+use linux::{Process, Root, procfs};
+use protocol::{FromScheduler, Role, Which};
+use workload::{AppId, Demand};
+
+use super::Scheduler;
+use super::requests::unique;
+use crate::attach::{self, Candidate};
+use crate::before::Before;
+use crate::server::PeerId;
+use crate::{identity, restore};
+
+impl Scheduler {
+    pub(super) fn attach(
+        &mut self,
+        peer: PeerId,
+        pid: u32,
+        name: Option<AppId>,
+        demand: Demand,
+    ) -> Vec<Event> {
+        let uid = self.server.uid(peer).unwrap_or(u32::MAX);
+        let answer = match self.role {
+            Role::Observer => Err("this daemon only observes; start one without --observe".to_owned()),
+            _ => attach::look(pid, uid, rustix::process::geteuid().as_raw(), &Root::live())
+                .map_err(|refusal| refusal.to_string())
+                .and_then(|candidate| self.take_running(candidate, name, demand)),
+        };
+        match answer {
+            Ok((id, notes, events)) => {
+                self.server.send(peer, &FromScheduler::Attached { id, notes });
+                events
+            }
+            Err(why) => {
+                self.server.send(peer, &FromScheduler::Refused { why });
+                Vec::new()
+            }
+        }
+    }
+
+    /// Takes a program in that runs already, with everything it has noted first.
+    pub(super) fn take_running(
+        &mut self,
+        candidate: Candidate,
+        name: Option<AppId>,
+        demand: Demand,
+    ) -> Result<(AppId, Vec<String>, Vec<Event>), String> {
+        let root = Root::live();
+        let process = candidate.process;
+        let tree = procfs::tree(process.pid, &root).map_err(|error| error.to_string())?;
+        if let Some((member, id)) = tree.iter().find_map(|member| Some((member, self.app_with(member.pid)?)))
+        {
+            let pid = process.pid;
+            return Err(match member.pid == pid {
+                true => format!("process {pid} is under coplace already, as {id}"),
+                false => format!("process {pid} has started {id}, which is under coplace already"),
+            });
+        }
+        let before =
+            Before::look(&tree, &root).map_err(|error| format!("process {}: {error}", process.pid))?;
+        let mut notes = Vec::new();
+        if !candidate.has_pages() {
+            notes.push("it does not carry the preload library, so its teams keep their size".to_owned());
+        }
+        let foreground = candidate.foreground;
+        let id = unique(&name.unwrap_or_else(|| candidate.name.clone()), |id| self.knows(id));
+        let record = candidate.record(id.clone(), demand, before.cpus(), now_ns());
+        self.registry.write(&record).map_err(|error| error.to_string())?;
+        // What follows may take a while, and is no sign that nobody schedules.
+        self.lease.beat(now_ns());
+        let events: Vec<Event> = self.take_in(record).into_iter().collect();
+        self.lease.beat(now_ns());
+        let managed = &self.live.apps()[&id];
+        if !managed.has_harness() {
+            let why = self.live.take_warnings().join("; ");
+            self.forget(&id);
+            return Err(format!("process {}: {why}", process.pid));
+        }
+        if foreground && managed.stops_by_signal() {
+            notes.push(
+                "it is the foreground job of a terminal and keeps running while others take turns: here turns \
+                 are taken by signals, which its shell would see"
+                    .to_owned(),
+            );
+        }
+        Ok((id, notes, events))
+    }
+
+    pub(super) fn give_back(&mut self, peer: PeerId, which: &Which) -> Vec<Event> {
+        let id = match which {
+            Which::Pid(pid) => self.app_with(*pid),
+            Which::Id(id) => self.knows(id).then(|| id.clone()),
+        };
+        let uid = self.server.uid(peer).unwrap_or(u32::MAX);
+        let answer = match id {
+            None => Err(match which {
+                Which::Pid(pid) => {
+                    format!("process {pid} is not under coplace; coplace status names what is")
+                }
+                Which::Id(id) => format!("no program {id} is under coplace; coplace status names what is"),
+            }),
+            Some(id) => match self.uid_of(&id) {
+                Some(owner) if uid != 0 && uid != owner => {
+                    Err(format!("{id} belongs to user {owner}; only that user and root may release it"))
+                }
+                _ => Ok(id),
+            },
+        };
+        let id = match answer {
+            Ok(id) => id,
+            Err(why) => {
+                self.server.send(peer, &FromScheduler::Refused { why });
+                return Vec::new();
+            }
+        };
+        let owner = self.owners.remove(&id);
+        if let Some(owner) = owner {
+            // Held, it would wait for a word that nobody gives any more.
+            self.server.send(owner, &FromScheduler::Start { id: id.clone() });
+        }
+        let report = self.forget(&id);
+        self.note(format!("{id} was given back"));
+        let (processes, problems) = (report.processes, report.problems);
+        let message = FromScheduler::GivenBack { id: id.clone(), processes, problems };
+        self.server.send(peer, &message);
+        if let Some(owner) = owner.filter(|owner| *owner != peer) {
+            self.server.send(owner, &message);
+        }
+        vec![Event::Left(id)]
+    }
+
+    /// Undoes everything that was done to a program and forgets it.
+    fn forget(&mut self, id: &AppId) -> restore::Report {
+        if self.gate.take(id).is_some() {
+            self.registry.remove(id);
+            return restore::Report { processes: 1, ..restore::Report::default() };
+        }
+        let Some(app) = self.live.apps().get(id) else { return restore::Report::default() };
+        let record = app.record.clone();
+        self.adopter.leave_alone(identity::to_linux(record.process));
+        self.live.forget(id, now_ns());
+        self.lease.beat(now_ns());
+        let report = restore::set_free(&record, &Root::live(), &self.home);
+        self.lease.beat(now_ns());
+        self.registry.remove(id);
+        self.live.members_changed();
+        report
+    }
+
+    /// The program to which a process belongs.
+    fn app_with(&self, pid: u32) -> Option<AppId> {
+        let has = |members: &[Process]| members.iter().any(|member| member.pid == pid);
+        let found =
+            self.live.apps().iter().find(|(_, app)| app.record.process.pid == pid || has(app.members()));
+        found.map(|(id, _)| id.clone()).or_else(|| self.gate.id_of(pid))
+    }
+
+    pub(super) fn knows(&self, id: &AppId) -> bool {
+        self.live.apps().contains_key(id) || self.gate.get(id).is_some()
+    }
+
+    fn uid_of(&self, id: &AppId) -> Option<u32> {
+        let live = self.live.apps().get(id).map(|app| &app.record);
+        live.or_else(|| self.gate.get(id)).map(|record| record.uid)
+    }
+
+    /// Takes in what the rules of the configuration name.
+    pub(super) fn adopt_by_rules(&mut self) -> Vec<Event> {
+        if self.role == Role::Observer || self.adopter.is_idle() {
+            return Vec::new();
+        }
+        let root = Root::live();
+        let own = rustix::process::geteuid().as_raw();
+        let roots = self.live.apps().values().map(|app| identity::to_linux(app.record.process));
+        let managed: BTreeSet<Process> =
+            roots.chain(self.live.apps().values().flat_map(|app| app.members()).copied()).collect();
+        let mut events = Vec::new();
+        for found in self.adopter.scan(&managed, now_ns(), &root) {
+            let uid = found.uid;
+            let Ok(candidate) = attach::look(found.process.pid, uid, own, &root) else { continue };
+            let pid = candidate.process.pid;
+            match self.take_running(candidate, found.name, found.demand) {
+                Ok((id, _, more)) => {
+                    self.note(format!("{id} (process {pid}) was taken in by {}", found.rule));
+                    events.extend(more);
+                }
+                Err(why) => self.note(format!("{} could not take in process {pid}: {why}", found.rule)),
+            }
+        }
+        events
+    }
+}

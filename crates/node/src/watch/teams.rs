@@ -1,0 +1,257 @@
+//! The teams of one program: its processes that run parallel regions, and how a place is divided
+//! among them.
+//!
+//! A program may be one OpenMP process, an MPI job whose ranks each have a team, a parent with
+//! workers, or a script that starts one after the other. Only those that live count, and of these
+//! the ones that run regions share the place; who only waits for the others is left out.
+
+use std::collections::BTreeMap;
+
+use linux::page::{Page, PageDir, RigidReason, state};
+use linux::{Process, Root};
+
+/// A process that entered no region for this long leaves its share to the others.
+const IDLE_NS: u64 = 1_000_000_000;
+
+struct Member {
+    page: Page,
+    lives: bool,
+    regions: u64,
+    /// When it was last seen to have entered regions.
+    entered_ns: u64,
+}
+
+impl Member {
+    fn has_runtime(&self) -> bool {
+        self.page.has(state::RUNTIME_INITIALISED)
+    }
+
+    fn runs_teams(&self) -> bool {
+        self.lives && self.has_runtime()
+    }
+
+    /// One that has not run any region yet is about to.
+    fn is_active(&self, now_ns: u64) -> bool {
+        self.regions == 0 || now_ns.saturating_sub(self.entered_ns) < IDLE_NS || self.page.in_region()
+    }
+}
+
+#[derive(Default)]
+pub struct Teams {
+    members: BTreeMap<u32, Member>,
+    /// Threads that the active teams were last told to have together.
+    told_to_have: u32,
+}
+
+/// What a team needs to be given its share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Need {
+    active: bool,
+    /// Most threads that it can use; 0: not known.
+    most: u32,
+}
+
+impl Teams {
+    /// Takes up pages that appeared. Known ones stay open: exec keeps file and mapping, and a page
+    /// whose process has ended still holds its last figures.
+    pub fn look_for_pages(&mut self, pages: &PageDir, mut may: impl FnMut(u32) -> bool) {
+        let Ok(entries) = std::fs::read_dir(pages.path()) else { return };
+        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let new: Vec<u32> = pids.filter(|pid| !self.members.contains_key(pid) && may(*pid)).collect();
+        for pid in new {
+            // One that cannot be read yet is being made.
+            if let Ok(Some(page)) = pages.page(pid) {
+                self.members.insert(pid, Member { page, lives: true, regions: 0, entered_ns: 0 });
+            }
+        }
+    }
+
+    /// Takes note of who lives and who entered regions since the last look.
+    pub fn look(&mut self, living: &[Process], now_ns: u64, root: &Root) {
+        for member in self.members.values_mut() {
+            let process = member.page.process();
+            // A process may have started since `living` was found.
+            member.lives =
+                !member.page.has(state::EXITED) && (living.contains(&process) || process.is_alive(root));
+            let regions = member.page.regions();
+            if regions != member.regions {
+                (member.regions, member.entered_ns) = (regions, now_ns);
+            }
+        }
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Member> {
+        self.members.values().filter(|member| member.runs_teams())
+    }
+
+    /// Divides `target` threads among the teams, less `others` that run beside them in processes
+    /// without one; 0: no wish.
+    pub fn spread(&mut self, target: u32, others: u32, now_ns: u64) {
+        let needs: Vec<Need> = self
+            .running()
+            .map(|member| Need { active: member.is_active(now_ns), most: member.page.told() })
+            .collect();
+        let shares = shares(target, others, &needs);
+        let active = needs.iter().zip(&shares).filter(|(need, _)| need.active).map(|(_, share)| *share);
+        self.told_to_have = active.sum();
+        for (member, share) in self.running().zip(shares) {
+            if member.page.target() != share {
+                member.page.set_target(share);
+            }
+        }
+        // One whose runtime is just being loaded is to find its wish there.
+        let early = self.members.values().filter(|member| member.lives && !member.has_runtime());
+        for member in early.filter(|member| member.page.target() != target) {
+            member.page.set_target(target);
+        }
+    }
+
+    /// Threads that the program has when its teams obey; more than the place is wide where it has
+    /// more processes than CPUs.
+    pub fn told_to_have(&self) -> u32 {
+        self.told_to_have
+    }
+
+    /// Threads that may run at this moment, cheaply. `None` where only a look tells.
+    pub fn threads_now(&self) -> Option<u32> {
+        let threads = |member: &Member| match member.page.has(state::SPINS_LONG) {
+            true => member.page.team(),
+            false => member.page.running(),
+        };
+        self.running().map(|member| threads(member).max(1)).reduce(|a, b| a + b)
+    }
+
+    /// Threads of the latest teams, whether they run now or wait.
+    pub fn last_team(&self, now_ns: u64) -> Option<u32> {
+        let active = self.running().filter(|member| member.regions > 0 && member.is_active(now_ns));
+        let teams = active.map(|member| member.page.team().max(1)).reduce(|a, b| a + b);
+        teams.or_else(|| self.running().filter(|m| m.regions > 0).map(|m| m.page.team().max(1)).max())
+    }
+
+    /// Greatest number of threads that all teams together can use, by what their runtimes told.
+    pub fn told(&self, now_ns: u64) -> Option<u32> {
+        let active: u32 =
+            self.running().filter(|member| member.is_active(now_ns)).map(|member| member.page.told()).sum();
+        let one = self.members.values().map(|member| member.page.told()).max().unwrap_or(0);
+        Some(active.max(one)).filter(|&told| told > 0)
+    }
+
+    /// Teams that run regions now: fewer threads than these the program cannot have.
+    pub fn active(&self, now_ns: u64) -> u32 {
+        self.running().filter(|member| member.regions > 0 && member.is_active(now_ns)).count() as u32
+    }
+
+    /// Whether a runtime read its CPU mask already, so that narrowing it now loses nothing later.
+    pub fn has_runtime(&self) -> bool {
+        self.members.values().any(Member::has_runtime)
+    }
+
+    /// Whether this process has a team that we see.
+    pub fn has(&self, process: Process) -> bool {
+        self.members.values().any(|member| member.runs_teams() && member.page.process() == process)
+    }
+
+    pub fn has_foreign_runtime(&self) -> bool {
+        let living = self.members.values().filter(|member| member.lives);
+        living.map(|member| &member.page).any(|page| page.rigid().contains(&RigidReason::RuntimeUnknown))
+    }
+
+    /// Why the program is rigid, if any of its processes is; those that have ended count while no
+    /// other runs teams.
+    pub fn rigid(&self) -> Option<RigidReason> {
+        let living = self.running().next().is_some();
+        let counted = self.members.values().filter(|member| member.lives || !living);
+        counted.flat_map(|member| member.page.rigid()).next()
+    }
+
+    pub fn regions(&self) -> u64 {
+        self.members.values().map(|member| member.page.regions()).sum()
+    }
+}
+
+/// Equal parts for those that are active, no more than each can use; who is idle gets what it would
+/// have as one more of them. Everybody has one thread at least.
+fn shares(target: u32, others: u32, needs: &[Need]) -> Vec<u32> {
+    if target == 0 {
+        return vec![0; needs.len()];
+    }
+    let target = target.saturating_sub(others).max(1);
+    let all_idle = needs.iter().all(|need| !need.active);
+    let takes = |need: &Need| need.active || all_idle;
+    let mut open: Vec<usize> = (0..needs.len()).filter(|&at| takes(&needs[at])).collect();
+    let as_one_more = (target / (open.len() as u32 + 1)).max(1);
+    let mut shares = vec![as_one_more; needs.len()];
+    let mut left = target;
+    // Who can use less than an equal part leaves the rest to the others.
+    loop {
+        let part = left / (open.len() as u32).max(1);
+        let (full, rest): (Vec<usize>, Vec<usize>) =
+            open.iter().partition(|&&at| needs[at].most != 0 && needs[at].most <= part);
+        if full.is_empty() || open.is_empty() {
+            break;
+        }
+        for at in full {
+            shares[at] = needs[at].most;
+            left -= needs[at].most;
+        }
+        open = rest;
+    }
+    let count = open.len() as u32;
+    for (place, at) in open.into_iter().enumerate() {
+        let one_more = u32::from((place as u32) < left % count);
+        shares[at] = (left / count + one_more).max(1);
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needs(text: &str) -> Vec<Need> {
+        let need = |word: &str| Need {
+            active: !word.starts_with('-'),
+            most: word.trim_start_matches('-').parse().unwrap(),
+        };
+        text.split_whitespace().map(need).collect()
+    }
+
+    #[test]
+    fn a_place_is_divided_among_the_teams_that_run_regions() {
+        for (target, others, teams, expected) in [
+            (8, 0, "8", vec![8]),
+            (8, 0, "8 8", vec![4, 4]),
+            (8, 0, "0 0 0", vec![3, 3, 2]),
+            // Who can use only two threads leaves the others more.
+            (8, 0, "2 8 8", vec![2, 3, 3]),
+            (8, 0, "1 1", vec![1, 1]),
+            // A parent that only waits for its workers.
+            (8, 0, "-8 8 8", vec![2, 4, 4]),
+            // Between all regions: as if all were about to begin.
+            (8, 0, "-8 -8", vec![4, 4]),
+            // Two workers without teams run beside.
+            (8, 2, "8", vec![6]),
+            (2, 5, "8", vec![1]),
+            // More processes than CPUs: one thread each, and no more.
+            (2, 0, "4 4 4", vec![1, 1, 1]),
+            (0, 0, "4 4", vec![0, 0]),
+            (4, 0, "", vec![]),
+        ] {
+            assert_eq!(shares(target, others, &needs(teams)), expected, "{target} {others} {teams}");
+        }
+    }
+
+    #[test]
+    fn no_division_gives_more_than_there_is_or_than_anybody_can_use() {
+        for target in 1..20_u32 {
+            for teams in ["3 1 7", "0 5", "2 2 2 2", "9", "-4 1 1 0"] {
+                let needs = needs(teams);
+                let shares = shares(target, 0, &needs);
+                let active: Vec<_> = needs.iter().zip(&shares).filter(|(need, _)| need.active).collect();
+                let sum: u32 = active.iter().map(|(_, share)| **share).sum();
+                assert!(sum <= target.max(active.len() as u32), "{target} {teams}: {shares:?}");
+                assert!(active.iter().all(|(need, share)| need.most == 0 || **share <= need.most));
+            }
+        }
+    }
+}
