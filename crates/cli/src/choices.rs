@@ -11,7 +11,7 @@ use crate::exit::{BAD_INPUT, DOES_NOT_HOLD, Failure};
 
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Choices {
-    /// How to share the machine: letters or words from `coplace policy list`
+    /// How to share the machine: letters or words from `coplace policy list`, or a Lua file
     #[arg(long, value_name = "POLICY", help_heading = "Scheduling", value_parser = crate::words::policy_letters)]
     pub policy: Option<String>,
     /// A setting of the policy, as its page names it, in TOML: `allowed_widths=[2]` (repeatable)
@@ -62,10 +62,12 @@ impl Choices {
         }
         options.placement = self.placement.unwrap_or(config.placement).into();
         options.turns = self.turns.unwrap_or(config.turns).into();
+        options.adopt = config.adopt.clone();
         options.cpus = self.cpus.clone().or(config.cpus.clone());
         if let Some(cpus) = &options.cpus {
             check_cpus(cpus)?;
         }
+        options.settings.script = crate::words::script(&options.policy).map_err(Failure::bad_input)?;
         // Settings that the policy refuses are bad input now, before anything starts.
         policy::by_name(&options.policy, &options.settings).map_err(Failure::bad_input)?;
         Ok(options)

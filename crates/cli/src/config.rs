@@ -10,7 +10,9 @@ use serde::Deserialize;
 use toml::Spanned;
 use topology::CpuSet;
 
+use crate::adopt::Adopt;
 use crate::units;
+use node::adopt::Rule;
 
 /// What `coplace config --print-default` prints. Every key stands in it, commented out with its
 /// default, so that it can be saved as it is and edited.
@@ -30,6 +32,7 @@ pub struct Config {
     pub cpus: Option<CpuSet>,
     pub placement: Placement,
     pub turns: Turns,
+    pub adopt: Vec<Rule>,
 }
 
 /// How programs are kept on their CPUs.
@@ -100,6 +103,8 @@ struct File {
     placement: Placement,
     #[serde(default)]
     turns: Turns,
+    #[serde(default)]
+    adopt: Vec<Spanned<Adopt>>,
 }
 
 impl Config {
@@ -144,9 +149,13 @@ impl Config {
             turns: file.turns,
             ..Config::default()
         };
+        for rule in file.adopt {
+            config.adopt.push(rule.get_ref().rule().map_err(|why| at(rule.span().start, why))?);
+        }
         if let Some(name) = file.policy {
-            crate::words::policy_letters(name.get_ref()).map_err(|why| at(name.span().start, why))?;
-            config.policy = Some(name.into_inner());
+            let policy = crate::words::beside(path, name.get_ref());
+            crate::words::policy_letters(&policy).map_err(|why| at(name.span().start, why))?;
+            config.policy = Some(policy);
         }
         if let Some(slice) = file.slice {
             let ns = parse_slice_ns(slice.get_ref()).map_err(|why| at(slice.span().start, why))?;

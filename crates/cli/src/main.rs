@@ -1,6 +1,9 @@
 //! `coplace`: several parallel programs share one machine without slowing each other down.
 
+mod adopt;
 mod advise;
+mod attach;
+mod chart;
 mod choices;
 mod completions;
 mod config;
@@ -15,10 +18,13 @@ mod man;
 mod mix;
 mod overview;
 mod policy_cmd;
+mod record;
+mod replay;
 mod run;
 mod scheduler;
 mod simulate;
 mod status;
+mod sweep;
 mod table;
 mod timeline;
 mod units;
@@ -48,9 +54,14 @@ enum Command {
     Status(status::Args),
     Explain(explain::Args),
     Simulate(simulate::Args),
+    Sweep(sweep::Args),
+    Record(record::Args),
+    Replay(replay::Args),
     Policy(policy_cmd::Args),
     Doctor(doctor::Args),
     Config(config_cmd::Args),
+    Attach(attach::AttachArgs),
+    Release(attach::ReleaseArgs),
     Daemon(daemon::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -69,9 +80,14 @@ fn main() -> ExitCode {
         Some(Command::Status(args)) => status::main(&args),
         Some(Command::Explain(args)) => explain::main(&args),
         Some(Command::Simulate(args)) => simulate::main(&args),
+        Some(Command::Sweep(args)) => sweep::main(&args),
+        Some(Command::Record(args)) => record::main(&args),
+        Some(Command::Replay(args)) => replay::main(&args),
         Some(Command::Policy(args)) => policy_cmd::main(&args),
         Some(Command::Doctor(args)) => doctor::main(&args),
         Some(Command::Config(args)) => config_cmd::main(&args),
+        Some(Command::Attach(args)) => attach::attach(&args),
+        Some(Command::Release(args)) => attach::release(&args),
         Some(Command::Daemon(args)) => daemon::main(args),
         Some(Command::Completions(args)) => completions::main(&args),
         Some(Command::Guard(args)) => guard::main(&args),

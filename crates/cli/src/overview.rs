@@ -13,16 +13,19 @@ coplace lets parallel programs share this machine without slowing each other dow
 Share
   run PROGRAM…    run one program together with the others under coplace
   mix FILE        run several programs from a file, and show what each one lost
+  attach PID…     take running programs in; release gives them back as they were
 
 See
   advise          which running programs hurt each other now, and what mends it
   status          what runs where, with how many threads, in turn with whom
   explain [APP]   why it is so
+  record FILE     what the scheduler sees and decides; replay plays it again
   doctor          what this machine lets coplace do, and how to get more
 
 Plan
-  simulate        what a policy would do on any machine, without running anything
-  policy          list the policies, see or change the one in force
+  simulate        what policies would do with a workload, on any machine, without running anything
+  sweep FILE      the same over many machines, policies and arrival rates
+  policy          list the policies, see or change the one in force, write your own
   config          the configuration file
 
 Serve

@@ -11,18 +11,18 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use linux::clock::now_ns;
 use linux::{Root, procfs};
 use node::home::Home;
-use node::identity;
 use node::join::{JoinError, Membership};
 use node::launch::{Ended, Held, Launch, Running};
 use node::preload;
 use node::scheduler::{Options, StartError};
-use protocol::{AppRecord, FromScheduler, ProcessId, Role};
+use node::{environment, identity};
+use protocol::{AppRecord, FromScheduler, ProcessId, Role, Terms};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use workload::{AppId, Demand, Malleability};
 
@@ -72,6 +72,15 @@ pub struct Args {
     /// Most threads that it can use
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_threads: Option<u32>,
+    /// A narrow start: tell every runtime in it, by its own variables, to have N threads, for good
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
+    /// Memory that it needs at most (2G): it waits until that is there [default: what it needed last time]
+    #[arg(long, value_name = "SIZE", value_parser = workload::parse_bytes)]
+    mem: Option<u64>,
+    /// Binding to CPUs that its launcher was told to do (mpirun --bind-to) does not count
+    #[arg(long)]
+    rebind: bool,
     /// Share of the machine relative to other programs
     #[arg(long, value_name = "W", default_value = "1", value_parser = weight_milli)]
     weight: u32,
@@ -88,7 +97,7 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-fn weight_milli(text: &str) -> Result<u32, String> {
+pub fn weight_milli(text: &str) -> Result<u32, String> {
     let weight: f64 = text.parse().map_err(|_| "a number is expected, for example 2 or 0.5".to_owned())?;
     if (0.01..=100.0).contains(&weight) {
         Ok((weight * 1000.0).round() as u32)
@@ -119,10 +128,21 @@ fn run(args: &Args) -> Result<Ended, Failure> {
     let launch = Launch { command: args.command.clone(), ..Launch::default() };
     // Held before anything else, so that a program that cannot be run starts no scheduler.
     let mut held = Held::spawn(launch).map_err(|error| Failure::new(error.exit_status(), error))?;
-    let name = args.name.clone().unwrap_or_else(|| name_of(&args.command[0]));
-    let mut guardian =
-        Guardian { signals, member: None, name, began_ns: now_ns(), may_start: true, resume_at_ns: None };
-    let mut additions = BTreeMap::new();
+    let name = args.name.clone().unwrap_or_else(|| identity::name_of(&args.command[0]));
+    let mut guardian = Guardian {
+        signals,
+        member: None,
+        name,
+        began_ns: now_ns(),
+        may_start: true,
+        quiet: args.quiet,
+        resume_at_ns: None,
+    };
+    // A narrow start was asked for, whoever schedules.
+    let mut additions = match args.threads {
+        Some(_) => environment::additions(|name| held.variable(name), args.rebind, args.threads),
+        None => BTreeMap::new(),
+    };
     match guardian.join(args, options, &held, &mut additions) {
         Ok(()) => {}
         // A policy or mechanism that was asked for is not silently left out.
@@ -156,8 +176,8 @@ impl Args {
     fn demand(&self) -> Demand {
         Demand {
             malleability: if self.rigid { Malleability::Rigid } else { Malleability::Malleable },
-            min_threads: self.min_threads.unwrap_or(1),
-            max_threads: self.max_threads,
+            min_threads: self.min_threads.unwrap_or(1).min(self.threads.unwrap_or(u32::MAX)),
+            max_threads: self.max_threads.into_iter().chain(self.threads).min(),
             weight_milli: self.weight,
             coschedule: !self.no_coschedule,
         }
@@ -172,6 +192,7 @@ struct Guardian {
     name: AppId,
     began_ns: u64,
     may_start: bool,
+    quiet: bool,
     /// When a program that got a terminating signal is taken to have survived it.
     resume_at_ns: Option<u64>,
 }
@@ -190,15 +211,24 @@ impl Guardian {
         let mut member = Membership::new(home, Some(options))?;
         let process = held.process();
         let pages = member.home().make_pages(process)?;
-        let registered = member.register(record(args, self.name.clone(), process, pages.clone()));
+        let terms = Terms {
+            attached: false,
+            threads: args.threads,
+            memory_bytes: args.mem,
+            rebind: args.rebind,
+            key: held.key(&args.command),
+        };
+        let record = record(args, self.name.clone(), process, pages.clone(), terms);
+        let registered = member.register(record);
         let (name, environment) = registered.inspect_err(|_| drop(std::fs::remove_dir_all(&pages)))?;
         self.name = name;
+        additions.extend(environment::additions(|name| held.variable(name), args.rebind, None));
         additions.extend(environment.into_iter().map(|(name, value)| (name.into(), value.into())));
+        additions.insert("COPLACE_PAGES".into(), pages.clone().into());
         match library {
             Ok(library) => {
-                let value = preload::appended(held.variable("LD_PRELOAD"), &library);
-                additions.insert("LD_PRELOAD".into(), value);
-                additions.insert("COPLACE_PAGES".into(), pages.into());
+                let file = held.file().unwrap_or_default();
+                additions.extend(preload::environment(&file, &library, &pages, |name| held.variable(name)));
             }
             Err(preload::Absent::SwitchedOff) => {}
             Err(absent) => args.notice(&absent.to_string()),
@@ -268,8 +298,18 @@ impl Guardian {
     fn hear(&mut self) {
         let Some(member) = &mut self.member else { return };
         for message in member.pump() {
-            if matches!(&message, FromScheduler::Start { id } if *id == self.name) {
-                self.may_start = true;
+            match message {
+                FromScheduler::Start { id } if id == self.name => self.may_start = true,
+                FromScheduler::Waits { id, why } if id == self.name && !self.quiet => {
+                    say(&format!("coplace: {id} waits: {why}"));
+                }
+                FromScheduler::GivenBack { id, .. } if id == self.name => {
+                    self.may_start = true;
+                    if !self.quiet {
+                        say(&format!("coplace: {id} was released; it goes on as without coplace"));
+                    }
+                }
+                _ => {}
             }
         }
         // Where nobody schedules, nobody is waited for.
@@ -393,7 +433,7 @@ fn repeat(signal: i32, process: ProcessId) {
     linux::signals::send(&members, signal, &root);
 }
 
-fn record(args: &Args, id: AppId, process: ProcessId, pages: PathBuf) -> AppRecord {
+fn record(args: &Args, id: AppId, process: ProcessId, pages: PathBuf, terms: Terms) -> AppRecord {
     AppRecord {
         id,
         uid: rustix::process::geteuid().as_raw(),
@@ -406,18 +446,8 @@ fn record(args: &Args, id: AppId, process: ProcessId, pages: PathBuf) -> AppReco
         demand: args.demand(),
         arrived_ns: now_ns(),
         started: false,
+        terms,
     }
-}
-
-/// A program's name as an application's: its file name, with what may not be in one replaced.
-pub fn name_of(program: &OsString) -> AppId {
-    let file = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
-    let allowed = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '_' };
-    let mut name: String = file.chars().take(48).map(allowed).collect();
-    if !name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
-        name.insert(0, '_');
-    }
-    AppId::new(&name).expect("made of allowed characters")
 }
 
 /// One line on stderr, once: where the terminal refuses it (a background job under `stty tostop`)
@@ -429,16 +459,6 @@ fn say(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_programs_file_name_becomes_a_name() {
-        for (program, name) in
-            [("/a/cg", "cg"), ("./lu.B.x", "lu.B.x"), ("7zip", "_7zip"), ("größe x", "gr__e_x"), ("/", "_")]
-        {
-            assert_eq!(name_of(&program.into()).as_str(), name, "{program}");
-        }
-        assert_eq!(name_of(&"x".repeat(300).into()).as_str().len(), 48);
-    }
 
     #[test]
     fn a_weight_is_a_positive_number_of_reasonable_size() {

@@ -95,7 +95,27 @@ fn show(status: &Status) -> String {
             clip(&shell(&app.command), 48),
         ]);
     }
-    out + "\n" + &table.to_string()
+    out += "\n";
+    out += &table.to_string();
+    for app in &status.apps {
+        if let Some(why) = &app.waits_for {
+            out += &format!("\n{} waits: {why}\n", app.id);
+        }
+        let memory = app.memory;
+        if memory.bytes > 0 || memory.failed_pages > 0 {
+            out += &format!(
+                "\n{}: {} of memory followed it to other nodes, which took {}{}\n",
+                app.id,
+                workload::show_bytes(memory.bytes),
+                units::show_ns(memory.cost_ns),
+                match memory.failed_pages {
+                    0 => String::new(),
+                    pages => format!("; {pages} pages could not be moved"),
+                }
+            );
+        }
+    }
+    out
 }
 
 fn state(app: &AppStatus) -> String {

@@ -60,6 +60,7 @@ fn stopped_program(home: &Home) -> (Process, AppRecord) {
         demand: Demand::default(),
         arrived_ns: 0,
         started: true,
+        terms: Default::default(),
     };
     let registry = Registry::new(home);
     registry.write_traces(&record.id, &Traces { stops_by_signal: Some(true), ..Traces::default() }).unwrap();

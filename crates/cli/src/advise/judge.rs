@@ -12,6 +12,8 @@ pub struct Seen {
     /// Whether it belongs to who asks.
     pub own: bool,
     pub processes: u32,
+    /// All of them, the first one included.
+    pub pids: Vec<u32>,
     /// Threads that wanted a CPU for more than half of the time.
     pub busy_threads: u32,
     /// CPUs that it used on average.
@@ -21,6 +23,11 @@ pub struct Seen {
     pub allowed: CpuSet,
     /// Name of the OpenMP runtime in it, as far as one can see.
     pub openmp: Option<String>,
+    /// What else in it runs threads or ranks that wait for one another: an MPI library, a runtime of
+    /// threads, a numerical library.
+    pub runtime: Option<String>,
+    /// How its launcher was started, if one did.
+    pub launched_by: Option<Vec<String>>,
     /// Its environment says that waiting threads sleep at once.
     pub passive: bool,
     /// Runs under coplace already.
@@ -38,7 +45,15 @@ impl Seen {
     /// A team that loses far more than the CPU time it does not get: while one of its threads waits
     /// for a CPU, the others spin for it.
     pub fn spins(&self) -> bool {
-        self.openmp.is_some() && self.busy_threads > 1 && !self.passive
+        // Ranks spin for messages whatever OpenMP is told; threads of no known runtime that are all
+        // busy all the time are taken not to.
+        let mpi = self.runtime.as_deref().is_some_and(|runtime| runtime.contains("MPI"));
+        self.busy_threads > 1 && (self.openmp.is_some() && !self.passive || mpi)
+    }
+
+    /// The command that starts it again: its launcher's, where it has one.
+    fn start(&self) -> &[String] {
+        self.launched_by.as_ref().unwrap_or(&self.command)
     }
 }
 
@@ -163,20 +178,30 @@ fn remedies(seen: &[Seen], hurt: &[Hurt], cpus: &CpuSet) -> Vec<Remedy> {
             what: "start them under coplace".into(),
             command: involved
                 .iter()
-                .map(|program| format!("coplace run {} &", shell(&program.command)))
+                .map(|program| format!("coplace run {} &", shell(program.start())))
                 .collect::<Vec<_>>()
                 .join(" "),
+        });
+        let pids: Vec<String> =
+            involved.iter().flat_map(|program| &program.pids).map(u32::to_string).collect();
+        remedies.push(Remedy {
+            what: "or, as they run now: take them in (coplace release gives them back)".into(),
+            command: format!("coplace daemon & coplace attach {}", pids.join(" ")),
         });
         // The widest goes on, so that the machine is not left half empty.
         let first = involved
             .iter()
             .max_by(|a, b| a.used_cpus.total_cmp(&b.used_cpus).then(b.pid.cmp(&a.pid)))
             .expect("two at least");
-        let rest: Vec<String> =
-            involved.iter().filter(|program| program.pid != first.pid).map(|p| p.pid.to_string()).collect();
+        let rest: Vec<String> = involved
+            .iter()
+            .filter(|program| program.pid != first.pid)
+            .flat_map(|p| &p.pids)
+            .map(u32::to_string)
+            .collect();
         let rest = rest.join(" ");
         remedies.push(Remedy {
-            what: format!("or, as they run now: let {} finish first", first.name),
+            what: format!("or without coplace: let {} finish first", first.name),
             command: format!("kill -STOP {rest}; tail --pid={} -f /dev/null; kill -CONT {rest}", first.pid),
         });
     }
@@ -206,6 +231,9 @@ mod tests {
             command: vec![format!("./p{pid}"), "a b".into()],
             own: true,
             processes: 1,
+            pids: vec![pid],
+            runtime: None,
+            launched_by: None,
             busy_threads: threads,
             used_cpus: used,
             wanted_cpus: wanted,
@@ -233,9 +261,28 @@ mod tests {
             commands,
             [
                 "coplace run ./p10 'a b' & coplace run ./p11 'a b' &",
+                "coplace daemon & coplace attach 10 11",
                 "kill -STOP 11; tail --pid=10 -f /dev/null; kill -CONT 11"
             ]
         );
+    }
+
+    #[test]
+    fn ranks_spin_for_one_another_and_are_started_by_their_launchers_command() {
+        let job = |pid: u32| Seen {
+            openmp: None,
+            runtime: Some("Open MPI".into()),
+            processes: 2,
+            pids: vec![pid, pid + 1],
+            launched_by: Some(["mpirun", "-np", "2", "./lmp"].map(str::to_owned).to_vec()),
+            passive: true,
+            ..seen(pid, 2, 1.0, 2.0)
+        };
+        let verdict = judge(&[job(10), job(20)], &cpus());
+        assert!(verdict.hurt.iter().all(|hurt| hurt.spins), "{verdict:?}");
+        let commands: Vec<_> = verdict.remedies.iter().map(|remedy| remedy.command.as_str()).collect();
+        assert_eq!(commands[0], "coplace run mpirun -np 2 ./lmp & coplace run mpirun -np 2 ./lmp &");
+        assert_eq!(commands[1], "coplace daemon & coplace attach 10 11 20 21");
     }
 
     #[test]

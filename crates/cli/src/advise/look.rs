@@ -93,17 +93,22 @@ fn describe(stat: &Stat, stats: &BTreeMap<Process, Stat>, root: &Root) -> Seen {
     let variable = |name: &str| {
         environment.iter().find(|(key, _)| key.as_bytes() == name.as_bytes()).map(|(_, value)| value)
     };
+    // Empty where it may not be read.
+    let maps = std::fs::read_to_string(root.proc.join(pid.to_string()).join("maps")).unwrap_or_default();
     Seen {
         pid,
         name: stat.comm.clone(),
         command,
         own: status.uid == rustix::process::getuid().as_raw(),
         processes: 1,
+        pids: vec![pid],
         busy_threads: 0,
         used_cpus: 0.0,
         wanted_cpus: 0.0,
         allowed: status.cpus_allowed,
-        openmp: openmp_runtime(pid, root),
+        openmp: library(&maps, OPENMP),
+        runtime: library(&maps, RUNTIMES),
+        launched_by: launcher(stat, stats, root),
         passive: variable("OMP_WAIT_POLICY").is_some_and(|v| v.eq_ignore_ascii_case("passive"))
             || variable("GOMP_SPINCOUNT").is_some_and(|v| v.as_bytes() == b"0"),
         managed: variable("COPLACE_PAGES").is_some() || descends_from_coplace(stat, stats),
@@ -129,13 +134,46 @@ fn descends_from_coplace(stat: &Stat, stats: &BTreeMap<Process, Stat>) -> bool {
     false
 }
 
-/// The OpenMP runtime that a process has loaded; `None` where its maps may not be read, too.
-fn openmp_runtime(pid: u32, root: &Root) -> Option<String> {
-    let maps = std::fs::read_to_string(root.proc.join(pid.to_string()).join("maps")).ok()?;
-    ["libgomp", "libomp", "libiomp5"]
-        .into_iter()
-        .find(|name| maps.contains(&format!("/{name}")))
-        .map(str::to_owned)
+/// Libraries by the beginning of their file names, and what they are called. Python wheels bring
+/// them under names with a suffix of their own.
+const OPENMP: &[(&str, &str)] =
+    &[("libgomp", "libgomp"), ("libomp.", "libomp"), ("libomp-", "libomp"), ("libiomp5", "libiomp5")];
+const RUNTIMES: &[(&str, &str)] = &[
+    ("libopen-pal", "Open MPI"),
+    ("libmpich", "MPICH (MPI)"),
+    ("libmpi.so.12", "MPICH (MPI)"),
+    ("libmpi", "MPI"),
+    ("libmkl_", "MKL"),
+    ("libopenblas", "OpenBLAS"),
+    ("libscipy_openblas", "OpenBLAS"),
+    ("libtbb", "TBB"),
+    ("libjvm", "Java"),
+];
+
+/// The first of these libraries that is mapped.
+fn library(maps: &str, known: &[(&str, &str)]) -> Option<String> {
+    let files: Vec<&str> =
+        maps.lines().filter_map(|line| line.rsplit_once('/')).map(|(_, file)| file).collect();
+    let found = known.iter().find(|(name, _)| files.iter().any(|file| file.starts_with(name)));
+    found.map(|(_, called)| (*called).to_owned())
+}
+
+/// How the launcher was started that a process descends from.
+fn launcher(stat: &Stat, stats: &BTreeMap<Process, Stat>, root: &Root) -> Option<Vec<String>> {
+    let mut parent = stat.ppid;
+    let mut found = None;
+    // The topmost one: mpirun starts daemons that start ranks.
+    for _ in 0..8 {
+        let stat = stats.values().find(|stat| stat.pid == parent)?;
+        match linux::protection::protected_own(stat.process(), root) {
+            Some(linux::protection::Reason::Launcher { .. }) => found = Some(stat.pid),
+            _ if found.is_some() => break,
+            _ => {}
+        }
+        parent = stat.ppid;
+    }
+    let words = procfs::cmdline(found?, root).ok()?;
+    Some(words.iter().map(|word| word.to_string_lossy().into_owned()).collect())
 }
 
 /// Busy single-threaded processes of one parent that run the same program are one program: the
@@ -157,6 +195,7 @@ fn join_ranks(programs: BTreeMap<Process, Seen>, stats: &BTreeMap<Process, Stat>
             .entry((stat.ppid, seen.command.first().cloned().unwrap_or_default()))
             .and_modify(|all| {
                 all.processes += 1;
+                all.pids.extend(&seen.pids);
                 all.busy_threads += 1;
                 all.used_cpus += seen.used_cpus;
                 all.wanted_cpus += seen.wanted_cpus;
@@ -166,4 +205,20 @@ fn join_ranks(programs: BTreeMap<Process, Seen>, stats: &BTreeMap<Process, Stat>
     }
     rest.extend(ranks.into_values());
     rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_known_by_their_files_also_under_the_names_of_python_wheels() {
+        let maps = "1-2 r-xp 0 08:01 5 /usr/lib/libc.so.6\n\
+                    2-3 r-xp 0 08:01 6 /venv/numpy.libs/libscipy_openblas64_-ff.so\n\
+                    3-4 r-xp 0 08:01 7 /venv/lightgbm.libs/libgomp-24e2ab19.so.1.0.0\n";
+        assert_eq!(library(maps, OPENMP).as_deref(), Some("libgomp"));
+        assert_eq!(library(maps, RUNTIMES).as_deref(), Some("OpenBLAS"));
+        assert_eq!(library("", OPENMP), None);
+        assert_eq!(library("1-2 r-xp 0 08:01 5 /usr/lib/libmpi.so.40\n", RUNTIMES).as_deref(), Some("MPI"));
+    }
 }

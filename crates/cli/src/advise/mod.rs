@@ -82,9 +82,8 @@ fn show(look: &Look, verdict: &Verdict, cpus: &CpuSet, seconds: f64) -> String {
     let mut table = Table::new(&["program", ">pid", ">threads", ">CPUs used", ">wanted", "on", "what"]);
     for seen in look.seen.iter().take(12) {
         let mut what = Vec::new();
-        if let Some(runtime) = &seen.openmp {
-            what.push(runtime.clone());
-        }
+        what.extend(seen.openmp.clone());
+        what.extend(seen.runtime.clone());
         if seen.processes > 1 {
             what.push(format!("{} processes", seen.processes));
         }

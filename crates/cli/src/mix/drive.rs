@@ -1,6 +1,7 @@
 //! Starts the programs of a mix when they arrive, sees to them until they end, and counts.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,8 +11,8 @@ use node::home::Home;
 use node::join::Membership;
 use node::launch::{Ended, Held};
 use node::scheduler::Options;
-use node::{identity, preload};
-use protocol::{AppRecord, Client, ClientError, FromScheduler, Role, Status};
+use node::{environment, identity, preload};
+use protocol::{AppRecord, Client, ClientError, FromScheduler, Role, Status, Terms};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use workload::{Instance, Mix, Program};
 
@@ -37,6 +38,8 @@ pub struct How {
     /// The command line says how to schedule, which a daemon would not hear.
     pub insists: bool,
     pub output: Option<PathBuf>,
+    /// Where the record of events and plans is kept.
+    pub trace: Option<PathBuf>,
     pub keep_going: bool,
     pub quiet: bool,
 }
@@ -44,6 +47,8 @@ pub struct How {
 pub struct Driven {
     pub result: MixResult,
     pub interrupted: bool,
+    /// Why a plan of the policy's was not carried out.
+    pub refused: Option<String>,
 }
 
 /// Interrupts so far: the first ends programs in order, the second at once.
@@ -74,7 +79,12 @@ pub fn drive(mix: &Mix, mut how: How) -> Result<Driven, Failure> {
         Some(_) => base,
         None => Home::at(&scratch.path().join("home")).map_err(Failure::ours)?,
     };
-    let trace = scratch.path().join("trace.jsonl");
+    if daemon.is_some() && how.trace.is_some() {
+        return Err(Failure::bad_input(
+            "a daemon schedules here; `coplace record FILE` records what it does",
+        ));
+    }
+    let trace = how.trace.clone().unwrap_or_else(|| scratch.path().join("trace.jsonl"));
     how.options.trace = Some(trace.clone());
     let output = match &how.output {
         Some(directory) => directory.clone(),
@@ -146,8 +156,12 @@ impl Drive<'_> {
             }
             let messages = self.membership.pump();
             for message in messages {
-                if let FromScheduler::Start { id } = message {
-                    self.let_go(|entry| entry.result.name == id);
+                match message {
+                    FromScheduler::Start { id } => self.let_go(|entry| entry.result.name == id),
+                    FromScheduler::Waits { id, why } => {
+                        self.progress.print(id.as_str(), &format!("waits: {why}"))
+                    }
+                    _ => {}
                 }
             }
             self.plans.look(&self.membership);
@@ -236,9 +250,13 @@ impl Drive<'_> {
         entry.additions.insert("COPLACE_PAGES".into(), pages.clone().into());
         // Without the library programs count as rigid; `doctor` tells why there is none.
         if let Ok(library) = preload::find(home) {
-            let value = preload::appended(held.variable("LD_PRELOAD"), &library);
-            entry.additions.insert("LD_PRELOAD".into(), value);
+            let file = held.file().unwrap_or_default();
+            let additions = preload::environment(&file, &library, &pages, |name| held.variable(name));
+            entry.additions.extend(additions);
         }
+        let command: Vec<OsString> = program.command.iter().map(OsString::from).collect();
+        let more = environment::additions(|name| held.variable(name), false, program.threads);
+        entry.additions.extend(more);
         let record = AppRecord {
             id: instance.id.clone(),
             uid: rustix::process::getuid().as_raw(),
@@ -251,9 +269,16 @@ impl Drive<'_> {
             demand: program.demand.clone(),
             arrived_ns: now_ns(),
             started: false,
+            terms: Terms {
+                attached: false,
+                threads: program.threads,
+                memory_bytes: program.memory_bytes,
+                rebind: false,
+                key: held.key(&command),
+            },
         };
         entry.output = Some(output);
-        entry.state = State::Held(Box::new(held), record, false);
+        entry.state = State::Held(Box::new(held), Box::new(record), false);
         register(&mut self.membership, entry);
         Ok(())
     }
@@ -412,6 +437,7 @@ impl Drive<'_> {
         let before = self.before;
         // The scheduler's record is whole only when it has ended.
         drop(self.membership);
+        let refused = self.plans.first_refusal();
         let plans = self.plans.end(self.began_ns, end_ns);
         let mut programs: Vec<ProgramResult> = self.entries.into_iter().map(|entry| entry.result).collect();
         programs.sort_by_key(|program| program.arrived_ns);
@@ -426,6 +452,6 @@ impl Drive<'_> {
             programs,
             plans,
         };
-        Ok(Driven { result, interrupted })
+        Ok(Driven { result, interrupted, refused })
     }
 }

@@ -14,7 +14,7 @@ use super::result::{Ending, ProgramResult};
 
 pub enum State {
     /// Exists and waits for its start; `true`: the scheduler knows it.
-    Held(Box<Held>, AppRecord, bool),
+    Held(Box<Held>, Box<AppRecord>, bool),
     Runs(Running),
     Ended,
 }
@@ -33,7 +33,7 @@ pub fn register(membership: &mut Membership, entry: &mut Entry) {
         return;
     }
     // Refused or unanswered, it is tried again; after a while it runs without a scheduler.
-    if let Ok((id, environment)) = membership.register(record.clone()) {
+    if let Ok((id, environment)) = membership.register(AppRecord::clone(record)) {
         entry.result.name = id;
         // What the user says goes before what the policy recommends.
         for (name, value) in environment.into_iter().filter(|(name, _)| held.variable(name).is_none()) {

@@ -13,6 +13,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use node::home::Home;
 use workload::Mix;
 
 use crate::choices::Choices;
@@ -58,6 +59,9 @@ pub struct Args {
     /// Write the picture alone
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     svg: Option<PathBuf>,
+    /// Record events and plans into this file, for `coplace replay`
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    trace: Option<PathBuf>,
     /// Write what each program prints into this directory instead of showing it
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     output: Option<PathBuf>,
@@ -79,16 +83,20 @@ pub fn main(args: &Args) -> Outcome {
     let mut mix = Mix::load(&args.file).map_err(Failure::bad_input)?;
     let mut choices = args.choices.clone();
     if let Some(policy) = &mix.policy {
-        crate::words::policy_letters(policy)
+        let policy = crate::words::beside(&args.file, policy);
+        crate::words::policy_letters(&policy)
             .map_err(|why| Failure::bad_input(format!("{}: mix.policy: {why}", args.file.display())))?;
-        choices.policy.get_or_insert_with(|| policy.clone());
+        choices.policy.get_or_insert(policy);
     }
-    let options = choices.options()?;
+    let mut options = choices.options()?;
+    // Rules are about the programs of the machine; a mix is about its own.
+    options.adopt.clear();
+    options.remembered = Home::find().ok().filter(Home::may_schedule).map(|home| home.remembered());
     if args.dry_run {
         return preview::show(&mix, &options);
     }
     // A result that cannot be written is told before the programs have run for an hour.
-    let results = [&args.json, &args.csv, &args.html, &args.svg];
+    let results = [&args.json, &args.csv, &args.html, &args.svg, &args.trace];
     for path in results.into_iter().flatten().filter(|path| !is_stdout(path)) {
         std::fs::OpenOptions::new()
             .append(true)
@@ -104,11 +112,15 @@ pub fn main(args: &Args) -> Outcome {
         options,
         insists: !args.choices.is_empty(),
         output: args.output.clone(),
+        trace: args.trace.clone(),
         keep_going: args.keep_going,
         quiet: args.quiet,
     };
     let driven = drive::drive(&mix, how)?;
     tell(args, &driven.result)?;
+    if let Some(why) = &driven.refused {
+        eprintln!("coplace: a plan of {} was not carried out, {why}", driven.result.policy);
+    }
     let well = driven.result.failed() == 0 && !driven.interrupted;
     if driven.interrupted {
         eprintln!("coplace: interrupted; every program was ended");

@@ -48,6 +48,19 @@ impl Plans {
         }
     }
 
+    /// Why the first plan that was not carried out was not, if there is one. A policy that is somebody's
+    /// own should not fail in silence.
+    pub fn first_refusal(&self) -> Option<String> {
+        let recorded = std::fs::read_to_string(&self.trace.as_ref()?.0).ok()?;
+        recorded.lines().find_map(|line| match serde_json::from_str(line) {
+            Ok(engine::Entry::Rejected { snapshot, why, .. }) => {
+                let why: Vec<String> = why.iter().map(ToString::to_string).collect();
+                Some(format!("with {} programs: {}", snapshot.apps.len(), why.join("; ")))
+            }
+            _ => None,
+        })
+    }
+
     /// All plans, with times from `began_ns`.
     pub fn end(self, began_ns: u64, end_ns: u64) -> Vec<PlanAt> {
         let timed = match &self.trace {

@@ -151,3 +151,39 @@ fn a_directory_for_our_files_that_others_could_write_is_refused() {
     world.file("ok.toml", PROGRAM);
     world.fails(&["mix", "ok.toml"], 125, &["writable for others"]);
 }
+
+#[test]
+fn workloads_that_cannot_be_simulated_are_told_with_file_line_and_rule() {
+    let world = World::new();
+    let profile = "[[profile]]\nname = 'p'\nsequential_s = 9\nspeedup = { 2 = 1.8, 4 = 1.5 }\n";
+    world.file("falls.toml", &format!("{profile}[[program]]\nprofile = 'p'\n"));
+    world.file("unknown.toml", "[[program]]\nprofile = 'cg.Z'\n");
+    world.file("negative.toml", "[[program]]\nprofile = 'cg.B'\narrive_s = -1\n");
+    world.file(
+        "wide.toml",
+        "[[program]]\nprofile = 'cg.B'\n[program.demand]\nmalleability = 'rigid'\nmax_threads = 9\n",
+    );
+    world.file("short.swf", "1 0 -1 5 2\n");
+    let good = "1 0 -1 5 2 -1 -1 2 -1 -1 1 -1 -1 -1 0 -1 -1 -1\n";
+    world.file(
+        "mixed.swf",
+        &format!("{good}2 0 -1 5\n{}", good.replacen("1 0", "3 0", 1).replace(" 2 ", " 9 ")),
+    );
+    let simulate = |file: &str, status: i32, wanted: &[&str]| {
+        world.fails(&["simulate", file, "--machine", "core:4", "--policy", "TA"], status, wanted);
+    };
+    simulate("falls.toml", 2, &["falls.toml:4:", "longer than on fewer CPUs"]);
+    simulate("unknown.toml", 2, &["unknown.toml:2:", "no program 'cg.Z'", "cg.B"]);
+    simulate("negative.toml", 2, &["negative.toml:3:", "from 0"]);
+    simulate("wide.toml", 2, &["wide.toml", "line 1", "needs 9 CPUs", "has 4"]);
+    simulate("short.swf", 2, &["short.swf:1:", "5 fields"]);
+    simulate("mixed.swf", 2, &["mixed.swf:2:", "4 fields"]);
+    simulate("none.toml", 2, &["none.toml"]);
+    simulate("set:X", 2, &["no set 'X'"]);
+    world.fails(&["simulate"], 2, &["WORKLOAD"]);
+    world.fails(&["simulate", "set:A", "--steps", "3"], 2, &["--steps"]);
+    world.fails(&["simulate", "set:A", "--policy", "fixed"], 2, &["needs a plan"]);
+    let output = world.run(&["simulate", "mixed.swf", "--machine", "core:4", "--policy", "TA", "--lenient"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("2 jobs"), "{output:?}");
+}

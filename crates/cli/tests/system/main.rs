@@ -1,6 +1,10 @@
 //! Tests of the whole system through its one binary.
 
 mod bad_input;
+mod lua;
 mod mix;
+mod replay;
+mod simulate;
+mod sweep;
 mod teaches;
 mod world;

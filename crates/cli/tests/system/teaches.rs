@@ -6,17 +6,22 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 16] = [
     "run",
     "mix",
+    "attach",
     "advise",
     "status",
     "explain",
-    "simulate",
-    "policy",
+    "record",
     "doctor",
+    "simulate",
+    "sweep",
+    "policy",
     "config",
     "daemon",
+    "replay",
+    "release",
     "completions",
 ];
 
@@ -25,7 +30,7 @@ fn bare_coplace_names_what_a_newcomer_needs_on_one_screen() {
     let output = World::new().run(&[]);
     let shown = text(&output.stdout);
     assert!(output.status.success() && shown.lines().count() <= 30, "{shown}");
-    for command in &COMMANDS[..10] {
+    for command in &COMMANDS[..13] {
         assert!(shown.contains(&format!("\n  {command} ")), "{command} is missing:\n{shown}");
     }
 }
@@ -65,6 +70,7 @@ fn tables_are_to_be_had_as_json() {
             &["simulate", "--machine", "core:4 pu:1", "--steps", "5", "--policy", "TA", "--json"],
             "/policies/0/steps/4/plan",
         ),
+        (&["simulate", "set:B", "--machine", "core:4 pu:1", "--json"], "/policies/3/figures/makespan_s/mean"),
         (&["advise", "--seconds", "0.2", "--json"], "/programs"),
     ] {
         let output = world.run(arguments);
@@ -102,4 +108,39 @@ fn every_step_of_a_machine_is_shown_for_every_policy_asked_for() {
     assert_eq!(counted, 6, "{shown}");
     assert!(shown.contains("AA AA"), "{shown}");
     assert!(std::fs::read_to_string(world.path("s.svg")).unwrap().contains("a3 on CPUs"));
+}
+
+#[test]
+fn a_simulation_is_the_same_to_the_byte_however_many_work_at_it() {
+    let world = World::new();
+    let run = |workers: &str, csv: &str| {
+        let machine = "pack:2 [numa] l3:1 core:3";
+        let arguments =
+            ["simulate", "set:A", "--seeds", "3", "--machine", machine, "--policy", "BP,EQ,TA,CO,UE,LA"];
+        let output = world.run(&[&arguments[..], &["--json", "--workers", workers, "--csv", csv]].concat());
+        assert!(output.status.success(), "{output:?}");
+        (output.stdout, std::fs::read(world.path(csv)).unwrap())
+    };
+    let one = run("1", "a.csv");
+    assert_eq!(one, run("2", "b.csv"));
+    assert_eq!(one, run("1", "c.csv"));
+    let lines = text(&one.1).lines().count();
+    assert_eq!(lines, 1 + 6 * 3 * 40);
+}
+
+#[test]
+fn pictures_of_a_simulation_stand_on_one_page_without_a_network() {
+    let world = World::new();
+    let arguments = ["simulate", "set:A", "--seeds", "2", "--machine", "pack:2 core:3", "--policy", "TA,CO"];
+    let output = world.run(&[&arguments[..], &["--html", "p.html"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output.stdout).starts_with("Simulated: set:A"), "{output:?}");
+    let page = std::fs::read_to_string(world.path("p.html")).unwrap();
+    for wanted in
+        ["Programs over time", "Who ran where", "Slowdowns", "Policies side by side", "A simulation"]
+    {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+    assert_eq!(page.matches("<svg").count(), 4 + 2 + 2);
+    assert!(!page.contains("src=") && !page.replace("http://www.w3.org/2000/svg", "").contains("http"));
 }

@@ -1,5 +1,8 @@
-//! `coplace policy get | set | list`.
+//! `coplace policy get | set | list | new | test`.
 
+mod own;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use protocol::{FromScheduler, ToScheduler};
@@ -10,14 +13,21 @@ use crate::exit::{Failure, Outcome};
 use crate::scheduler;
 use crate::table::Table;
 
-/// Lists the policies, shows or changes the one in force
+/// Lists the policies, shows or changes the one in force, helps to write one in Lua
 #[derive(clap::Args)]
-#[command(long_about = "Lists the policies, shows the one in force, or changes it while programs run.
+#[command(
+    long_about = "Lists the policies, shows the one in force, or changes it while programs run. A file that ends in .lua
+is a policy, too: `new` writes one to begin from, `test` tries it on random machines and programs.
 
-Exit status: 0, 1 where no scheduler runs (get, set), 2 for a policy or setting that does not exist.
+Exit status: 0, 1 where no scheduler runs (get, set) or a plan is wrong (test), 2 for a policy or
+setting that does not exist.
 
 Example: programs share in turns of two CPUs each
-  coplace policy set CO --set allowed_widths=[2]")]
+  coplace policy set CO --set allowed_widths=[2]
+
+Example: a policy of your own
+  coplace policy new mine.lua && coplace policy test mine.lua"
+)]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -33,7 +43,7 @@ enum What {
     },
     /// Change the policy of the scheduler that runs, until it ends
     Set {
-        /// Letters or words: TA, "equal parts"
+        /// Letters or words, or a Lua file: TA, "equal parts", mine.lua
         #[arg(value_parser = crate::words::policy_letters)]
         policy: String,
         /// A setting of the policy, in TOML: `allowed_widths=[2]` (repeatable)
@@ -43,6 +53,13 @@ enum What {
         #[arg(long)]
         json: bool,
     },
+    /// Write a policy in Lua to begin from, and annotations for your editor beside it
+    New {
+        /// The file, mine.lua
+        file: PathBuf,
+    },
+    /// Try a policy on random machines with random programs and events
+    Test(own::TestArgs),
     /// All policies, and what each does
     List {
         /// Print JSON
@@ -58,11 +75,15 @@ pub fn main(args: &Args) -> Outcome {
             // The file's settings hold for the scheduler too; those given now go before them.
             let file = Config::load().map_err(Failure::bad_input)?.settings.unwrap_or_default();
             let settings = toml_settings(file, set)?;
-            policy::by_name(policy, &settings).map_err(Failure::bad_input)?;
+            crate::words::policy(policy, &settings).map_err(Failure::bad_input)?;
             let settings = (!set.is_empty()).then(|| serde_json::to_value(settings)).transpose();
             let settings = settings.map_err(Failure::ours)?;
-            tell(&ToScheduler::SetPolicy { policy: policy.clone(), settings }, *json)
+            // The scheduler may see other files than we, or none.
+            let script = crate::words::script(policy).map_err(Failure::bad_input)?;
+            tell(&ToScheduler::SetPolicy { policy: policy.clone(), settings, script }, *json)
         }
+        What::New { file } => own::new(file),
+        What::Test(args) => own::test(args),
         What::List { json } => {
             list(*json);
             Ok(ExitCode::SUCCESS)
@@ -97,4 +118,7 @@ fn list(json: bool) {
         table.row([format!("{} ({})", policy.words, policy.letters), policy.summary.to_string()]);
     }
     print!("{table}");
+    println!(
+        "\nA file that ends in .lua is a policy, too: `coplace policy new mine.lua` writes one to begin from."
+    );
 }

@@ -1,0 +1,113 @@
+//! `[[adopt]]` in the configuration: which programs are taken in that start without `coplace run`.
+
+use std::path::Path;
+
+use node::adopt::Rule;
+use serde::Deserialize;
+use workload::{AppId, Demand, Malleability};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adopt {
+    path: Option<String>,
+    user: Option<User>,
+    cgroup: Option<String>,
+    name: Option<String>,
+    #[serde(default)]
+    rigid: bool,
+    max_threads: Option<u32>,
+    weight_milli: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum User {
+    Number(u32),
+    Name(String),
+}
+
+impl Adopt {
+    pub fn rule(&self) -> Result<Rule, String> {
+        if self.path.is_none() && self.user.is_none() && self.cgroup.is_none() {
+            return Err("a rule needs a path, a user or a cgroup".into());
+        }
+        let pattern = |key: &str, text: &Option<String>| {
+            let pattern = |text: &String| {
+                if !text.starts_with('/') {
+                    return Err(format!("{key} = '{text}' must begin with /"));
+                }
+                glob::Pattern::new(text).map_err(|error| format!("{key} = '{text}': {error}"))
+            };
+            text.as_ref().map(pattern).transpose()
+        };
+        let name = |text: &String| AppId::new(text).map_err(|error| format!("name: {error}"));
+        if self.max_threads == Some(0) {
+            return Err("max_threads must be at least 1".into());
+        }
+        let default = Demand::default();
+        Ok(Rule {
+            path: pattern("path", &self.path)?,
+            uid: self.user.as_ref().map(|user| user.uid(Path::new("/etc/passwd"))).transpose()?,
+            cgroup: pattern("cgroup", &self.cgroup)?,
+            name: self.name.as_ref().map(name).transpose()?,
+            demand: Demand {
+                malleability: if self.rigid { Malleability::Rigid } else { default.malleability },
+                max_threads: self.max_threads,
+                weight_milli: self.weight_milli.unwrap_or(default.weight_milli).clamp(1, 1_000_000),
+                ..default
+            },
+        })
+    }
+}
+
+impl User {
+    /// Users of other sources (LDAP) are given by their number.
+    fn uid(&self, passwd: &Path) -> Result<u32, String> {
+        let name = match self {
+            User::Number(uid) => return Ok(*uid),
+            User::Name(name) => name,
+        };
+        let text =
+            std::fs::read_to_string(passwd).map_err(|error| format!("{}: {error}", passwd.display()))?;
+        let line = text.lines().find(|line| line.split(':').next() == Some(name));
+        line.and_then(|line| line.split(':').nth(2)?.parse().ok()).ok_or_else(|| {
+            format!("there is no user '{name}' in {}; give the number (id -u {name})", passwd.display())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(text: &str) -> Result<Rule, String> {
+        toml::from_str::<Adopt>(text).map_err(|error| error.message().to_owned())?.rule()
+    }
+
+    #[test]
+    fn a_rule_says_by_what_programs_are_known_and_how_they_are_treated() {
+        let rule =
+            rule("path = '/opt/sim/**'\nuser = 'root'\nname = 'sim'\nrigid = true\nmax_threads = 4").unwrap();
+        assert_eq!(rule.uid, Some(0));
+        assert!(rule.path.unwrap().matches("/opt/sim/bin/solver"));
+        assert_eq!(rule.demand.malleability, Malleability::Rigid);
+        assert_eq!(rule.demand.max_threads, Some(4));
+        assert_eq!(rule.name.unwrap().as_str(), "sim");
+    }
+
+    #[test]
+    fn a_rule_that_cannot_be_meant_is_told_why() {
+        for (text, wanted) in [
+            ("name = 'x'", "needs a path, a user or a cgroup"),
+            ("path = 'solver'", "must begin with /"),
+            ("path = '/a***'", "path = '/a***': "),
+            ("user = 'nobody-of-that-name'", "there is no user 'nobody-of-that-name'"),
+            ("user = 7\ncolour = 1", "unknown field `colour`"),
+            ("user = 7\nmax_threads = 0", "at least 1"),
+            ("user = 7\nname = '7'", "not an application name"),
+        ] {
+            let error = rule(text).unwrap_err();
+            assert!(error.contains(wanted), "{text}: {error}");
+        }
+    }
+}

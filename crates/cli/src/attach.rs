@@ -1,0 +1,180 @@
+//! `coplace attach PID…` and `coplace release PID|NAME…`: running programs under coplace, and back.
+
+use std::process::ExitCode;
+
+use linux::Root;
+use node::home::Home;
+use node::registry::Registry;
+use node::restore;
+use protocol::{Client, ClientError, FromScheduler, Role, ToScheduler, Which};
+use workload::{AppId, Demand, Malleability};
+
+use crate::exit::{BAD_INPUT, Failure, Outcome};
+use crate::scheduler;
+
+/// Moving a program between cgroups waits for every CPU of a busy machine, several times over.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Takes running programs in: they are placed and take turns from now on
+#[derive(clap::Args)]
+#[command(
+    long_about = "Takes running programs in, each with all of its processes and threads: from now on they are placed
+and take turns with the others under coplace; teams are resized where the program carries the preload
+library. `coplace release` gives them back as they were. Needs a scheduler: a `coplace daemon`, or a
+`coplace run` that leads.
+
+Shells, session leaders, launchers, services, traced programs and other users' programs are refused.
+
+Exit status: 0 all were taken in, 1 no scheduler runs, 2 one was refused (the others were taken in).
+
+Example:
+  coplace attach $(pgrep -x solver)"
+)]
+pub struct AttachArgs {
+    /// Process numbers
+    #[arg(required = true, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pids: Vec<u32>,
+    /// Name to show it by [default: the program's file name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<AppId>,
+    /// Its teams must keep their size, even if they could be resized
+    #[arg(long)]
+    rigid: bool,
+    /// Most threads that it can use
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_threads: Option<u32>,
+    /// Share of the machine relative to other programs
+    #[arg(long, value_name = "W", default_value = "1", value_parser = crate::run::weight_milli)]
+    weight: u32,
+}
+
+/// Gives programs back as they were before they came under coplace
+#[derive(clap::Args)]
+#[command(
+    long_about = "Gives programs back: they run on as without coplace. One that was attached gets back the CPU mask
+of every thread and the cgroups of every process that it had; masks that it chose itself meanwhile
+stay. One that was started by `coplace run` keeps its `run` beside it until it ends.
+
+Exit status: 0 all were given back as they were, 1 something could not be undone (it is named), or no
+scheduler runs and none is known, 2 one is not under coplace, or is another user's.
+
+Example:
+  coplace release 4711 cg"
+)]
+pub struct ReleaseArgs {
+    /// Any process of the program, or its name in `coplace status`
+    #[arg(required = true, value_name = "PID|NAME", value_parser = which)]
+    programs: Vec<Which>,
+}
+
+fn which(text: &str) -> Result<Which, String> {
+    match text.parse::<u32>() {
+        Ok(0) => Err("process numbers begin at 1".into()),
+        Ok(pid) => Ok(Which::Pid(pid)),
+        Err(_) if text.starts_with(|c: char| c.is_ascii_digit()) => {
+            Err("neither a process number nor a name".into())
+        }
+        Err(_) => text.parse().map(Which::Id).map_err(|error| format!("{error}")),
+    }
+}
+
+pub fn attach(args: &AttachArgs) -> Outcome {
+    let mut client = scheduler::connect()?;
+    client.be_patient(PATIENCE).map_err(Failure::ours)?;
+    let demand = Demand {
+        malleability: if args.rigid { Malleability::Rigid } else { Malleability::Malleable },
+        max_threads: args.max_threads,
+        weight_milli: args.weight,
+        ..Demand::default()
+    };
+    let mut refused = false;
+    for &pid in &args.pids {
+        let request = ToScheduler::Attach { pid, name: args.name.clone(), demand: demand.clone() };
+        match client.ask(&request, &mut Vec::new(), |m| matches!(m, FromScheduler::Attached { .. })) {
+            Ok(FromScheduler::Attached { id, notes }) => {
+                println!("{id} (process {pid}) is under coplace");
+                notes.iter().for_each(|note| println!("  {note}"));
+            }
+            Ok(_) => return Err(Failure::ours("the scheduler answered something else than it was asked")),
+            Err(ClientError::Refused(why)) => {
+                refused = true;
+                eprintln!("coplace: {why}");
+            }
+            Err(error) => return Err(Failure::ours(error)),
+        }
+    }
+    Ok(if refused { ExitCode::from(BAD_INPUT) } else { ExitCode::SUCCESS })
+}
+
+pub fn release(args: &ReleaseArgs) -> Outcome {
+    let mut client = match scheduler::connect() {
+        Ok(mut client) => {
+            client.be_patient(PATIENCE).map_err(Failure::ours)?;
+            client
+        }
+        // What was attached is on record even while nobody schedules, and free already.
+        Err(failure) => return release_unscheduled(args).unwrap_or(Err(failure)),
+    };
+    let mut worst = 0;
+    for which in &args.programs {
+        match give_back(&mut client, which) {
+            Ok(status) => worst = worst.max(status),
+            Err(ClientError::Refused(why)) => {
+                worst = BAD_INPUT;
+                eprintln!("coplace: {why}");
+            }
+            Err(error) => return Err(Failure::ours(error)),
+        }
+    }
+    Ok(ExitCode::from(worst))
+}
+
+fn give_back(client: &mut Client, which: &Which) -> Result<u8, ClientError> {
+    let request = ToScheduler::GiveBack { which: which.clone() };
+    let answer = client.ask(&request, &mut Vec::new(), |m| matches!(m, FromScheduler::GivenBack { .. }))?;
+    match answer {
+        FromScheduler::GivenBack { id, processes, problems } => Ok(told(&id, processes, &problems)),
+        _ => Err(ClientError::Ended),
+    }
+}
+
+fn told(id: &AppId, processes: usize, problems: &[String]) -> u8 {
+    let of = if processes == 1 { "its process" } else { "its processes" };
+    println!("{id} was given back with {of} ({processes})");
+    problems.iter().for_each(|problem| eprintln!("coplace: {id}: {problem}"));
+    u8::from(!problems.is_empty())
+}
+
+/// Forgets programs that no scheduler looks after; `None` where none of them is known.
+fn release_unscheduled(args: &ReleaseArgs) -> Option<Outcome> {
+    let home = Home::find().ok()?;
+    // Nobody begins to schedule meanwhile.
+    let _lock = home.lock_scheduler(Role::Leader).ok()?;
+    let registry = Registry::new(&home);
+    let records = registry.list().ok()?.records;
+    let mut worst = None;
+    for which in &args.programs {
+        let known = records.iter().find(|record| match which {
+            Which::Pid(pid) => record.process.pid == *pid,
+            Which::Id(id) => record.id == *id,
+        })?;
+        let report = restore::set_free(known, &Root::live(), &home);
+        registry.remove(&known.id);
+        worst = worst.max(Some(told(&known.id, report.processes, &report.problems)));
+    }
+    worst.map(|status| Ok(ExitCode::from(status)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_named_by_a_number_or_by_its_name() {
+        assert_eq!(which("4711"), Ok(Which::Pid(4711)));
+        assert_eq!(which("cg.2"), Ok(Which::Id("cg.2".parse().unwrap())));
+        for wrong in ["0", "12x", "-1", ""] {
+            assert!(which(wrong).is_err(), "{wrong}");
+        }
+    }
+}

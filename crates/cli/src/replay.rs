@@ -1,0 +1,112 @@
+//! `coplace replay FILE`: a record played again; the plans must be the same.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use engine::trace::{Replayed, replay};
+use policy::{Policy, Settings};
+use serde_json::json;
+
+use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
+use crate::{units, words};
+
+/// Plays a record again, and shows where plans differ
+#[derive(clap::Args)]
+#[command(
+    long_about = "Plays a record of `coplace record`, `daemon --trace` or `mix --trace` again: the same events at the same
+times through the same engine, without running anything. The plans must be the same; where one is not,
+both are shown. A Lua policy is played as it was recorded, whatever its file says now.
+
+With --policy another policy decides on what happened; what programs did in the record was what they did
+under the recorded one.
+
+Exit status: 0 all plans are the same, 1 some are not (0 with --policy), 2 the record cannot be played.
+
+Example: what would my policy have done?
+  coplace replay monday.jsonl --policy mine.lua"
+)]
+pub struct Args {
+    /// The record
+    file: PathBuf,
+    /// Let this policy decide instead
+    #[arg(long, value_name = "POLICY", value_parser = words::policy_letters)]
+    policy: Option<String>,
+    /// Show all plans, not only those that differ
+    #[arg(long)]
+    all: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn main(args: &Args) -> Outcome {
+    let text = std::fs::read_to_string(&args.file)
+        .map_err(|error| Failure::bad_input(format!("cannot read {}: {error}", args.file.display())))?;
+    let script = args.policy.as_deref().map(words::script).transpose().map_err(Failure::bad_input)?.flatten();
+    let make = |recorded: &str, settings: &Settings| -> Option<Box<dyn Policy>> {
+        match &args.policy {
+            None => policy::by_name(recorded, settings).ok(),
+            Some(name) => {
+                policy::by_name(name, &Settings { script: script.clone(), ..settings.clone() }).ok()
+            }
+        }
+    };
+    let plans = replay(whole_lines(&text), make)
+        .map_err(|error| Failure::bad_input(format!("{}: {error}", args.file.display())))?;
+    if plans.is_empty() {
+        return Err(Failure::bad_input(format!("{}: there is no plan in it", args.file.display())));
+    }
+    let differ = plans.iter().filter(|plan| plan.recorded != plan.again).count();
+    if args.json {
+        let shown: Vec<_> =
+            plans.iter().filter(|plan| args.all || plan.recorded != plan.again).map(as_json).collect();
+        println!("{:#}", json!({ "plans": plans.len(), "differ": differ, "shown": shown }));
+    } else {
+        plans.iter().filter(|plan| args.all || plan.recorded != plan.again).for_each(show);
+        match differ {
+            0 => println!("{} plans, all the same", plans.len()),
+            _ => println!("{differ} of {} plans differ", plans.len()),
+        }
+    }
+    let held = differ == 0 || args.policy.is_some();
+    Ok(if held { ExitCode::SUCCESS } else { ExitCode::from(DOES_NOT_HOLD) })
+}
+
+/// Without a last line that was being written when the scheduler was killed.
+fn whole_lines(text: &str) -> &str {
+    let end = text.rfind('\n').map_or(0, |at| at + 1);
+    let rest = &text[end..];
+    if serde_json::from_str::<serde_json::Value>(rest).is_ok() { text } else { &text[..end] }
+}
+
+fn as_json(plan: &Replayed) -> serde_json::Value {
+    json!({
+        "line": plan.line,
+        "now_ns": plan.now_ns,
+        "recorded": plan.recorded.to_string(),
+        "again": plan.again.to_string(),
+    })
+}
+
+fn show(plan: &Replayed) {
+    println!("line {}, at {}", plan.line, units::show_ns(plan.now_ns));
+    if plan.recorded == plan.again {
+        println!("  {}", plan.recorded);
+    } else {
+        println!("  recorded: {}", plan.recorded);
+        println!("  again:    {}", plan.again);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_was_cut_off_is_left_out_and_a_whole_one_without_its_end_is_not() {
+        assert_eq!(whole_lines("{}\n{}\n"), "{}\n{}\n");
+        assert_eq!(whole_lines("{}\n{}"), "{}\n{}");
+        assert_eq!(whole_lines("{}\n{\"pl"), "{}\n");
+        assert_eq!(whole_lines("{\"pl"), "");
+    }
+}

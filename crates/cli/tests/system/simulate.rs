@@ -1,0 +1,70 @@
+//! `coplace simulate`: what a policy would do, as text and picture.
+
+use crate::world::World;
+
+/// What the rule of equilibrium over levels (paper II-B) makes of two processors of two cores, derived by
+/// hand: with n programs, ⌊n ÷ partitions⌋ on each partition of the finest level with no more partitions
+/// than programs, the odd ones on the next level that they fill evenly; a turn with k programs on each
+/// partition of w CPUs is proportional to k ÷ w, and all turns together are 20 ms for each level.
+///
+/// 3: two have a processor each, the odd one the system: 1/4 : 1/2 of 40 ms.
+/// 5: four have a core each; one cannot fill two processors, so it has the system: 1/4 : 1 of 40 ms.
+/// 6: four have a core each, two a processor each: 1/2 : 1 of 40 ms.
+/// 7: four, two and one: 1/4 : 1/2 : 1 of 60 ms.
+/// 8: two on each core, left to the kernel.
+///
+/// A newcomer first shares the lowest core (F that of A, H too), until the situation is stable; the
+/// partition that it gets then is near: F the processor of A, E the other one; of the cores E gets one of
+/// its processor, F one of its own beside A and H, and G what is left.
+const LEVELS: &str = "\
+equilibrium over levels (LV)
+   1  4         AA AA
+   2  2         AA BB
+   3  2-4 ÷2    CC CC  13.33 ms
+                AA BB  26.67 ms
+   4  1         AC BD
+   5  1-4 ÷2    EE EE   8.00 ms
+                AC BD  32.00 ms
+   6  1-2 ÷2    FF EE  13.33 ms
+                AC BD  26.67 ms
+   7  1-4 ÷3    GG GG   8.57 ms
+                FF EE  17.14 ms
+                AC BD  34.29 ms
+   8  1 ÷2      AC BD
+
+";
+
+#[test]
+fn levels_of_a_small_machine_are_shown_turn_by_turn() {
+    let world = World::new();
+    let words =
+        ["simulate", "--machine", "pack:2 core:2", "--steps", "8", "--policy", "LV", "--svg", "s.svg"];
+    let output = world.run(&words);
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    // The plans at the ends of lines are the policy's tests' business.
+    let cut = |line: &str| match line.find(" ms").map(|at| at + 3).or_else(|| line.find("  a1 on")) {
+        Some(end) => line[..end].to_owned(),
+        None => line.find("  side_by_side").map_or(line, |end| &line[..end]).to_owned(),
+    };
+    let shown: String = shown.lines().map(|line| cut(line) + "\n").collect();
+    assert_eq!(shown, LEVELS);
+    let svg = std::fs::read_to_string(world.path("s.svg")).unwrap();
+    assert!(svg.contains("equilibrium over levels (LV)") && svg.contains("a7 on CPUs 0-3, 4 threads"));
+}
+
+#[test]
+fn everybody_is_given_the_same_in_every_step_of_levels() {
+    let world = World::new();
+    let words = ["simulate", "--machine", "pack:2 core:2", "--steps", "9", "--policy", "LV", "--json"];
+    let json: serde_json::Value = serde_json::from_slice(&world.run(&words).stdout).unwrap();
+    let steps = json["policies"][0]["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), 9);
+    for (step, programs) in steps.iter().zip(1..) {
+        let given = step["cpus_given"].as_object().unwrap();
+        assert_eq!(given.len(), programs);
+        let fair = 4.0 / programs as f64;
+        assert!(given.values().all(|cpus| (cpus.as_f64().unwrap() - fair).abs() < 1e-6), "{step}");
+    }
+    assert_eq!(steps[6]["turns"][0]["picture"], "GG GG");
+    assert_eq!(steps[6]["turns"][0]["slice_ns"], 8_571_428);
+}

@@ -1,0 +1,75 @@
+//! Grids of simulations, by the real binary.
+
+use crate::world::World;
+
+const GRID: &str = "workload = 'set:B'\nmachines = ['pack:2 core:3', 'core:4']\narrivals_per_minute = [3, 30]\n\
+                    policies = ['TA', 'mine.lua']\nseeds = 2\n";
+
+fn sweep(world: &World, more: &[&str]) -> String {
+    let output = world.run(&[&["sweep", "sub/grid.toml"], more].concat());
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn grid() -> World {
+    let world = World::new();
+    std::fs::create_dir(world.path("sub")).unwrap();
+    world.file("sub/grid.toml", GRID);
+    world.file("sub/mine.lua", "function decide() return built_in('TA') end");
+    world
+}
+
+#[test]
+fn a_grid_has_a_cell_for_each_machine_rate_and_policy() {
+    let world = grid();
+    let table = sweep(&world, &[]);
+    assert!(table.starts_with("Simulated: set:B") && table.lines().count() == 3 + 8, "{table}");
+    let result: serde_json::Value = serde_json::from_str(&sweep(&world, &["--json"])).unwrap();
+    let cells = result["cells"].as_array().unwrap();
+    let of = |cell: &serde_json::Value| {
+        let policy = cell["policy"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+        (cell["machine"].to_string(), cell["arrivals_per_minute"].as_f64().unwrap() as u64, policy)
+    };
+    assert_eq!(cells.len(), 8);
+    for (two, cell) in cells.chunks(2).zip(0..) {
+        let (ta, mine) = (of(&two[0]), of(&two[1]));
+        assert_eq!((ta.2.as_str(), mine.2.as_str()), ("TA", "mine.lua"));
+        assert_eq!((&ta.0, ta.1), (&mine.0, [3, 30][cell % 2]));
+        assert_eq!(two[0]["figures"], two[1]["figures"], "the script does as TA does");
+        assert_eq!(two[1]["rejected"], 0);
+    }
+    let slowdown = |cell: usize| cells[cell]["figures"]["mean_slowdown"]["mean"].as_f64().unwrap();
+    assert!(slowdown(2) > 2.0 * slowdown(0), "ten times the arrivals: {} and {}", slowdown(0), slowdown(2));
+}
+
+#[test]
+fn the_same_grid_gives_the_same_bytes_with_one_worker_and_with_two() {
+    let world = grid();
+    let one = sweep(&world, &["--csv", "-", "--workers", "1"]);
+    assert_eq!(one, sweep(&world, &["--csv", "-", "--workers", "2"]));
+    assert_eq!(one.lines().count(), 1 + 16);
+}
+
+#[test]
+fn what_is_wrong_with_a_grid_is_told_with_line_and_column() {
+    let world = World::new();
+    let wrong = |from: &str, to: &str, wanted: &[&str]| {
+        world.file("mine.lua", "function decide() return built_in('TA') end");
+        world.file("g.toml", &GRID.replace(from, to));
+        world.fails(&["sweep", "g.toml"], 2, wanted);
+    };
+    wrong("'set:B'", "'set:Z'", &["g.toml:1:12: ", "no set 'Z'"]);
+    wrong("'set:B'", "'none.toml'", &["g.toml:1:12: ", "none.toml"]);
+    wrong("'core:4'", "'core:x'", &["g.toml:2:30: "]);
+    wrong("[3, 30]", "[3, -1]", &["g.toml:3:27: ", "-1 arrivals a minute"]);
+    wrong("[3, 30]", "[]", &["g.toml:3:23: ", "empty"]);
+    wrong("'TA'", "'BEST'", &["g.toml:4:13: ", "no policy 'BEST'"]);
+    wrong("'mine.lua'", "'none.lua'", &["g.toml:4:19: ", "none.lua"]);
+    wrong("['TA', 'mine.lua']", "[]", &["g.toml:4:12: ", "policies is empty"]);
+    wrong("seeds = 2", "seeds = 0", &["g.toml:5:1: ", "seeds is 0"]);
+    wrong("seeds", "seed", &["g.toml:5:1: ", "seed"]);
+    wrong("seeds = 2", "[settings]\ncolour = 1", &["g.toml:5:1: ", "colour"]);
+    world.file("jobs.toml", "[[program]]\nprofile = 'lu.A'\n");
+    wrong("'set:B'", "'jobs.toml'", &["g.toml:3:23: ", "the workload is fixed"]);
+    world.fails(&["sweep", "none.toml"], 2, &["none.toml"]);
+}
