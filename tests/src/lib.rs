@@ -1,6 +1,7 @@
 //! What the whole-system tests share: the real binary, the real programs, and a home of its own for
 //! each test, with nothing of it left behind.
 
+pub mod guest;
 mod home;
 pub mod processes;
 

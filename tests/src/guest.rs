@@ -1,0 +1,255 @@
+//! A machine that this one is not, under QEMU: `tests/guest/boot` drives it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::{skipped, top};
+
+/// How long anything may take in a guest that emulates eight CPUs on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A guest that runs. It ends with the test, however that ends.
+pub struct Guest {
+    boot: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    sessions: u32,
+}
+
+impl Guest {
+    /// Boots one of the machines of `tests/guest/boot`; `None`, said loudly, where that cannot be.
+    /// `tests` are test programs of the workspace that are to run in there, as `/tests/NAME`.
+    pub fn boot(machine: &str, tests: &[&str]) -> Option<Guest> {
+        static BUILT: OnceLock<()> = OnceLock::new();
+        BUILT.get_or_init(|| {
+            let made = Command::new("make").args(["--quiet", "guest"]).current_dir(top()).output();
+            let made = made.unwrap_or_else(|error| panic!("make guest: {error}"));
+            assert!(made.status.success(), "make guest: {}", String::from_utf8_lossy(&made.stderr));
+        });
+        let errors = File::create(top().join(format!("build/guest/boot-{machine}.err")));
+        let mut boot = Command::new(top().join("tests/guest/boot"));
+        boot.args(tests.iter().map(|name| format!("--with={name}={}", test_program(name))));
+        boot.args([machine, "--serve"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        boot.stderr(errors.expect("make guest made the directory"));
+        let mut boot = match boot.spawn() {
+            Ok(boot) => boot,
+            Err(error) => {
+                skipped("tests in a guest", &format!("tests/guest/boot needs python3: {error}"));
+                return None;
+            }
+        };
+        let (requests, answers) = (boot.stdin.take().expect("piped"), boot.stdout.take().expect("piped"));
+        let mut guest = Guest { boot, requests, answers: BufReader::new(answers), sessions: 0 };
+        match guest.answer(machine) {
+            answer if answer["ready"] == true => Some(guest),
+            answer => {
+                skipped("tests in a guest", answer["missing"].as_str().unwrap_or("no reason given"));
+                None
+            }
+        }
+    }
+
+    fn answer(&mut self, request: &str) -> Value {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("boot prints text");
+        serde_json::from_str(&line).unwrap_or_else(|_| {
+            let status = self.boot.wait();
+            panic!("the guest is gone ({status:?}) at: {request}\nbuild/guest/boot-*.err and console-*.log tell more")
+        })
+    }
+
+    /// Runs a shell script in the guest: its exit status and what it printed.
+    pub fn try_sh(&mut self, script: &str) -> (i64, String) {
+        let request = json!({ "run": script, "within_s": PATIENCE.as_secs() });
+        writeln!(self.requests, "{request}").expect("the guest listens");
+        let answer = self.answer(script);
+        let output = answer["output"].as_str().expect("an answer has an output").to_owned();
+        (answer["status"].as_i64().expect("an answer has a status"), output)
+    }
+
+    /// The same for a script that must succeed.
+    pub fn sh(&mut self, script: &str) -> String {
+        let (status, output) = self.try_sh(script);
+        assert_eq!(status, 0, "{script}\n{output}");
+        output
+    }
+
+    /// A daemon with these options, in a home of its own.
+    pub fn session(&mut self, options: &str) -> Session<'_> {
+        self.sessions += 1;
+        let home = format!("/run/s{}", self.sessions);
+        let mut session = Session { guest: self, home, programs: Vec::new() };
+        session.sh(&format!("coplace daemon {options} > $OUT/daemon 2>&1 & echo $! > $OUT/daemon.pid"));
+        session.until("the daemon answers", |session| {
+            session.json("coplace status --json").filter(|status| status["role"] == "daemon")
+        });
+        session
+    }
+}
+
+/// A test program of the workspace, built as `cargo test --workspace` builds it.
+fn test_program(name: &str) -> String {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["test", "--workspace", "--quiet", "--no-run", "--message-format=json", "--test", name]);
+    let output = cargo.current_dir(top()).output().unwrap_or_else(|error| panic!("{cargo:?}: {error}"));
+    assert!(output.status.success(), "{cargo:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    let messages = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let found = messages.filter(|message| message["target"]["name"] == name);
+    let found = found.filter_map(|message| message["executable"].as_str().map(str::to_owned)).next_back();
+    found.unwrap_or_else(|| panic!("{cargo:?} built no {name}"))
+}
+
+/// Where the guest has the groups of all programs: `<scheduler>/<program>` below it.
+const GROUPS: &str = "/sys/fs/cgroup/coplace";
+
+/// What the guest's kernel says of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sight {
+    pub cpus: String,
+    pub mems: String,
+    pub frozen: bool,
+    pub idle: bool,
+    pub weight: u32,
+    pub pids: Vec<u32>,
+}
+
+/// A daemon in the guest and the programs that came to it.
+pub struct Session<'a> {
+    guest: &'a mut Guest,
+    home: String,
+    programs: Vec<String>,
+}
+
+impl Session<'_> {
+    fn script(&self, script: &str) -> String {
+        let home = &self.home;
+        format!("export COPLACE_RUNTIME_DIR={home} OUT={home}.out; mkdir -p $OUT; {script}")
+    }
+
+    pub fn sh(&mut self, script: &str) -> String {
+        let script = self.script(script);
+        self.guest.sh(&script)
+    }
+
+    /// What a command prints as JSON, if it ends well.
+    pub fn json(&mut self, command: &str) -> Option<Value> {
+        let script = self.script(command);
+        let (status, output) = self.guest.try_sh(&script);
+        (status == 0).then(|| serde_json::from_str(&output).expect("it prints JSON"))
+    }
+
+    /// Starts a program by `coplace run`; `options` go before the command.
+    pub fn start(&mut self, name: &str, options: &str, command: &str) {
+        self.programs.push(name.to_owned());
+        // Threads that wait for their next region hardly spin: the guest's CPUs are few in truth.
+        self.sh(&format!(
+            "GOMP_SPINCOUNT=200 coplace run --name {name} {options} -- {command} > $OUT/{name} 2> $OUT/{name}.err & \
+             echo $! > $OUT/{name}.pid"
+        ));
+    }
+
+    /// What the kernel says of every program that has a group. It takes one small process in the
+    /// guest: what runs beside coplace's programs is taken off the CPUs that they get.
+    pub fn look(&mut self) -> BTreeMap<String, Sight> {
+        let files =
+            ["cpuset.cpus.effective", "cpuset.mems.effective", "cgroup.freeze", "cpu.idle", "cpu.weight"];
+        let files = files.map(|file| format!("{GROUPS}/*/*/{file}")).join(" ");
+        let mut seen = BTreeMap::new();
+        for line in self.sh(&format!("grep -s '' {files} {GROUPS}/*/*/cgroup.procs; true")).lines() {
+            let Some((path, value)) = line.split_once(':') else { continue };
+            let mut parts = path.rsplit('/');
+            let (Some(file), Some(name)) = (parts.next(), parts.next()) else { continue };
+            let sight: &mut Sight = seen.entry(name.to_owned()).or_default();
+            match file {
+                "cpuset.cpus.effective" => sight.cpus = value.into(),
+                "cpuset.mems.effective" => sight.mems = value.into(),
+                "cgroup.freeze" => sight.frozen = value == "1",
+                "cpu.idle" => sight.idle = value == "1",
+                "cpu.weight" => sight.weight = value.parse().unwrap_or(0),
+                _ => sight.pids.extend(value.parse::<u32>()),
+            }
+        }
+        seen
+    }
+
+    /// The masks of a program's threads.
+    pub fn masks(&mut self, sight: &Sight) -> Vec<String> {
+        let files = sight.pids.iter().map(|pid| format!("/proc/{pid}/task/*/status"));
+        let files: Vec<String> = files.collect();
+        let lines = self.sh(&format!("grep -sh Cpus_allowed_list {}; true", files.join(" ")));
+        lines.lines().filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect()
+    }
+
+    /// Asks again and again for what must come soon.
+    pub fn until<T>(&mut self, what: &str, mut get: impl FnMut(&mut Self) -> Option<T>) -> T {
+        let since = Instant::now();
+        loop {
+            if let Some(got) = get(self) {
+                return got;
+            }
+            assert!(since.elapsed() < PATIENCE, "not after {PATIENCE:?}: {what}; {}", self.traces());
+            // Looking takes CPU time in the guest, and who takes much has CPUs left to him.
+            std::thread::sleep(Duration::from_millis(700));
+        }
+    }
+
+    /// Waits until the kernel reports what must be; every thread has its program's CPUs then.
+    pub fn until_seen(
+        &mut self,
+        what: &str,
+        holds: impl Fn(&BTreeMap<String, Sight>) -> bool,
+    ) -> BTreeMap<String, Sight> {
+        self.until(what, |session| {
+            let seen = session.look();
+            if !session.programs.iter().all(|name| seen.contains_key(name)) || !holds(&seen) {
+                return None;
+            }
+            let confined = |sight: &Sight| {
+                let masks = session.masks(sight);
+                !masks.is_empty() && masks.iter().all(|mask| *mask == sight.cpus)
+            };
+            seen.values().all(confined).then_some(seen)
+        })
+    }
+
+    /// The CPUs of each program, sorted.
+    pub fn places(seen: &BTreeMap<String, Sight>) -> Vec<&str> {
+        let mut places: Vec<&str> = seen.values().map(|sight| sight.cpus.as_str()).collect();
+        places.sort_unstable();
+        places
+    }
+
+    /// What everybody said, for the message of a failed test.
+    pub fn traces(&mut self) -> String {
+        let script = self.script("head -v -n 50 $OUT/*; coplace explain | tail -n 40");
+        self.guest.try_sh(&script).1
+    }
+
+    /// Ends every program by SIGTERM, then the daemon: each must have verified its result, and
+    /// nothing of coplace may be left.
+    pub fn end(mut self) {
+        for name in self.programs.clone() {
+            self.sh(&format!("kill -TERM $(cat $OUT/{name}.pid) 2> /dev/null; true"));
+        }
+        for name in self.programs.clone() {
+            self.until(&format!("{name} has ended"), |session| {
+                let alive =
+                    session.sh(&format!("kill -0 $(cat $OUT/{name}.pid) 2> /dev/null && echo alive; true"));
+                alive.is_empty().then_some(())
+            });
+            let printed = self.sh(&format!("cat $OUT/{name}"));
+            assert_eq!(printed.lines().last(), Some("VERIFIED"), "{name}: {printed}; {}", self.traces());
+        }
+        self.sh("kill -TERM $(cat $OUT/daemon.pid) 2> /dev/null; true");
+        self.until("the groups are gone", |session| {
+            session.sh("ls -d /sys/fs/cgroup/coplace 2> /dev/null; true").is_empty().then_some(())
+        });
+    }
+}

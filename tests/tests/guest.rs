@@ -1,0 +1,234 @@
+//! coplace on a machine of two packages and two NUMA nodes with nothing but cgroup v2, in emulation:
+//! where programs are put, by what that machine's kernel reports. Times mean nothing there.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use coplace_tests::guest::{Guest, Session, Sight};
+
+/// The one guest that all tests share; each has a daemon of its own in it.
+fn two_packages() -> Option<MutexGuard<'static, Option<Guest>>> {
+    static GUEST: OnceLock<Mutex<Option<Guest>>> = OnceLock::new();
+    let guest = GUEST.get_or_init(|| Mutex::new(Guest::boot("two-packages", &["groups_live"])));
+    let guest = guest.lock().unwrap_or_else(PoisonError::into_inner);
+    guest.is_some().then_some(guest)
+}
+
+const BREATHE: &str = "/apps/breathe 10 1";
+
+/// One program, two, four, under a policy that gives each whole packages or equal parts of one.
+fn one_two_and_four(policy: &str) {
+    let Some(mut guest) = two_packages() else { return };
+    let mut session = guest.as_mut().unwrap().session(&format!("--policy {policy}"));
+    for (names, places) in
+        [(&["a"][..], &["0-7"][..]), (&["b"], &["0-3", "4-7"]), (&["c", "d"], &["0-1", "2-3", "4-5", "6-7"])]
+    {
+        names.iter().for_each(|name| session.start(name, "", BREATHE));
+        session.until_seen(&format!("{policy}: {places:?}"), |seen| Session::places(seen) == *places);
+    }
+    session.end();
+}
+
+#[test]
+fn equal_parts_are_the_machine_then_packages_then_halves_of_packages() {
+    one_two_and_four("TA");
+}
+
+#[test]
+fn equal_parts_with_coscheduling_are_the_machine_then_packages_then_halves_of_packages() {
+    one_two_and_four("CO");
+}
+
+/// How often the first ran while the second stood still, the other way round, and both ran: by a
+/// file of their groups that says `1` for who is not in turn.
+fn turns(session: &mut Session, file: &str, names: [&str; 2]) -> (u32, u32, u32) {
+    let [one, other] = names.map(|name| format!("$(echo /sys/fs/cgroup/coplace/*/{name}/{file})"));
+    // The first is read again: a switch in between makes a sample worthless.
+    let samples = session.sh(&format!(
+        "one={one} other={other} i=0
+         while [ $i -lt 60 ]; do
+            read -r x < $one; read -r y < $other; read -r z < $one
+            echo $x$y$z; i=$((i + 1)); sleep 0.02
+         done"
+    ));
+    let count = |what: &str| samples.lines().filter(|sample| *sample == what).count() as u32;
+    (count("010"), count("101"), count("000"))
+}
+
+#[track_caller]
+fn take_turns((one, other, both): (u32, u32, u32)) {
+    assert!(one >= 5 && other >= 5, "one ran alone in {one} samples, the other in {other}");
+    // Without turns both run in all of them; a shell in an emulated machine looks three times in the
+    // time of a slice, and sees some switches as both.
+    assert!(both * 2 <= one + other, "both ran in {both} samples, one of them in {one} and {other}");
+}
+
+/// The CPUs that two or more programs have, and who they are.
+fn shared(seen: &BTreeMap<String, Sight>) -> Vec<(&str, Vec<&str>)> {
+    let mut by_place: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, sight) in seen {
+        by_place.entry(&sight.cpus).or_default().push(name);
+    }
+    by_place.into_iter().filter(|(_, names)| names.len() > 1).collect()
+}
+
+#[test]
+fn with_allowed_sizes_programs_take_turns_on_whole_packages_by_freezing() {
+    let Some(mut guest) = two_packages() else { return };
+    let options = "--policy CO --set allowed_widths=[8] --slice 50ms";
+    let mut session = guest.as_mut().unwrap().session(options);
+    session.start("a", "", BREATHE);
+    session.start("b", "", BREATHE);
+    session.until_seen("both have the machine", |seen| Session::places(seen) == ["0-7", "0-7"]);
+    take_turns(turns(&mut session, "cgroup.freeze", ["a", "b"]));
+    session.sh("coplace policy set CO --set allowed_widths=[4] --set slice_ns=50000000");
+    session.start("c", "", BREATHE);
+    let seen = session.until_seen("three share two packages", |seen| {
+        let places = Session::places(seen);
+        places.contains(&"0-3") && places.contains(&"4-7") && shared(seen).len() == 1
+    });
+    let (_, pair) = &shared(&seen)[0];
+    take_turns(turns(&mut session, "cgroup.freeze", [pair[0], pair[1]]));
+    session.end();
+}
+
+#[test]
+fn filling_turns_are_taken_by_cpu_idle() {
+    let Some(mut guest) = two_packages() else { return };
+    let options = "--policy CO --set allowed_widths=[8] --slice 50ms --turns idle";
+    let mut session = guest.as_mut().unwrap().session(options);
+    session.start("a", "", BREATHE);
+    session.start("b", "", BREATHE);
+    session.until_seen("both have the machine", |seen| Session::places(seen) == ["0-7", "0-7"]);
+    take_turns(turns(&mut session, "cpu.idle", ["a", "b"]));
+    assert!(session.look().values().all(|sight| !sight.frozen));
+    session.end();
+}
+
+#[test]
+fn static_programs_are_placed_by_their_width_and_take_turns_where_it_does_not_fit() {
+    let Some(mut guest) = two_packages() else { return };
+    let mut session = guest.as_mut().unwrap().session("--policy TA");
+    let program = |threads| format!("env OMP_NUM_THREADS={threads} /apps/static/breathe 10 1");
+    let rigid = |threads| format!("--rigid --max-threads {threads}");
+    session.start("a", &rigid(4), &program(4));
+    session.start("b", &rigid(4), &program(4));
+    session.until_seen("a package each", |seen| Session::places(seen) == ["0-3", "4-7"]);
+    session.start("c", &rigid(8), &program(8));
+    session.until_seen("the wide one has the machine", |seen| seen["c"].cpus == "0-7");
+    take_turns(turns(&mut session, "cgroup.freeze", ["a", "c"]));
+    session.end();
+}
+
+/// Pages of its own that a program has on each node, in pages.
+fn pages(session: &mut Session, sight: &Sight) -> [u64; 2] {
+    let maps = session.sh(&format!("grep anon= /proc/{}/numa_maps", sight.pids[0]));
+    let on = |node: &str| {
+        let counts = maps.split_whitespace().filter_map(|word| word.strip_prefix(node)?.parse::<u64>().ok());
+        counts.sum()
+    };
+    [on("N0="), on("N1=")]
+}
+
+#[test]
+fn the_memory_of_a_program_follows_it_to_another_package_and_is_bound_to_none() {
+    const MIB: u64 = 16;
+    let Some(mut guest) = two_packages() else { return };
+    let mut session = guest.as_mut().unwrap().session("--policy fixed --set 'plan=a on 0-3'");
+    session.start("a", "", &format!("/apps/breathe 20 {MIB}"));
+    for (place, here) in [("0-3", 0), ("4-7", 1), ("0-3", 0)] {
+        session.sh(&format!("coplace policy set fixed --set 'plan=a on {place}'"));
+        let seen = session.until_seen("it is there", |seen| seen["a"].cpus == place);
+        // All of its memory has been touched by then.
+        let pages = session.until("its memory is there", |session| {
+            let pages = pages(session, &seen["a"]);
+            (pages[here] * 4096 >= MIB << 20).then_some(pages)
+        });
+        println!("on {place}: {} pages on node 0, {} on node 1", pages[0], pages[1]);
+        assert!(pages[1 - here] * 20 < pages[here], "on {place}: {pages:?}");
+        assert_eq!(session.look()["a"].mems, "0-1", "bound to no node");
+    }
+    session.end();
+}
+
+/// No program has a group of ours any more, and every thread of these may run everywhere. Which of
+/// these is not so, if any.
+const FREE: &str = "[ -d /sys/fs/cgroup/coplace ] && echo a group is left
+    for pid in $PIDS; do
+        read -r group < /proc/$pid/cgroup; [ \"$group\" = 0::/ ] || echo $pid is in $group
+        grep -h Cpus_allowed_list /proc/$pid/task/*/status | grep -v '\\s0-7$'
+    done";
+
+#[test]
+fn programs_whose_scheduler_and_runs_are_killed_are_thawed_and_unconfined() {
+    let Some(mut guest) = two_packages() else { return };
+    let options = "--policy CO --set allowed_widths=[4] --slice 200ms";
+    let mut session = guest.as_mut().unwrap().session(options);
+    let names = ["a", "b", "c", "d"];
+    names.iter().for_each(|name| session.start(name, "", BREATHE));
+    let seen = session.until_seen("packages, in turn", |seen| {
+        Session::places(seen) == ["0-3", "0-3", "4-7", "4-7"] && seen.values().any(|sight| sight.frozen)
+    });
+    let pids: Vec<String> = seen.values().flat_map(|sight| &sight.pids).map(u32::to_string).collect();
+    // With its `run` a program loses who would look after it next; the guard alone is left.
+    let took = session.sh(&format!(
+        "PIDS='{}'; kill -9 $(cat $OUT/daemon.pid $OUT/[abcd].pid)
+         read -r began rest < /proc/uptime
+         left() {{ {FREE}; }}
+         while [ -n \"$(left)\" ]; do
+            read -r now rest < /proc/uptime; [ ${{now%.*}} -gt $((${{began%.*}} + 20)) ] && break; sleep 0.1
+         done
+         left; read -r now rest < /proc/uptime; echo $began $now; kill -TERM $PIDS",
+        pids.join(" ")
+    ));
+    let last = took.lines().last().unwrap_or_default();
+    let times: Vec<f64> = last.split(' ').filter_map(|time| time.parse().ok()).collect();
+    assert_eq!(took.lines().count(), 1, "not free after 20 s: {took}");
+    println!("free after {:.1} s of an emulated machine's time", times[1] - times[0]);
+    // A second is promised; emulated CPUs that share two real ones may take some.
+    assert!(times[1] - times[0] < 10.0, "{took}");
+    session.end();
+}
+
+#[test]
+fn a_scheduler_that_was_stopped_finds_its_programs_set_free_and_takes_them_back() {
+    let Some(mut guest) = two_packages() else { return };
+    let mut session = guest.as_mut().unwrap().session("--policy TA");
+    session.start("a", "", BREATHE);
+    session.start("b", "", BREATHE);
+    session.until_seen("a package each", |seen| Session::places(seen) == ["0-3", "4-7"]);
+    session.sh("kill -STOP $(cat $OUT/daemon.pid)");
+    session.until("the guard sets them free", |session| session.look().is_empty().then_some(()));
+    session.sh("kill -CONT $(cat $OUT/daemon.pid)");
+    session.until_seen("a package each again", |seen| Session::places(seen) == ["0-3", "4-7"]);
+    session.end();
+}
+
+#[test]
+fn real_programs_end_with_the_right_result() {
+    let Some(mut guest) = two_packages() else { return };
+    let mut session = guest.as_mut().unwrap().session("--policy TA");
+    for (name, command) in [
+        ("cg", "/apps/cg --size T"),
+        ("regions", "/apps/regions --size T"),
+        ("triad", "/apps/static/triad --size T"),
+        ("rigid", "env OMP_NUM_THREADS=4 /apps/static/rigid --size T"),
+    ] {
+        session.start(name, "", command);
+    }
+    session.until("all have ended", |session| {
+        let ended = session.sh("grep -l VERIFIED $OUT/cg $OUT/regions $OUT/triad $OUT/rigid; true");
+        (ended.lines().count() == 4).then_some(())
+    });
+    session.end();
+}
+
+#[test]
+fn groups_of_this_kernel_do_what_the_library_says() {
+    let Some(mut guest) = two_packages() else { return };
+    let (status, output) = guest.as_mut().unwrap().try_sh("/tests/groups_live --test-threads 1 --nocapture");
+    println!("{output}");
+    assert_eq!(status, 0, "{output}");
+    let skipped = |line: &&str| line.contains("SKIPPED") && !line.contains("cgroup v1");
+    assert_eq!(output.lines().find(skipped), None, "{output}");
+}

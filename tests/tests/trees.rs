@@ -1,0 +1,300 @@
+//! Programs that are more than one process: scripts, parents with workers, MPI jobs under their
+//! launcher.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use coplace_tests::{Home, app, processes, skipped};
+
+fn team(home: &Home, name: &str) -> Option<u64> {
+    home.app(name)?["team"].as_u64()
+}
+
+/// What the runtime of a process has told it to be the greatest team (include/coplace/page.h).
+fn told(home: &Home, pid: u32) -> Option<u64> {
+    const TOLD: usize = 40;
+    let pages = fs::read_dir(home.path().join("h/pages")).ok()?.flatten();
+    let page = pages.filter_map(|entry| fs::read(entry.path().join(pid.to_string())).ok()).next()?;
+    let bytes = page.get(TOLD..TOLD + 4)?;
+    Some(u64::from(u32::from_ne_bytes(bytes.try_into().expect("four bytes"))))
+}
+
+#[test]
+fn a_process_that_starts_while_its_program_is_confined_grows_when_the_neighbour_leaves() {
+    if processes::cpu_count() < 2 {
+        return skipped("growing beyond one CPU", "there is only one");
+    }
+    for placement in ["auto", "affinity"] {
+        let home = Home::new();
+        fs::write(home.path().join("config.toml"), format!("policy = 'EQ'\nplacement = '{placement}'\n"))
+            .unwrap();
+        let _daemon = home.daemon(&[]);
+        let (regions, cg) = (app("regions"), app("cg"));
+        let mut other = home.start(
+            "other",
+            home.coplace().args(["run", "-q", "--name", "other", "--", &cg, "--size", "S", "--scale", "12"]),
+        );
+        // The second process of the script begins when the first one has long been narrow.
+        let script = format!("{regions} --size S --scale 0.6 && exec {regions} --size S --scale 8");
+        let mut run = home.start(
+            "script",
+            home.coplace().args(["run", "-q", "--name", "script", "--", "sh", "-c", &script]),
+        );
+        let second = || {
+            home.running("regions")
+                .first()
+                .copied()
+                .filter(|pid| processes::command(*pid).contains(&"8".to_owned()))
+        };
+        home.until("the second process runs", || second().is_some());
+        let all = processes::cpu_count() as u64;
+        let own = processes::own_mask();
+        home.until("it runs narrow", || {
+            second().is_some_and(|pid| processes::masks(pid).iter().all(|mask| *mask != own))
+                && team(&home, "script").is_some_and(|team| team < all)
+        });
+        // It began inside the place, and knows of the whole machine all the same.
+        let pid = second().expect("it runs for long");
+        home.until("its runtime has told", || told(&home, pid) == Some(all));
+        other.signal(libc::SIGTERM);
+        other.ended_within(Duration::from_secs(10));
+        home.until("its team is the whole machine", || {
+            // On a machine on which others work there may be no whole machine to have.
+            let others_work = || home.status().is_some_and(|status| status["usable"] != status["allowed"]);
+            team(&home, "script") == Some(all) || others_work()
+        });
+        assert!(run.ended_within(Duration::from_secs(60)).success() && run.verified(), "{}", run.stdout());
+    }
+}
+
+#[test]
+fn a_place_is_divided_among_the_teams_of_a_programs_processes() {
+    let cpus = processes::cpu_count() as u64;
+    if cpus < 2 {
+        return skipped("dividing a place", "there is only one CPU");
+    }
+    let home = Home::new();
+    let _daemon = home.daemon(&["--policy", "TA"]);
+    let regions = app("regions");
+    let script =
+        format!("{regions} --size S --scale 2 & {regions} --size S --scale 2; wait $! && echo VERIFIED");
+    let mut run =
+        home.start("pair", home.coplace().args(["run", "-q", "--name", "pair", "--", "sh", "-c", &script]));
+    home.until("both run", || home.running("regions").len() == 2);
+    home.until("together they have one thread a CPU", || team(&home, "pair") == Some(cpus.max(2)));
+    // Two spinning teams of the whole machine each would take minutes.
+    assert!(run.ended_within(Duration::from_secs(40)).success() && run.verified(), "{}", run.stdout());
+}
+
+/// mpirun of Open MPI and of MPICH, as far as they are installed.
+fn launchers() -> Vec<(&'static str, Vec<&'static str>)> {
+    let open_mpi = vec!["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"];
+    let all = [("Open MPI", open_mpi), ("Hydra", vec!["mpiexec.hydra"])];
+    let there = |command: &str| Path::new("/usr/bin").join(command).exists();
+    all.into_iter().filter(|(_, words)| there(words[0])).collect()
+}
+
+#[test]
+fn ranks_are_not_bound_by_their_launcher_unless_their_user_said_so() {
+    let launchers = launchers();
+    if launchers.is_empty() {
+        return skipped("MPI launchers", "neither Open MPI nor MPICH is installed");
+    }
+    let own = processes::own_mask();
+    for (name, words) in launchers {
+        for (option, bound) in [(None, false), (Some("--bind-to=core"), true), (Some("--rebind"), false)] {
+            if processes::cpu_count() < 2 {
+                return skipped("binding", "there is only one CPU");
+            }
+            let home = Home::new();
+            let _daemon = home.daemon(&[]);
+            let mut command = home.coplace();
+            command.args(["run", "-q", "--name", "job"]);
+            if option == Some("--rebind") {
+                command.arg("--rebind");
+            }
+            command.arg("--").args(&words).args(["-np", "2"]);
+            if option.is_some() {
+                command.args(["-bind-to", "core"]);
+            }
+            let mut run = home.start("job", command.arg(app("burn")).args(["--seconds", "2"]));
+            home.until(&format!("the ranks of {name} run"), || home.running("burn").len() == 2);
+            let narrow = |pid: u32| processes::masks(pid).iter().any(|mask| *mask != own);
+            home.until(&format!("{name} {option:?}: {bound}"), || {
+                let ranks = home.running("burn");
+                ranks.len() == 2 && ranks.iter().any(|pid| narrow(*pid)) == bound
+            });
+            assert!(run.ended_within(Duration::from_secs(30)).success(), "{}", run.stderr());
+        }
+    }
+}
+
+#[test]
+fn ranks_take_turns_and_their_launcher_is_never_stopped() {
+    let launchers = launchers();
+    if launchers.is_empty() {
+        return skipped("MPI launchers", "neither Open MPI nor MPICH is installed");
+    }
+    for turns in ["auto", "stop"] {
+        for (name, words) in &launchers {
+            let home = Home::new();
+            let config = format!(
+                "policy = 'CO'\nturns = '{turns}'\n[settings]\nallowed_widths = [{}]\n",
+                processes::cpu_count()
+            );
+            fs::write(home.path().join("config.toml"), config).unwrap();
+            let _daemon = home.daemon(&[]);
+            let mut runs = Vec::new();
+            for job in ["job1", "job2"] {
+                let mut command = home.coplace();
+                command.args(["run", "-q", "--name", job, "--"]).args(words).args(["-np", "2"]);
+                runs.push(home.start(job, command.arg(app("burn")).args(["--seconds", "3"])));
+            }
+            let launcher = words[0].trim_end_matches(".openmpi");
+            let is_launcher = |pid: &u32| {
+                processes::program(*pid).is_some_and(|program| {
+                    matches!(program.as_str(), "orterun" | "mpirun" | "mpiexec.hydra" | "hydra_pmi_proxy")
+                })
+            };
+            home.until("both jobs run", || home.running("burn").len() == 4);
+            let mut stood = 0;
+            home.until("the jobs take turns", || {
+                for pid in home.processes().iter().filter(|pid| is_launcher(pid)) {
+                    let still = processes::state(*pid) == Some('T') || processes::is_frozen(*pid);
+                    // Found within two looks; from then on it is left alone.
+                    stood = if still { stood + 1 } else { 0 };
+                    assert!(
+                        stood < 20,
+                        "{name} with turns {turns}: launcher {launcher} ({pid}) stands still"
+                    );
+                }
+                let turns = |job: &str| home.app(job).and_then(|app| app["account"]["turns"].as_u64());
+                turns("job1") > Some(3) && turns("job2") > Some(3)
+            });
+            for run in &mut runs {
+                assert!(run.ended_within(Duration::from_secs(60)).success(), "{}", run.stderr());
+                let verified = run.stdout().lines().filter(|line| *line == "VERIFIED").count();
+                assert_eq!(verified, 2, "{}", run.stdout());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_program_waits_for_memory_and_is_told_why_and_starts_when_it_is_there() {
+    let home = Home::new();
+    let _daemon = home.daemon(&[]);
+    let burn = app("burn");
+    let mut first = home
+        .start("first", home.coplace().args(["run", "-q", "--name", "first", "--", &burn, "--seconds", "3"]));
+    home.until("the first runs", || home.running("burn").len() == 1);
+    let mut big = home.start(
+        "big",
+        home.coplace().args(["run", "--name", "big", "--mem", "4000T", "--", &burn, "--seconds", "0.2"]),
+    );
+    home.until("it waits", || home.app("big").is_some_and(|app| app["state"] == "waiting"));
+    let why = home.app("big").unwrap()["waits_for"].as_str().unwrap().to_owned();
+    assert!(why.contains("expected to need 4000.0 TiB"), "{why}");
+    assert!(big.stderr().contains("big waits: it is expected to need"), "{}", big.stderr());
+    let explained = home.coplace().args(["explain", "big"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&explained.stdout).contains("it waits:"), "{explained:?}");
+    // Nobody waits behind it who expects nothing, and who expects something waits its turn.
+    let mut small = home.start(
+        "small",
+        home.coplace().args(["run", "-q", "--name", "small", "--", &burn, "--seconds", "0.2"]),
+    );
+    assert!(small.ended_within(Duration::from_secs(10)).success());
+    let mut next = home.start(
+        "next",
+        home.coplace().args(["run", "--name", "next", "--mem", "1M", "--", &burn, "--seconds", "0.2"]),
+    );
+    home.until("it waits behind", || {
+        home.app("next").is_some_and(|app| {
+            app["waits_for"].as_str().is_some_and(|why| why.contains("big came before it"))
+        })
+    });
+    assert!(first.ended_within(Duration::from_secs(20)).success());
+    // Nothing is left that could free memory: it starts all the same.
+    assert!(big.ended_within(Duration::from_secs(20)).success() && big.verified());
+    assert!(next.ended_within(Duration::from_secs(20)).success() && next.verified());
+    drop((first, small));
+    home.until("all are gone", || {
+        home.status().is_some_and(|status| status["apps"].as_array().is_some_and(Vec::is_empty))
+    });
+}
+
+#[test]
+fn a_program_that_waits_for_memory_can_be_interrupted_and_released() {
+    let home = Home::new();
+    let _daemon = home.daemon(&[]);
+    let burn = app("burn");
+    let _first = home.start("first", home.coplace().args(["run", "-q", "--", &burn, "--seconds", "8"]));
+    home.until("the first runs", || home.running("burn").len() == 1);
+    let waiting = |name: &str| {
+        let mut command = home.coplace();
+        let child = home.start(
+            name,
+            command.args(["run", "-q", "--name", name, "--mem", "4000T", "--", &burn, "--seconds", "0.2"]),
+        );
+        home.until("it waits", || home.app(name).is_some_and(|app| app["state"] == "waiting"));
+        child
+    };
+    let mut interrupted = waiting("interrupted");
+    interrupted.signal(libc::SIGTERM);
+    interrupted.ended_within(Duration::from_secs(5));
+    home.until("it is forgotten", || home.app("interrupted").is_none());
+    let mut released = waiting("released");
+    assert!(home.coplace().args(["release", "released"]).output().unwrap().status.success());
+    assert!(released.ended_within(Duration::from_secs(5)).success() && released.verified());
+    let mut killed = waiting("killed");
+    killed.signal(libc::SIGKILL);
+    killed.ended_within(Duration::from_secs(5));
+    home.until("what its run left behind goes on by itself and ends", || home.app("killed").is_none());
+}
+
+#[test]
+fn what_a_program_turned_out_to_be_is_known_at_its_next_start_and_a_narrow_start_is_explained() {
+    let home = Home::new();
+    let _daemon = home.daemon(&[]);
+    let width = processes::cpu_count().max(2).to_string();
+    let spin = app("pthreads_spin");
+    let run = |name: &str, scale: &str| {
+        let mut command = home.coplace();
+        command.args([
+            "run",
+            "-q",
+            "--name",
+            name,
+            "--",
+            &spin,
+            "--threads",
+            &width,
+            "--size",
+            "S",
+            "--scale",
+            scale,
+        ]);
+        home.start(name, &mut command)
+    };
+    let mut first = run("first", "1");
+    home.until("it shows that it is rigid", || home.app("first").is_some_and(|app| app["rigid"].is_string()));
+    assert!(first.ended_within(Duration::from_secs(60)).success());
+    home.until("it is gone", || home.app("first").is_none());
+    let mut second = run("second", "0.5");
+    home.until("it is known again", || {
+        let explained = home.coplace().args(["explain", "second"]).output().unwrap();
+        String::from_utf8_lossy(&explained.stdout).contains("cannot be resized, as last time")
+    });
+    assert!(second.ended_within(Duration::from_secs(60)).success());
+    let mut command = home.coplace();
+    command.args(["run", "-q", "--name", "narrow", "--threads", "1", "--", &app("regions"), "--size", "S"]);
+    let mut narrow = home.start("narrow", &mut command);
+    home.until("it runs", || home.running("regions").len() == 1);
+    let pid = home.running("regions")[0];
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
+    assert!(String::from_utf8_lossy(&environment).contains("\0OMP_NUM_THREADS=1\0"));
+    let explained = home.coplace().args(["explain", "narrow"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&explained.stdout).contains("was started with 1 of"), "{explained:?}");
+    assert!(narrow.ended_within(Duration::from_secs(60)).success() && narrow.verified());
+}
