@@ -9,6 +9,11 @@ def median(values):
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
+def mean(values):
+    values = list(values)
+    return sum(values) / len(values)
+
+
 def quantile(values, share):
     """The smallest value that at least `share` of all do not exceed."""
     ordered = sorted(values)

@@ -1,0 +1,115 @@
+"""The programs: how to start each, how much work it gets, and how its result is read."""
+
+import hashlib
+import os
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from common import TOP
+
+HERE = Path(__file__).resolve().parent
+PYTHON = TOP / "build/real/venv/bin/python3"
+
+MELT = """units lj
+atom_style atomic
+lattice fcc 0.8442
+region box block 0 12 0 12 0 12
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 3.0 87287 loop geom
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+neighbor 0.3 bin
+neigh_modify every 20 delay 0 check no
+fix 1 all nve
+thermo 100
+run {amount}
+"""
+
+
+class Real:
+    """One program. `command(amount)` starts it; `digest(text)` finds (bits, number) of its result."""
+
+    def __init__(self, name, amount, command, digest, env=None):
+        self.name, self.amount, self.command, self.digest, self.env = name, amount, command, digest, env or {}
+
+
+def _wheel(kind, amount):
+    def digest(text):
+        return re.search(r"^digest (\w+)$", text, re.M)[1], float(re.search(r"^value (\S+)$", text, re.M)[1])
+    return Real(kind, amount, lambda n: [PYTHON, HERE / "wheels.py", kind, n], digest)
+
+
+def _has(module):
+    return PYTHON.exists() and subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True).returncode == 0
+
+
+def _lammps(directory):
+    def command(amount):
+        path = directory / f"melt-{amount}.in"
+        path.write_text(MELT.format(amount=amount))
+        # Two ranks that spin for each other's messages; as root Open MPI wants to be told twice.
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        return ["mpirun", *root, "-np", "2", "lmp", "-log", "none", "-in", path]
+
+    def digest(text):
+        rows = re.findall(r"^ *\d+(?: +[-\d.e+]+){5,} *$", text, re.M)
+        return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:16], float(rows[-1].split()[4])
+    return Real("lammps", 300, command, digest)
+
+
+def _blast(directory):
+    rng = random.Random(1)
+    sequence = lambda n: "".join(rng.choices("ACDEFGHIKLMNPQRSTVWY", k=n))
+    library = [sequence(350) for _ in range(4000)]
+    # Queries that resemble something in the library: every tenth residue is another one.
+    mutate = lambda s: "".join(c if rng.random() < 0.9 else rng.choice("ACDEFGHIKLMNPQRSTVWY") for c in s)
+    (directory / "library.fa").write_text("".join(f">s{i}\n{s}\n" for i, s in enumerate(library)))
+    subprocess.run(["makeblastdb", "-in", directory / "library.fa", "-dbtype", "prot", "-out", directory / "library"],
+                   check=True, capture_output=True)
+
+    def command(amount):
+        path = directory / f"queries-{amount}.fa"
+        path.write_text("".join(f">q{i}\n{mutate(library[i % len(library)])}\n" for i in range(amount)))
+        return ["blastp", "-db", directory / "library", "-query", path, "-num_threads", "2", "-outfmt", "6"]
+
+    def digest(text):
+        lines = text.splitlines()
+        return hashlib.sha256(text.encode()).hexdigest()[:16], float(len(lines))
+    return Real("blast", 120, command, digest)
+
+
+def _xz(directory):
+    rng = random.Random(2)
+    words = ["".join(rng.choices("abcdefghijklmnop", k=rng.randint(2, 9))) for _ in range(5000)]
+
+    def command(amount):
+        path = directory / f"text-{amount}"
+        if not path.exists():
+            path.write_text(" ".join(rng.choices(words, k=amount * 1000)))
+        # Blocks of one size whatever the number of threads, so that the result is the same.
+        return ["sh", "-c", f"xz -T2 --block-size=1MiB -c '{path}' | sha256sum"]
+
+    return Real("xz", 900, command, lambda text: (text.split()[0][:16], 0.0))
+
+
+def programs(directory, note):
+    """Those that can be had here."""
+    made = []
+    for kind, module, amount in (("lightgbm", "lightgbm", 250), ("xgboost", "xgboost", 250),
+                                 ("kmeans", "sklearn", 60), ("numpy", "numpy", 100)):
+        if _has(module):
+            made.append(_wheel(kind, amount))
+        else:
+            note(f"{kind} is not to be had here (experiments/real-programs/prepare): left out")
+    for name, tools, make in (("lammps", ("mpirun", "lmp"), _lammps), ("blast", ("blastp", "makeblastdb"), _blast),
+                              ("xz", ("xz",), _xz)):
+        if all(shutil.which(tool) for tool in tools):
+            made.append(make(directory))
+        else:
+            note(f"{name} is not to be had here (experiments/real-programs/prepare): left out")
+    return made
