@@ -11,7 +11,7 @@ export PATH := $(CURDIR)/.tools/cargo/bin:$(PATH)
 export RUSTUP_HOME ?= $(if $(wildcard .tools/rustup),$(CURDIR)/.tools/rustup,$(HOME)/.rustup)
 export CARGO_HOME ?= $(if $(wildcard .tools/cargo),$(CURDIR)/.tools/cargo,$(HOME)/.cargo)
 
-.PHONY: build apps preload demo test lint unit bench experiments soak install uninstall clean prepare
+.PHONY: build apps preload guest demo test lint unit bench experiments soak install uninstall clean prepare
 
 prepare:
 	@scripts/prepare build
@@ -26,6 +26,18 @@ preload:
 
 apps:
 	@$(MAKE) --quiet -C apps OUT=$(BUILD)/apps
+
+# What tests/guest takes into its machine, which has no libraries but those that it is given. Little is
+# optimised: emulation is slow anyway, and this build is for nothing else.
+GUEST_TARGET := x86_64-unknown-linux-gnu
+guest: preload apps
+	@cargo build --release --quiet -p coplace-cli --target $(GUEST_TARGET) \
+		--config 'target.$(GUEST_TARGET).rustflags=["-C", "target-feature=+crt-static"]' \
+		--config 'profile.release.opt-level=1' --config 'profile.release.lto="off"' --config 'profile.release.debug=0'
+	@$(MAKE) --quiet -C apps static OUT=$(BUILD)/apps
+	@mkdir -p $(BUILD)/guest
+	@$(CC) -O2 -std=gnu11 -Wall -fopenmp -o $(BUILD)/guest/breathe tests/programs/breathe.c
+	@$(CC) -O2 -std=gnu11 -Wall -fopenmp -static -o $(BUILD)/guest/breathe-static tests/programs/breathe.c 2>/dev/null
 
 demo: build
 	@scripts/demo
