@@ -6,7 +6,7 @@ use node::scheduler::{Options, StartError};
 use protocol::ClientError;
 use topology::CpuSet;
 
-use crate::config::{Config, Placement, Turns, parse_slice_ns};
+use crate::config::{Config, Placement, Turns, Unmanaged, parse_slice_ns};
 use crate::exit::{BAD_INPUT, DOES_NOT_HOLD, Failure};
 
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -26,6 +26,9 @@ pub struct Choices {
     /// How programs are kept on their CPUs
     #[arg(long, value_enum, help_heading = "Scheduling")]
     pub placement: Option<Placement>,
+    /// What is done about programs that are not managed
+    #[arg(long, value_enum, help_heading = "Scheduling")]
+    pub unmanaged: Option<Unmanaged>,
     /// Only these CPUs: 0-3,8
     #[arg(long, value_name = "LIST", help_heading = "Scheduling", value_parser = parse_cpus)]
     pub cpus: Option<CpuSet>,
@@ -44,6 +47,7 @@ impl Choices {
             && self.slice.is_none()
             && self.turns.is_none()
             && self.placement.is_none()
+            && self.unmanaged.is_none()
             && self.cpus.is_none()
     }
 
@@ -62,6 +66,7 @@ impl Choices {
         }
         options.placement = self.placement.unwrap_or(config.placement).into();
         options.turns = self.turns.unwrap_or(config.turns).into();
+        options.leave_unmanaged = self.unmanaged.unwrap_or(config.unmanaged) == Unmanaged::Leave;
         options.adopt = config.adopt.clone();
         options.cpus = self.cpus.clone().or(config.cpus.clone());
         if let Some(cpus) = &options.cpus {

@@ -32,6 +32,7 @@ pub struct Config {
     pub cpus: Option<CpuSet>,
     pub placement: Placement,
     pub turns: Turns,
+    pub unmanaged: Unmanaged,
     pub adopt: Vec<Rule>,
 }
 
@@ -61,6 +62,17 @@ pub enum Turns {
     Idle,
     /// SIGSTOP and SIGCONT: no rights needed, slices of 50 ms and more
     Stop,
+}
+
+/// What is done about programs that nobody put under coplace's care.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Unmanaged {
+    /// CPUs that they keep busy are left to them
+    #[default]
+    Leave,
+    /// Nothing is left to them: for machines that are there for managed programs alone
+    Ignore,
 }
 
 impl From<Placement> for node::mechanism::PlacementChoice {
@@ -103,6 +115,8 @@ struct File {
     placement: Placement,
     #[serde(default)]
     turns: Turns,
+    #[serde(default)]
+    unmanaged: Unmanaged,
     #[serde(default)]
     adopt: Vec<Spanned<Adopt>>,
 }
@@ -147,6 +161,7 @@ impl Config {
             source: Some(path.to_owned()),
             placement: file.placement,
             turns: file.turns,
+            unmanaged: file.unmanaged,
             ..Config::default()
         };
         for rule in file.adopt {
@@ -213,6 +228,7 @@ mod tests {
     fn every_key_is_read() {
         let config = parse(
             "policy = 'CO'\nslice = '50ms'\ncpus = '0-3,8'\nplacement = 'affinity'\nturns = 'stop'\n\
+             unmanaged = 'ignore'\n\
              [settings]\nallowed_widths = [2]\n",
         )
         .unwrap();
@@ -220,6 +236,7 @@ mod tests {
         assert_eq!(config.slice_ns, Some(50_000_000));
         assert_eq!(config.cpus, Some("0-3,8".parse().unwrap()));
         assert_eq!((config.placement, config.turns), (Placement::Affinity, Turns::Stop));
+        assert_eq!(config.unmanaged, Unmanaged::Ignore);
         assert_eq!(config.settings, Some(toml::from_str("allowed_widths = [2]").unwrap()));
     }
 

@@ -32,11 +32,13 @@ pub fn main(args: &Args) -> Outcome {
     let slice_ms = config.slice_ns.map(|ns| ns as f64 / 1e6);
     let placement = format!("{:?}", config.placement).to_lowercase();
     let turns = format!("{:?}", config.turns).to_lowercase();
+    let unmanaged = format!("{:?}", config.unmanaged).to_lowercase();
     let cpus = config.cpus.as_ref().map(ToString::to_string);
     if args.json {
         let value = serde_json::json!({
             "source": source, "policy": config.policy, "settings": config.settings, "slice_ms": slice_ms,
             "cpus": cpus, "placement": placement, "turns": turns,
+            "unmanaged": unmanaged,
         });
         println!("{value:#}");
         return Ok(ExitCode::SUCCESS);
@@ -47,6 +49,7 @@ pub fn main(args: &Args) -> Outcome {
     println!("cpus       {}", cpus.as_deref().unwrap_or("all that this user may use"));
     println!("placement  {placement}");
     println!("turns      {turns}");
+    println!("unmanaged  {unmanaged}");
     if let Some(settings) = &config.settings {
         println!("settings   {settings}");
     }

@@ -38,6 +38,8 @@ pub struct ClockStats {
     pub switching_ns: Vec<u64>,
     pub turns: BTreeMap<AppId, u64>,
     pub in_turn_ns: BTreeMap<AppId, u64>,
+    /// How long each has been kept from running.
+    pub still_ns: BTreeMap<AppId, u64>,
     /// Applications that could not be stopped or let go, with the reason; emptied when read.
     pub failures: BTreeMap<AppId, String>,
     /// What the thread's priority is, in words.
@@ -111,11 +113,13 @@ impl State {
         }
     }
 
-    /// Counts the time since the last look for those who were in turn.
+    /// Counts the time since the last look for those who were in turn and for those who were not.
     fn count(&mut self, now: u64) {
         let passed = now - self.counted_ns;
-        for app in self.members.keys().filter(|app| !self.stopped.contains_key(*app)) {
-            *self.stats.in_turn_ns.entry(app.clone()).or_default() += passed;
+        for app in self.members.keys() {
+            let stopped = self.stopped.contains_key(app);
+            let count = if stopped { &mut self.stats.still_ns } else { &mut self.stats.in_turn_ns };
+            *count.entry(app.clone()).or_default() += passed;
         }
         self.counted_ns = now;
     }

@@ -271,7 +271,7 @@ impl Live {
                 continue;
             }
             let known = (managed.watch.members().to_vec(), managed.watch.outsiders().clone());
-            let sight = managed.watch.look(now_ns);
+            let sight = managed.watch.look(now_ns, stats.still_ns.get(app).copied().unwrap_or(0));
             let (members, outsiders) = (managed.watch.members(), managed.watch.outsiders());
             if let Some(harness) = &mut managed.harness
                 && (known.0 != members || known.1 != *outsiders || managed.sight.is_none())

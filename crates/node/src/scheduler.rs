@@ -59,6 +59,8 @@ pub struct Options {
     pub settings: Settings,
     pub placement: PlacementChoice,
     pub turns: TurnsChoice,
+    /// Whether CPUs that unmanaged programs keep busy are left to them.
+    pub leave_unmanaged: bool,
     /// Only these CPUs.
     pub cpus: Option<CpuSet>,
     /// Where events and plans are recorded, a JSON line each.
@@ -76,6 +78,7 @@ impl Default for Options {
             settings: Settings::default(),
             placement: PlacementChoice::Auto,
             turns: TurnsChoice::Auto,
+            leave_unmanaged: true,
             cpus: None,
             trace: None,
             adopt: Vec::new(),

@@ -24,7 +24,7 @@ const MOST_THREADS: usize = 256;
 /// How long a program without an OpenMP runtime is given to show one before it counts as having
 /// none. Loading a runtime later is noticed too, and changes the verdict.
 const SETTLE_NS: u64 = 250_000_000;
-/// Shortest interval over which the share of CPU that threads want is judged.
+/// Shortest time that a program must have been let run for its threads' share of CPU to be judged.
 const JUDGE_NS: u64 = 90_000_000;
 /// How often a program whose threads need no judging is looked at for the rest.
 const SELDOM_NS: u64 = 1_000_000_000;
@@ -83,6 +83,8 @@ pub struct Watch {
     /// Run and wait time of each thread at the last judgement.
     wanted: BTreeMap<(u32, u32), u64>,
     judged_ns: u64,
+    /// How long it had been kept from running then.
+    judged_still_ns: u64,
     /// Busy threads of processes without a team that we see: at the last judgement, and at most.
     busy: u32,
     most_busy: u32,
@@ -111,6 +113,7 @@ impl Watch {
             attached: record.terms.attached,
             wanted: BTreeMap::new(),
             judged_ns: now_ns,
+            judged_still_ns: 0,
             busy: 0,
             most_busy: 0,
             memory: Resident::default(),
@@ -208,8 +211,9 @@ impl Watch {
         self.outsiders.retain(|process| self.members.contains(process));
     }
 
-    /// The whole picture.
-    pub fn look(&mut self, now_ns: u64) -> Sight {
+    /// The whole picture. `still_ns` is how long its turns have kept it from running so far: of that
+    /// time it could want nothing.
+    pub fn look(&mut self, now_ns: u64, still_ns: u64) -> Sight {
         if let Ok(members) = procfs::tree_fast(&self.members, &self.root) {
             self.members = members;
         }
@@ -223,8 +227,11 @@ impl Watch {
         if unseen.is_empty() {
             self.busy = 0;
         }
-        if now_ns.saturating_sub(self.judged_ns) >= if unseen.is_empty() { SELDOM_NS } else { JUDGE_NS } {
-            self.judge(now_ns, &unseen);
+        let passed_ns = now_ns.saturating_sub(self.judged_ns);
+        let ran_ns = passed_ns.saturating_sub(still_ns.saturating_sub(self.judged_still_ns));
+        if ran_ns >= JUDGE_NS && (passed_ns >= SELDOM_NS || !unseen.is_empty()) {
+            (self.judged_ns, self.judged_still_ns) = (now_ns, still_ns);
+            self.judge(ran_ns, &unseen);
         }
         if now_ns >= self.memory_at_ns {
             // Soon at first: a short program ends before anybody looks twice.
@@ -297,9 +304,7 @@ impl Watch {
     }
 
     /// Counts the threads that want a CPU, and looks whether any process must not be stopped.
-    fn judge(&mut self, now_ns: u64, unseen: &[Process]) {
-        let passed = now_ns.saturating_sub(self.judged_ns) as f64;
-        self.judged_ns = now_ns;
+    fn judge(&mut self, ran_ns: u64, unseen: &[Process]) {
         let insiders = self.insiders();
         let reasons = insiders.iter().find_map(|process| protection::protected_own(*process, &self.root));
         self.protected = reasons.map(|reason| reason.sentence());
@@ -320,7 +325,7 @@ impl Watch {
                 let Ok(time) = procfs::task_runtime_ns(process.pid, tid, &self.root) else { continue };
                 let total = time.run_ns + time.wait_ns;
                 let before = self.wanted.get(&(process.pid, tid)).copied();
-                if total.saturating_sub(before.unwrap_or(total)) as f64 > passed * BUSY_SHARE {
+                if total.saturating_sub(before.unwrap_or(total)) as f64 > ran_ns as f64 * BUSY_SHARE {
                     busy += 1;
                 }
                 wanted.insert((process.pid, tid), total);

@@ -44,8 +44,11 @@ impl Scheduler {
             match &sight.nature {
                 Nature::Rigid(_) => {
                     seen.demand.malleability = Malleability::Rigid;
-                    // The widest team it ever ran is the place that it needs.
-                    let width = sight.team.max(known.team);
+                    // The widest team it ever ran is the place that it needs, or what its user knows of it.
+                    let declared = &app.record.demand;
+                    let stated =
+                        declared.max_threads.filter(|_| declared.malleability == Malleability::Rigid);
+                    let width = sight.team.max(known.team).max(stated);
                     seen.demand.max_threads = app.record.demand.max_threads.or(width);
                     seen.team = width;
                 }
@@ -112,7 +115,11 @@ impl Scheduler {
 
     /// What the machine and its other users leave to us.
     pub(super) fn sample(&mut self) -> Vec<Event> {
-        let unmanaged = self.live.sample_unmanaged().clone();
+        let unmanaged = if self.options.leave_unmanaged {
+            self.live.sample_unmanaged().clone()
+        } else {
+            linux::unmanaged::MilliCpus::new()
+        };
         let mut events = Vec::new();
         let now = now_ns();
         if now >= self.allowance_at_ns {
