@@ -105,6 +105,30 @@ fn a_resizable_program_and_a_rigid_one_share_the_machine_and_the_rigid_one_is_ne
     home.is_left_clean();
 }
 
+/// Of a fifth of the time no thread can want a third.
+#[test]
+fn a_late_program_of_plain_threads_is_seen_as_wide_as_it_is_among_many_in_turn() {
+    if !two_cpus("a late program among many in turn") {
+        return;
+    }
+    let spin = |name: &str, arrives_s: f64| {
+        let app = app("pthreads_spin");
+        format!(
+            "[[program]]\nname = '{name}'\narrive_s = {arrives_s}\n\
+             command = ['{app}', '--threads', '2', '--scale', '4']\n"
+        )
+    };
+    let home = Home::new();
+    let early: String = ["a", "b", "c", "d"].map(|name| spin(name, 0.0)).concat();
+    let mix = home.mix(&(early + &spin("e", 2.0)), &["--cpus", "0-1"]);
+    mix.is_verified();
+    let widths = mix.widths("e");
+    let wide = widths.get(&2).copied().unwrap_or(0.0);
+    assert!(wide > widths.values().sum::<f64>() / 2.0, "{widths:?} {:?}", mix.plans());
+    assert!(mix.program("e")["turns"].as_u64().unwrap() >= 2, "{}", mix.program("e"));
+    home.is_left_clean();
+}
+
 #[test]
 fn one_after_another_each_program_begins_when_the_one_before_has_ended() {
     let home = Home::new();
