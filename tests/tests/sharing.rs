@@ -105,7 +105,6 @@ fn a_resizable_program_and_a_rigid_one_share_the_machine_and_the_rigid_one_is_ne
     home.is_left_clean();
 }
 
-/// Of a fifth of the time no thread can want a third.
 #[test]
 fn a_late_program_of_plain_threads_is_seen_as_wide_as_it_is_among_many_in_turn() {
     if !two_cpus("a late program among many in turn") {
