@@ -35,9 +35,11 @@ use crate::server::{PeerId, Server};
 
 /// While a program is on its way to another width.
 const SETTLING_NS: u64 = 1_000_000;
-/// How often programs are looked at while one of them is new, and otherwise.
+/// How often programs are looked at while one of them is new, while there are several, and one alone,
+/// which nobody waits for.
 const LOOK_NS: u64 = 25_000_000;
 const LOOK_SELDOM_NS: u64 = 100_000_000;
+const LOOK_ALONE_NS: u64 = 300_000_000;
 /// How long a program is new: what it is shows in its first regions.
 const NEW_NS: u64 = 400_000_000;
 /// How often the use by unmanaged programs and the load are sampled.
@@ -247,6 +249,14 @@ impl Scheduler {
         self.decide(events);
     }
 
+    fn between_looks(&self, now_ns: u64) -> u64 {
+        match self.live.apps().len() {
+            _ if self.live.has_new(now_ns, NEW_NS) => LOOK_NS,
+            0 | 1 => LOOK_ALONE_NS,
+            _ => LOOK_SELDOM_NS,
+        }
+    }
+
     /// Runs until it is stopped or a daemon takes over; then every program is free.
     pub fn run(mut self) -> Ended {
         let _ = raise_priority();
@@ -273,8 +283,9 @@ impl Scheduler {
             for (peer, incoming) in self.server.pump() {
                 events.extend(self.hear(peer, incoming));
             }
-            if now >= look_at {
-                look_at = now + if self.live.has_new(now, NEW_NS) { LOOK_NS } else { LOOK_SELDOM_NS };
+            let pause_ns = self.between_looks(now);
+            if now >= look_at || now + pause_ns < look_at {
+                look_at = now + pause_ns;
                 events.extend(self.look(now));
             }
             if now >= guard_at

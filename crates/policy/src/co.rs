@@ -197,7 +197,7 @@ impl Divide for Leveled<'_, '_> {
         let since_ns = if old.width == Some(cut.width) { old.since_ns } else { now };
         let mut level = LevelMemory { width: Some(cut.width), since_ns, ..LevelMemory::default() };
         let (parts, rebalance) = self.deal(cut, members, &mut level);
-        let mut lines = describe(cut, &parts, members.len());
+        let mut lines = describe(self.cx, cut, &parts, members.len());
         if members.len() > cut.places.len() {
             lines.push(format!(
                 "Partitions of {} hold {} to {} programs each.",

@@ -200,7 +200,7 @@ impl Divide for Equilibrium<'_, '_> {
         layers.sort_by_key(|layer| layer.level);
         for layer in &layers {
             let count = layer.parts.iter().map(|part| part.members.len()).sum();
-            lines.extend(describe(&cuts[layer.level], &layer.parts, count));
+            lines.extend(describe(cx, &cuts[layer.level], &layer.parts, count));
         }
         if layers.len() > 1 {
             lines.push("These levels take turns, weighted so that all get the same CPU time.".to_owned());

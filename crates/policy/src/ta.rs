@@ -115,7 +115,7 @@ impl Divide for Topological<'_, '_> {
             return Division::default();
         }
         let parts = spread(self.cx, &cut.places, members);
-        let lines = describe(cut, &parts, members.len());
+        let lines = describe(self.cx, cut, &parts, members.len());
         let memory = &self.cx.memory.level;
         let same = memory.width == Some(cut.width);
         let since_ns = if same { memory.since_ns } else { self.cx.snapshot.now_ns };

@@ -34,8 +34,9 @@ fn file_name(path: Option<&Path>) -> String {
 }
 
 impl Machine {
-    /// The machine that this runs on: from sysfs, with what hwloc knows beyond it where hwloc is
-    /// installed. Where even sysfs is missing, a flat machine with as many CPUs as can be used.
+    /// The machine that this runs on: from sysfs, and where that leaves something open (as in virtual
+    /// machines and on unusual processors) with what hwloc knows beyond it, where hwloc is installed.
+    /// Where even sysfs is missing, a flat machine with as many CPUs as can be used.
     pub fn discover() -> Discovery {
         let mut discovery = Machine::from_sysfs(Path::new("/")).unwrap_or_else(|error| {
             let count = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
@@ -44,6 +45,10 @@ impl Machine {
             machine.source = "count of CPUs".into();
             Discovery { machine, notes: vec![format!("{error}; {count} CPUs are taken to be alike")] }
         });
+        // hwloc takes longer for its look than all else that coplace does at its start.
+        if discovery.machine.is_whole() {
+            return discovery;
+        }
         match hwloc::live_xml() {
             Ok(xml) => match Machine::from_hwloc_xml(&xml) {
                 Ok(refinement) => {

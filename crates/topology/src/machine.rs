@@ -306,6 +306,16 @@ impl Machine {
         Classes(classes)
     }
 
+    /// Whether packages, cores, caches and, between several NUMA nodes, distances are known.
+    pub fn is_whole(&self) -> bool {
+        let levels = self.levels();
+        let nodes = self.objects().filter(|object| object.level == Level::Numa).count();
+        levels.contains(&Level::Package)
+            && levels.contains(&Level::Core)
+            && !self.caches.is_empty()
+            && (nodes < 2 || self.distances.is_some())
+    }
+
     /// Takes from another description of the same machine what this one lacks: whole levels,
     /// caches, distances, capacities, kinds. Nothing that is known here is changed.
     pub fn refine(&mut self, other: &Machine) {

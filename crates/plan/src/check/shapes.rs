@@ -99,7 +99,7 @@ fn content<'a>(plan: &'a Plan, snapshot: &Snapshot, cast: &Cast<'_>) -> Vec<&'a 
 
 /// The shapes that partitions may have: of what is usable; where some programs stand where they
 /// must, of what these leave; and where some have all that they can use, of what those leave that
-/// have least for their weight, up to some of them.
+/// have least for their weight, or least, up to some of them.
 pub struct Offered {
     /// Widest first for each set that is cut, with the place (by number) that holds each CPU.
     shapes: Vec<(Arc<[Shape]>, usize, Vec<usize>)>,
@@ -127,13 +127,20 @@ impl Offered {
         }
         let rest = snapshot.usable.difference(&fixed);
         offered.add(snapshot, &rest);
-        let mut rest = snapshot.usable.clone();
-        for run in content(plan, snapshot, cast) {
-            if offered.all(partitioned) {
-                break;
+        let by_weight = content(plan, snapshot, cast);
+        let mut by_width = by_weight.clone();
+        by_width.sort_by_key(|run| run.place.len());
+        // Who came to be content by a partition of the others' shape must not be put, by its weight,
+        // before those beside whom that shape was cut.
+        for content in [by_weight, by_width] {
+            let mut rest = snapshot.usable.clone();
+            for run in content {
+                if offered.all(partitioned) {
+                    return Some(offered);
+                }
+                rest = rest.difference(&run.place);
+                offered.add(snapshot, &rest);
             }
-            rest = rest.difference(&run.place);
-            offered.add(snapshot, &rest);
         }
         Some(offered)
     }

@@ -248,9 +248,10 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
         let everywhere = Part { place: usable.clone(), members };
         fixed.push(mixed(thin_runs(cx, &everywhere)));
         fixed.extend(rows.iter().flat_map(|row| &row.gangs).map(|(index, place)| cx.on(*index, place)));
-        division.lines = vec![format!(
+        division.lines.retain(|line| line.contains("left over"));
+        division.lines.push(format!(
             "{names}: must not be stopped and leave no part free, so that all are left to the kernel."
-        )];
+        ));
         return (Some(mixed(fixed)), division);
     }
     if let ([row], [] | [_]) = (&rows[..], &layers[..])

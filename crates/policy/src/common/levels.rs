@@ -148,7 +148,7 @@ pub(crate) fn parts(places: &[CpuSet], dealt: Vec<Vec<usize>>, members: &[usize]
 }
 
 /// What the report says about a cut in use.
-pub(crate) fn describe(cut: &Cut, parts: &[Part], programs: usize) -> Vec<String> {
+pub(crate) fn describe(cx: &Context<'_>, cut: &Cut, parts: &[Part], programs: usize) -> Vec<String> {
     let mut lines = vec![format!(
         "{programs} {} on partitions of {} ({}, {} of {} in use).",
         if programs == 1 { "program" } else { "programs" },
@@ -165,8 +165,20 @@ pub(crate) fn describe(cut: &Cut, parts: &[Part], programs: usize) -> Vec<String
         let idle = CpuSet::from_cpus(&idle);
         lines.push(format!("CPUs {idle} stay idle: all programs get partitions of one shape."));
     }
+    let closed: Vec<u32> =
+        parts.iter().flat_map(|part| closed(cx, part).iter().collect::<Vec<_>>()).collect();
+    if !closed.is_empty() {
+        let closed = CpuSet::from_cpus(&closed);
+        lines.push(format!("CPUs {closed} stay idle: no program may use them whose partition they are in."));
+    }
     lines.extend(left_over(cut));
     lines
+}
+
+/// CPUs of a part that none of its members may use.
+fn closed(cx: &Context<'_>, part: &Part) -> CpuSet {
+    let closed = |closed: CpuSet, &index: &usize| closed.difference(&cx.needs[index].open(&part.place));
+    part.members.iter().fold(part.place.clone(), closed)
 }
 
 /// What becomes of CPUs that are in no partition of a cut.
