@@ -3,6 +3,7 @@
 // An OpenMP program that works a little and rests, so that many of its threads fit on few real
 // CPUs, with memory of its own that all of them touch:
 //   breathe REST_MS MIB
+// With no rest at all its threads use all the CPU time that they get.
 // It runs until SIGTERM, then checks its memory: VERIFIED as its last line, or FAILED.
 #include <signal.h>
 #include <stdint.h>
@@ -38,7 +39,8 @@ int main(int argc, char **argv)
 #pragma omp parallel for schedule(static)
         for (long i = 0; i < n; i++)
             lines[i][0]++;
-        nanosleep(&rest, NULL);
+        if (rest_ms)
+            nanosleep(&rest, NULL);
     }
     for (long i = 0; i < n; i++)
         if (lines[i][0] != breaths) {

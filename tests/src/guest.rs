@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{skipped, top};
 
 /// How long anything may take in a guest that emulates eight CPUs on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A guest that runs. It ends with the test, however that ends.
 pub struct Guest {

@@ -48,10 +48,19 @@ pub fn app(name: &str) -> String {
 
 /// A C program of the tests' own, from `tests/programs`.
 pub fn helper(name: &str, home: &Home) -> String {
+    compiled(name, "-pthread", home)
+}
+
+/// One of them that uses OpenMP.
+pub fn openmp_helper(name: &str, home: &Home) -> String {
+    compiled(name, "-fopenmp", home)
+}
+
+fn compiled(name: &str, threads: &str, home: &Home) -> String {
     let source = top().join("tests/programs").join(format!("{name}.c"));
     let binary = home.path().join(name);
     let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
-    cc.args(["-O2", "-std=gnu11", "-Wall", "-pthread", "-o"]).args([&binary, &source]);
+    cc.args(["-O2", "-std=gnu11", "-Wall", threads, "-o"]).args([&binary, &source]);
     let output = cc.output().unwrap_or_else(|error| panic!("{cc:?}: {error}"));
     assert!(output.status.success(), "{cc:?}: {}", String::from_utf8_lossy(&output.stderr));
     binary.to_str().expect("the home's path is text").to_owned()

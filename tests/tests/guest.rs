@@ -3,13 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
-use coplace_tests::guest::{Guest, Session, Sight};
+use coplace_tests::guest::{Guest, PATIENCE, Session, Sight};
+
+/// What every guest takes along; the same for all of them, so that they are made once.
+const TESTS: &[&str] = &["groups_live"];
 
 /// The one guest that all tests share; each has a daemon of its own in it.
 fn two_packages() -> Option<MutexGuard<'static, Option<Guest>>> {
     static GUEST: OnceLock<Mutex<Option<Guest>>> = OnceLock::new();
-    let guest = GUEST.get_or_init(|| Mutex::new(Guest::boot("two-packages", &["groups_live"])));
+    let guest = GUEST.get_or_init(|| Mutex::new(Guest::boot("two-packages", TESTS)));
     let guest = guest.lock().unwrap_or_else(PoisonError::into_inner);
     guest.is_some().then_some(guest)
 }
@@ -103,6 +107,103 @@ fn filling_turns_are_taken_by_cpu_idle() {
     take_turns(turns(&mut session, "cpu.idle", ["a", "b"]));
     assert!(session.look().values().all(|sight| !sight.frozen));
     session.end();
+}
+
+/// CPU time of each program over `seconds` in the guest, in microseconds; `None` if the guest was held
+/// up meanwhile: its clock goes on while it is, for whoever was running.
+fn cpu_times(session: &mut Session, names: [&str; 3], seconds: u32) -> Option<[f64; 3]> {
+    let printed = session.sh(&format!(
+        "look() {{ cat /proc/uptime; grep -H usage_usec /sys/fs/cgroup/coplace/*/*/cpu.stat; }}
+         look; sleep {seconds}; look"
+    ));
+    let uptimes = printed.lines().filter(|line| !line.contains("usage_usec"));
+    let uptimes: Vec<f64> = uptimes.map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect();
+    let times = names.map(|name| {
+        let of = |line: &&str| line.contains(&format!("/{name}/cpu.stat"));
+        let times = printed.lines().filter(of).map(|line| line.rsplit(' ').next().unwrap());
+        let times: Vec<f64> = times.map(|time| time.parse().unwrap()).collect();
+        times[1] - times[0]
+    });
+    (uptimes[1] - uptimes[0] < f64::from(seconds) * 1.2).then_some(times)
+}
+
+/// How often, of 60 looks, the program on the whole machine ran alone, the two on a CPU each ran without
+/// it, and anything else was the case.
+fn levels_in_turn(session: &mut Session, wide: &str, narrow: [&str; 2]) -> (u32, u32, u32) {
+    let [wide, one, other] =
+        [wide, narrow[0], narrow[1]].map(|name| format!("/sys/fs/cgroup/coplace/*/{name}/cgroup.freeze"));
+    // The first is read again: a switch in between makes a look worthless.
+    let looks = session.sh(&format!(
+        "wide=$(echo {wide}) one=$(echo {one}) other=$(echo {other}) i=0
+         while [ $i -lt 60 ]; do
+            read -r w < $wide; read -r x < $one; read -r y < $other; read -r z < $wide
+            [ $w = $z ] && echo $w$x$y; i=$((i + 1)); sleep 0.02
+         done"
+    ));
+    let count = |what: &str| looks.lines().filter(|look| *look == what).count() as u32;
+    let (machine, cpus) = (count("011"), count("100"));
+    (machine, cpus, looks.lines().count() as u32 - machine - cpus)
+}
+
+/// Three programs on two CPUs: one on the whole machine in turn with two on a CPU each. What the plan
+/// states is what they get, by the kernel's account.
+#[test]
+fn levels_alternate_as_the_plan_states_and_everybody_gets_the_cpu_time_that_it_is_entitled_to() {
+    // It measures CPU time: while it does, the other guest rests.
+    let Some(_others) = two_packages() else { return };
+    let Some(mut guest) = Guest::boot("two-cpus", TESTS) else { return };
+    let names = ["a", "b", "c"];
+    // With twice the weight of the others the whole machine's turn is as long as theirs.
+    for (weights, machine_to_cpus) in [([1, 1, 1], 0.5), ([2, 1, 1], 1.0)] {
+        let mut session = guest.session("--policy LV");
+        for (name, weight) in names.into_iter().zip(weights) {
+            let without_rest = "env -u GOMP_SPINCOUNT /apps/breathe 0 4";
+            session.start(name, &format!("--weight {weight}"), without_rest);
+        }
+        let levels = ["0", "0-1", "1"];
+        session.until_seen("two levels", |seen| Session::places(seen) == levels);
+        let (wide, narrow, slices) = session.until("they take turns, balanced", |session| {
+            let plan = session.json("coplace status --json")?["plan"].as_str()?.to_owned();
+            let seen = session.look();
+            let (wide, narrow): (Vec<&str>, Vec<&str>) =
+                names.iter().partition(|name| seen[**name].cpus == "0-1");
+            let durations =
+                plan.split(' ').filter_map(|word| word.trim_start_matches('[').strip_suffix("ms"));
+            let slices: Vec<f64> = durations.filter_map(|ms| ms.parse().ok()).collect();
+            let two_levels = plan.starts_with("in_turn strict [") && wide.len() == 1 && slices.len() == 2;
+            two_levels.then(|| (wide[0], [narrow[0], narrow[1]], [slices[0], slices[1]]))
+        });
+        println!("weights {weights:?}: {wide} on 0-1 for {} ms, {narrow:?} for {} ms", slices[0], slices[1]);
+        assert!((slices[0] / slices[1] / machine_to_cpus - 1.0).abs() < 0.01, "{slices:?}");
+        assert!(weights[0] == 1 || wide == "a", "{wide} is on the whole machine");
+        let (machine, cpus, else_) = levels_in_turn(&mut session, wide, narrow);
+        println!("the machine's turn in {machine} looks, the CPUs' in {cpus}, a switch in {else_}");
+        assert!(machine >= 5 && cpus >= 5 && else_ * 4 <= machine + cpus, "{machine} {cpus} {else_}");
+        // What the emulation does beside takes more from one CPU at a time than from the other: it
+        // evens out over longer times.
+        let (since, mut got, mut seconds) = (Instant::now(), [0.0; 3], 0);
+        loop {
+            if let Some(more) = cpu_times(&mut session, names, 5) {
+                (0..3).for_each(|at| got[at] += more[at]);
+                seconds += 5;
+            }
+            let all: f64 = got.iter().sum();
+            let entitled = weights.map(|weight| f64::from(weight) / f64::from(weights.iter().sum::<u32>()));
+            let off = [0, 1, 2].map(|at| got[at] / all / entitled[at] - 1.0);
+            if seconds >= 15 && off.iter().all(|off| off.abs() <= 0.05) {
+                let percent = off.map(|off| format!("{:+.1}%", off * 100.0));
+                println!(
+                    "over {seconds} s from what each is entitled to: {percent:?}; {:.1} s of all",
+                    all / 1e6
+                );
+                // The rest is what the emulation does beside.
+                assert!(all / 1e6 >= f64::from(seconds) * 2.0 * 0.8, "{got:?} in {seconds} s");
+                break;
+            }
+            assert!(since.elapsed() < PATIENCE, "off by {off:?} in {seconds} s; {}", session.traces());
+        }
+        session.end();
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Nothing here looks at how long anything took: other tests and other people's programs run beside.
 
-use coplace_tests::{Home, Mix, app, helper, processes, skipped};
+use coplace_tests::{Home, Mix, app, helper, openmp_helper, processes, skipped};
 
 /// `regions`, a program of very many short parallel regions.
 fn regions(name: &str, scale: f64) -> String {
@@ -103,6 +103,56 @@ fn a_resizable_program_and_a_rigid_one_share_the_machine_and_the_rigid_one_is_ne
     mix.is_verified();
     assert!(!mix.widths("b").contains_key(&1), "{:?}", mix.widths("b"));
     home.is_left_clean();
+}
+
+#[test]
+fn a_program_that_stays_in_one_region_takes_turns_at_full_width_until_it_enters_others() {
+    if !two_cpus("a program that stays in a region") {
+        return;
+    }
+    let home = Home::new();
+    let _daemon = home.daemon(&["--policy", "TA", "--cpus", "0-1"]);
+    let run = |name: &str, command: &[&str]| {
+        let mut run = home.coplace();
+        home.start(name, run.args(["run", "-q", "--name", name, "--"]).args(command))
+    };
+    let mut stays = run("stays", &[&openmp_helper("stays", &home)]);
+    let app_of = |name: &str| home.app(name).unwrap_or_default();
+    home.until("it is in its region", || app_of("stays")["team"] == 2);
+    let mut other = run("other", &[&app("regions"), "--size", "S", "--scale", "1000"]);
+    let plan =
+        || home.status().and_then(|status| Some(status["plan"].as_str()?.to_owned())).unwrap_or_default();
+    home.until("each is to have a CPU", || plan().starts_with("side_by_side"));
+    assert_eq!(app_of("stays")["rigid"], serde_json::Value::Null);
+    home.until("nobody waits for it any more", || {
+        app_of("stays")["rigid"].as_str().is_some_and(|why| why.contains("stayed in one parallel region"))
+    });
+    home.until("they take turns at full width", || {
+        let turns = |name: &str| app_of(name)["account"]["turns"].as_u64();
+        plan().starts_with("in_turn") && turns("stays") > Some(2) && turns("other") > Some(2)
+    });
+    assert_eq!((&app_of("stays")["threads"], &app_of("stays")["place"]), (&2.into(), &"0-1".into()));
+    let explained = |what: &str| {
+        let output = home.coplace().args(["explain", "stays"]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).contains(what)
+    };
+    assert!(explained("counts as rigid with 2 threads until it enters another region"));
+    home.running("stays").into_iter().for_each(|pid| processes::signal(pid, libc::SIGUSR1));
+    home.until("each has a CPU, and a team of that", || {
+        plan().starts_with("side_by_side")
+            && app_of("stays")["rigid"].is_null()
+            && app_of("stays")["place"] != "0-1"
+    });
+    assert!(explained("stays can be resized"));
+    for run in [&mut stays, &mut other] {
+        run.signal(libc::SIGTERM);
+    }
+    stays.ended_within(std::time::Duration::from_secs(20));
+    assert!(stays.verified(), "{}", stays.stdout());
+    // What it was for a while is not what it is.
+    let remembered = std::fs::read_to_string(home.path().join("h/remembered.json")).unwrap();
+    assert!(!remembered.contains("\"rigid\":2"), "{remembered}");
+    other.ended_within(std::time::Duration::from_secs(20));
 }
 
 #[test]

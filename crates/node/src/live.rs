@@ -374,7 +374,7 @@ impl Live {
                     }
                     _ => place.clone(),
                 },
-                Some(Nature::Rigid(_)) => place.clone(),
+                Some(Nature::Rigid(_) | Nature::Stays(_)) => place.clone(),
                 // Its runtime may be about to read the mask.
                 _ => {
                     on_its_way |= managed.watch.has_runtime();
@@ -459,7 +459,7 @@ impl Live {
                 threads: managed.wish.as_ref().map_or(0, |wish| wish.1),
                 team: sight.and_then(|sight| sight.team),
                 rigid: sight.and_then(|sight| match &sight.nature {
-                    Nature::Rigid(why) => Some(why.clone()),
+                    Nature::Rigid(why) | Nature::Stays(why) => Some(why.clone()),
                     _ => None,
                 }),
                 attached: managed.record.terms.attached,

@@ -2,6 +2,7 @@
 //! can be resized, how far it has come. Reads pages and /proc; changes nothing but the team size
 //! that it is asked to wish for.
 
+mod patience;
 mod teams;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,7 @@ use protocol::AppRecord;
 use workload::Malleability;
 
 use crate::identity;
+use patience::PATIENCE_NS;
 use teams::Teams;
 
 /// A thread that wants the CPU for more than this share of an interval counts as running.
@@ -36,6 +38,9 @@ pub enum Nature {
     Starting,
     /// An OpenMP program that follows the team size it is asked for.
     Resizable,
+    /// A resizable one that has stayed in one parallel region for so long, with more threads than it was
+    /// asked to have, that it counts as rigid until it enters another; the reason, for people.
+    Stays(String),
     /// It runs the threads that it runs; the reason, for people.
     Rigid(String),
     /// No parallel runtime that we know, and no more than one busy thread so far.
@@ -80,6 +85,11 @@ pub struct Watch {
     /// It was running when it came: its directory of pages may serve other programs, too, and its
     /// place on a terminal is somebody else's doing.
     attached: bool,
+    /// How long it was let run so far, by the looks; and when that was, and how long its turns had kept
+    /// it from running then.
+    let_run_ns: u64,
+    looked_ns: u64,
+    looked_still_ns: u64,
     /// Run and wait time of each thread at the last judgement.
     wanted: BTreeMap<(u32, u32), u64>,
     judged_ns: u64,
@@ -111,6 +121,9 @@ impl Watch {
             target: 0,
             declared_rigid: record.demand.malleability == Malleability::Rigid,
             attached: record.terms.attached,
+            let_run_ns: 0,
+            looked_ns: now_ns,
+            looked_still_ns: 0,
             wanted: BTreeMap::new(),
             judged_ns: now_ns,
             judged_still_ns: 0,
@@ -218,7 +231,15 @@ impl Watch {
             self.members = members;
         }
         self.examine(now_ns);
-        self.teams.look(&self.members, now_ns, &self.root);
+        let stats: Vec<_> = self.members.iter().filter_map(|process| process.stat(&self.root).ok()).collect();
+        let stopped = !stats.is_empty() && stats.iter().all(procfs::Stat::is_stopped);
+        let passed_ns = now_ns.saturating_sub(self.looked_ns);
+        let still_now_ns = still_ns.saturating_sub(self.looked_still_ns);
+        (self.looked_ns, self.looked_still_ns) = (now_ns, still_ns);
+        if !stopped {
+            self.let_run_ns += passed_ns.saturating_sub(still_now_ns);
+        }
+        self.teams.look(&self.members, now_ns, self.let_run_ns, &self.root);
         self.look_for_pages();
         // A runtime that we know tells its threads itself.
         let foreign = self.teams.has_foreign_runtime();
@@ -239,7 +260,6 @@ impl Watch {
             self.memory_at_ns = now_ns + age_ns.clamp(JUDGE_NS, SELDOM_NS);
             self.measure_memory();
         }
-        let stats: Vec<_> = self.members.iter().filter_map(|process| process.stat(&self.root).ok()).collect();
         let runtime = self.has_runtime();
         if self.passive.is_none() && (runtime || now_ns.saturating_sub(self.started_ns) > SETTLE_NS) {
             self.passive =
@@ -259,7 +279,7 @@ impl Watch {
             fewest: (self.teams.active(now_ns) + self.busy).max(1),
             regions: self.teams.regions(),
             cpu_time_ns: procfs::tree_cpu_time_ns(&self.members, &self.root),
-            stopped: !stats.is_empty() && stats.iter().all(procfs::Stat::is_stopped),
+            stopped,
             waits_passively: self.passive.unwrap_or(false),
             protected: self.protected.clone(),
             foreground: self.foreground,
@@ -272,10 +292,14 @@ impl Watch {
             return Nature::Rigid("it was declared rigid".into());
         }
         if runtime {
-            return self
-                .teams
-                .rigid()
-                .map_or(Nature::Resizable, |reason| Nature::Rigid(reason.sentence().into()));
+            return match self.teams.rigid() {
+                Some(reason) => Nature::Rigid(reason.sentence().into()),
+                None if self.teams.stays() => Nature::Stays(format!(
+                    "it has stayed in one parallel region for {} s after it was asked for a narrower team",
+                    PATIENCE_NS / 1_000_000_000
+                )),
+                None => Nature::Resizable,
+            };
         }
         match self.most_busy {
             0 | 1 if now_ns.saturating_sub(self.started_ns) < SETTLE_NS => Nature::Starting,

@@ -62,7 +62,7 @@ impl Managed {
             // One that its user declared so has shown nothing.
             _ if self.record.demand.malleability == Malleability::Rigid => None,
             Some(Nature::Rigid(_)) => width.map(Some),
-            Some(Nature::Resizable | Nature::Serial) => Some(None),
+            Some(Nature::Resizable | Nature::Stays(_) | Nature::Serial) => Some(None),
             _ => None,
         };
         Learned { rigid, peak_bytes: self.watch.memory().peak_bytes }
@@ -79,7 +79,8 @@ impl Managed {
     }
 
     pub(super) fn settled(&self) -> bool {
-        matches!(self.sight.as_ref().map(|sight| &sight.nature), Some(Nature::Resizable | Nature::Rigid(_)))
+        let nature = self.sight.as_ref().map(|sight| &sight.nature);
+        matches!(nature, Some(Nature::Resizable | Nature::Rigid(_) | Nature::Stays(_)))
     }
 }
 

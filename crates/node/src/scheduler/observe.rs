@@ -35,6 +35,7 @@ impl Scheduler {
             }
         }
         events.extend(self.look_after_orphans(now));
+        let mut notes = Vec::new();
         let snapshot = self.engine.snapshot(now - self.began_ns);
         for known in &snapshot.apps {
             let Some(app) = self.live.apps().get(&known.id) else { continue };
@@ -52,7 +53,23 @@ impl Scheduler {
                     seen.demand.max_threads = app.record.demand.max_threads.or(width);
                     seen.team = width;
                 }
+                // With the team that it has, for as long as it keeps that.
+                Nature::Stays(why) => {
+                    if known.demand.malleability != Malleability::Rigid {
+                        let threads = sight.team.unwrap_or(1);
+                        notes.push(format!(
+                            "{} counts as rigid with {threads} threads until it enters another region: {why}",
+                            known.id
+                        ));
+                    }
+                    seen.demand.malleability = Malleability::Rigid;
+                    seen.demand.max_threads = sight.team;
+                    seen.team = sight.team;
+                }
                 Nature::Resizable => {
+                    if known.demand.malleability == Malleability::Rigid {
+                        notes.push(format!("{} can be resized", known.id));
+                    }
                     let told = sight.told;
                     seen.demand.max_threads = app.record.demand.max_threads.min(told).or(told);
                     let most = seen.demand.max_threads.unwrap_or(sight.fewest);
@@ -73,6 +90,7 @@ impl Scheduler {
                 events.push(Event::Observed(seen));
             }
         }
+        notes.into_iter().for_each(|note| self.note(note));
         events
     }
 

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use linux::page::{Page, PageDir, RigidReason, state};
 use linux::{Process, Root};
 
+use super::patience::{Patience, Seen};
+
 /// A process that entered no region for this long leaves its share to the others.
 const IDLE_NS: u64 = 1_000_000_000;
 
@@ -19,6 +21,7 @@ struct Member {
     regions: u64,
     /// When it was last seen to have entered regions.
     entered_ns: u64,
+    patience: Patience,
 }
 
 impl Member {
@@ -61,19 +64,29 @@ impl Teams {
         for pid in new {
             // One that cannot be read yet is being made.
             if let Ok(Some(page)) = pages.page(pid) {
-                self.members.insert(pid, Member { page, lives: true, regions: 0, entered_ns: 0 });
+                self.members.insert(
+                    pid,
+                    Member { page, lives: true, regions: 0, entered_ns: 0, patience: Patience::default() },
+                );
             }
         }
     }
 
-    /// Takes note of who lives and who entered regions since the last look.
-    pub fn look(&mut self, living: &[Process], now_ns: u64, root: &Root) {
+    /// Takes note of who lives and who entered regions since the last look. `let_run_ns` is how long the
+    /// program was let run so far.
+    pub fn look(&mut self, living: &[Process], now_ns: u64, let_run_ns: u64, root: &Root) {
         for member in self.members.values_mut() {
             let process = member.page.process();
             // A process may have started since `living` was found.
             member.lives =
                 !member.page.has(state::EXITED) && (living.contains(&process) || process.is_alive(root));
             let regions = member.page.regions();
+            let wish = member.page.target();
+            member.patience.look(Seen {
+                in_same_region: member.lives && regions == member.regions && member.page.in_region(),
+                too_wide: wish != 0 && member.page.running() > wish,
+                let_run_ns,
+            });
             if regions != member.regions {
                 (member.regions, member.entered_ns) = (regions, now_ns);
             }
@@ -162,6 +175,11 @@ impl Teams {
         let living = self.running().next().is_some();
         let counted = self.members.values().filter(|member| member.lives || !living);
         counted.flat_map(|member| member.page.rigid()).next()
+    }
+
+    /// Whether a team of it has stayed in one region for longer than it is waited for.
+    pub fn stays(&self) -> bool {
+        self.running().any(|member| member.patience.is_lost())
     }
 
     pub fn regions(&self) -> u64 {
