@@ -156,6 +156,23 @@ fn a_program_that_stays_in_one_region_takes_turns_at_full_width_until_it_enters_
 }
 
 #[test]
+fn what_run_is_told_of_a_program_reaches_the_library_in_it() {
+    let home = Home::new();
+    let _daemon = home.daemon(&[]);
+    let show = r#"echo "$COPLACE_INHERIT,$COPLACE_TOLERANT""#;
+    for (options, variable, printed) in [
+        (&[][..], "", ","),
+        (&["--no-inherit", "--tolerant", "liba.so", "--tolerant", "libb*"], "", "0,liba.so:libb*"),
+        (&["--tolerant", "liba.so"], "libc.so", ",libc.so:liba.so"),
+    ] {
+        let mut command = home.coplace();
+        command.args(["run", "-q"]).args(options).args(["--", "sh", "-c", show]);
+        let output = command.env("COPLACE_TOLERANT", variable).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), printed, "{options:?}: {output:?}");
+    }
+}
+
+#[test]
 fn a_late_program_of_plain_threads_is_seen_as_wide_as_it_is_among_many_in_turn() {
     if !two_cpus("a late program among many in turn") {
         return;
