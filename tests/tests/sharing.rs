@@ -159,11 +159,12 @@ fn a_program_that_stays_in_one_region_takes_turns_at_full_width_until_it_enters_
 fn what_run_is_told_of_a_program_reaches_the_library_in_it() {
     let home = Home::new();
     let _daemon = home.daemon(&[]);
-    let show = r#"echo "$COPLACE_INHERIT,$COPLACE_TOLERANT""#;
+    // What a program that it executes is given.
+    let show = r#"sh -c 'echo "${LD_PRELOAD:+library},$COPLACE_TOLERANT"'; true"#;
     for (options, variable, printed) in [
-        (&[][..], "", ","),
-        (&["--no-inherit", "--tolerant", "liba.so", "--tolerant", "libb*"], "", "0,liba.so:libb*"),
-        (&["--tolerant", "liba.so"], "libc.so", ",libc.so:liba.so"),
+        (&[][..], "", "library,"),
+        (&["--no-inherit", "--tolerant", "liba.so", "--tolerant", "libb*"], "", ",liba.so:libb*"),
+        (&["--tolerant", "liba.so"], "libc.so", "library,libc.so:liba.so"),
     ] {
         let mut command = home.coplace();
         command.args(["run", "-q"]).args(options).args(["--", "sh", "-c", show]);
