@@ -111,7 +111,7 @@ fn a_program_that_stays_in_one_region_takes_turns_at_full_width_until_it_enters_
         return;
     }
     let home = Home::new();
-    let _daemon = home.daemon(&["--policy", "TA", "--cpus", "0-1"]);
+    let _daemon = home.daemon(&["--policy", "TA", "--cpus", "0-1", "--unmanaged", "ignore"]);
     let run = |name: &str, command: &[&str]| {
         let mut run = home.coplace();
         home.start(name, run.args(["run", "-q", "--name", name, "--"]).args(command))
