@@ -111,7 +111,7 @@ fn a_program_that_stays_in_one_region_takes_turns_at_full_width_until_it_enters_
         return;
     }
     let home = Home::new();
-    let _daemon = home.daemon(&["--policy", "TA", "--cpus", "0-1"]);
+    let _daemon = home.daemon(&["--policy", "TA", "--cpus", "0-1", "--unmanaged", "ignore"]);
     let run = |name: &str, command: &[&str]| {
         let mut run = home.coplace();
         home.start(name, run.args(["run", "-q", "--name", name, "--"]).args(command))
@@ -153,6 +153,24 @@ fn a_program_that_stays_in_one_region_takes_turns_at_full_width_until_it_enters_
     let remembered = std::fs::read_to_string(home.path().join("h/remembered.json")).unwrap();
     assert!(!remembered.contains("\"rigid\":2"), "{remembered}");
     other.ended_within(std::time::Duration::from_secs(20));
+}
+
+#[test]
+fn what_run_is_told_of_a_program_reaches_the_library_in_it() {
+    let home = Home::new();
+    let _daemon = home.daemon(&[]);
+    // What a program that it executes is given.
+    let show = r#"sh -c 'echo "${LD_PRELOAD:+library},$COPLACE_TOLERANT"'; true"#;
+    for (options, variable, printed) in [
+        (&[][..], "", "library,"),
+        (&["--no-inherit", "--tolerant", "liba.so", "--tolerant", "libb*"], "", ",liba.so:libb*"),
+        (&["--tolerant", "liba.so"], "libc.so", "library,libc.so:liba.so"),
+    ] {
+        let mut command = home.coplace();
+        command.args(["run", "-q"]).args(options).args(["--", "sh", "-c", show]);
+        let output = command.env("COPLACE_TOLERANT", variable).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), printed, "{options:?}: {output:?}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod signals;
 mod summary;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -66,6 +66,12 @@ pub struct Args {
     /// Its teams must keep their size: it gets a place of its width, in turn with others
     #[arg(long)]
     rigid: bool,
+    /// Its regions in this library (libmine.so; a pattern) do with fewer threads than they ask for; may be repeated
+    #[arg(long, value_name = "LIBRARY", value_parser = library_pattern)]
+    tolerant: Vec<String>,
+    /// Only it is resized, not the programs that it executes
+    #[arg(long)]
+    no_inherit: bool,
     /// Fewest threads that it can run with
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     min_threads: Option<u32>,
@@ -103,6 +109,13 @@ pub fn weight_milli(text: &str) -> Result<u32, String> {
         Ok((weight * 1000.0).round() as u32)
     } else {
         Err("it must lie between 0.01 and 100".into())
+    }
+}
+
+fn library_pattern(text: &str) -> Result<String, String> {
+    match text.is_empty() {
+        true => Err("it names a library, as libmine.so, or is 1 for the whole program".into()),
+        false => Ok(text.to_owned()),
     }
 }
 
@@ -173,6 +186,22 @@ impl Args {
         }
     }
 
+    /// What the preload library is told beside its pages (`preload/README.md`); what the user's own
+    /// variables name stays.
+    fn for_library(&self, variable: impl Fn(&str) -> Option<OsString>) -> Vec<(OsString, OsString)> {
+        let mut told = Vec::new();
+        if self.no_inherit {
+            told.push(("COPLACE_INHERIT".into(), "0".into()));
+        }
+        if !self.tolerant.is_empty() {
+            let already = variable("COPLACE_TOLERANT").filter(|value| !value.is_empty());
+            let named = self.tolerant.iter().map(OsString::from);
+            let all: Vec<OsString> = already.into_iter().chain(named).collect();
+            told.push(("COPLACE_TOLERANT".into(), all.join(OsStr::new(":"))));
+        }
+        told
+    }
+
     fn demand(&self) -> Demand {
         Demand {
             malleability: if self.rigid { Malleability::Rigid } else { Malleability::Malleable },
@@ -229,6 +258,7 @@ impl Guardian {
             Ok(library) => {
                 let file = held.file().unwrap_or_default();
                 additions.extend(preload::environment(&file, &library, &pages, |name| held.variable(name)));
+                additions.extend(args.for_library(|name| held.variable(name).map(OsStr::to_owned)));
             }
             Err(preload::Absent::SwitchedOff) => {}
             Err(absent) => args.notice(&absent.to_string()),
@@ -459,6 +489,31 @@ fn say(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_library_is_told_is_what_was_asked_for_beside_what_the_user_set() {
+        #[derive(clap::Parser)]
+        struct Cli {
+            #[command(flatten)]
+            args: Args,
+        }
+        let told = |options: &[&str], set: Option<&str>| {
+            let words = ["coplace"].iter().chain(options).chain(&["--", "prog", "--tolerant", "x"]);
+            let args = <Cli as clap::Parser>::try_parse_from(words).unwrap().args;
+            let told = args.for_library(|name| set.filter(|_| name == "COPLACE_TOLERANT").map(Into::into));
+            let told = told
+                .into_iter()
+                .map(|(name, value)| format!("{}={}", name.to_string_lossy(), value.to_string_lossy()));
+            told.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(told(&[], Some("liba.so")), "");
+        assert_eq!(told(&["--no-inherit"], None), "COPLACE_INHERIT=0");
+        let two = ["--tolerant", "liba.so", "--tolerant=libb*"];
+        assert_eq!(told(&two, None), "COPLACE_TOLERANT=liba.so:libb*");
+        assert_eq!(told(&two[..2], Some("libc.so")), "COPLACE_TOLERANT=libc.so:liba.so");
+        assert_eq!(told(&two[..2], Some("")), "COPLACE_TOLERANT=liba.so");
+        assert!(library_pattern("").is_err());
+    }
 
     #[test]
     fn a_weight_is_a_positive_number_of_reasonable_size() {

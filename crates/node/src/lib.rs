@@ -22,6 +22,7 @@ pub mod lease;
 mod live;
 pub mod mechanism;
 pub mod preload;
+mod rates;
 pub mod registry;
 pub mod remember;
 pub mod restore;

@@ -12,7 +12,7 @@ use std::io;
 
 use engine::Actuator;
 use linux::{Root, unmanaged};
-use plan::{Change, Plan, State, TurnMode};
+use plan::{Change, Plan, Speedup, State, TurnMode};
 use protocol::{Account, AppRecord, AppStatus};
 use topology::CpuSet;
 use workload::{AppId, Demand};
@@ -24,6 +24,7 @@ use crate::follow::Follower;
 use crate::home::Home;
 use crate::identity;
 use crate::mechanism::{Harness, Mechanisms};
+use crate::rates::{self, Rates};
 use crate::registry::Registry;
 use crate::restore;
 use crate::rotor::{self, Rotation};
@@ -44,6 +45,8 @@ pub struct Live {
     follower: Follower,
     apps: BTreeMap<AppId, Managed>,
     plan: Plan,
+    /// Whether somebody was on the way to another team or place when that was last looked at.
+    settling: bool,
     /// The CPUs that programs and scheduler may use.
     allowed: CpuSet,
     before: Option<unmanaged::Sample>,
@@ -74,6 +77,7 @@ impl Live {
             clock: Clock::start()?,
             apps: BTreeMap::new(),
             plan: Plan::default(),
+            settling: false,
             allowed: allowed.clone(),
             before: None,
             unmanaged: unmanaged::MilliCpus::new(),
@@ -122,6 +126,8 @@ impl Live {
             watch,
             sight: None,
             ledger,
+            rates: Rates::default(),
+            speedup: None,
             wish: None,
             expected: None,
             expected_bytes: None,
@@ -187,9 +193,15 @@ impl Live {
         ids
     }
 
-    pub fn expect(&mut self, app: &AppId, demand: Option<Demand>, bytes: Option<u64>) {
+    pub fn expect(
+        &mut self,
+        app: &AppId,
+        demand: Option<Demand>,
+        bytes: Option<u64>,
+        speedup: Option<Speedup>,
+    ) {
         if let Some(managed) = self.apps.get_mut(app) {
-            (managed.expected, managed.expected_bytes) = (demand, bytes);
+            (managed.expected, managed.expected_bytes, managed.speedup) = (demand, bytes, speedup);
         }
     }
 
@@ -266,6 +278,7 @@ impl Live {
         let stats = self.clock.stats();
         let running: BTreeSet<AppId> =
             self.apps.values().filter(|m| m.record.started).map(|m| m.record.id.clone()).collect();
+        let sharing = rates::sharing(self.plan.tree.as_ref());
         for (app, managed) in &mut self.apps {
             if !managed.record.started {
                 continue;
@@ -312,6 +325,7 @@ impl Live {
                 },
             );
             managed.sight = Some(sight);
+            managed.learn_speed(!self.settling && !sharing.contains(app));
         }
         news
     }
@@ -403,6 +417,7 @@ impl Live {
                 self.warnings.push(format!("{app}: {error}"));
             }
         }
+        self.settling = on_its_way;
         on_its_way
     }
 
@@ -464,6 +479,7 @@ impl Live {
                 }),
                 attached: managed.record.terms.attached,
                 waits_for: None,
+                speedup: managed.speedup.clone(),
                 memory: self.follower.figures(id),
                 account: managed.ledger.read(now_ns),
             }

@@ -1,7 +1,8 @@
 //! What programs turned out to be, for their next start: a small file in the scheduler's home.
 //!
 //! Whether teams can be resized is remembered by executed file and main argument (a script, a
-//! tool); how much memory was needed by file and all arguments. A program that was changed is
+//! tool); how much memory was needed, and how the speed grew with the threads, by file and all
+//! arguments. A program that was changed is
 //! another one. What is remembered is where a program begins; what it shows goes before it.
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use plan::Speedup;
 use protocol::ProgramKey;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +31,7 @@ struct Notes {
     learned: u64,
     natures: BTreeMap<String, Nature>,
     peaks: BTreeMap<String, Peak>,
+    speeds: BTreeMap<String, Speed>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,11 +47,28 @@ struct Peak {
     at: u64,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Speed {
+    speedup: Speedup,
+    at: u64,
+}
+
 /// What is known of a program before it has shown anything.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recalled {
     pub rigid: Option<u32>,
     pub peak_bytes: Option<u64>,
+    pub speedup: Option<Speedup>,
+}
+
+/// What a program turned out to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Learned {
+    /// `Some(None)`: it could be resized, `Some(Some(width))`: it could not, `None`: it never showed.
+    pub rigid: Option<Option<u32>>,
+    /// Most memory that it was seen to have; 0: none was seen.
+    pub peak_bytes: u64,
+    pub speedup: Option<Speedup>,
 }
 
 pub struct Remembered {
@@ -72,27 +92,30 @@ impl Remembered {
         let notes = self.notes();
         Recalled {
             rigid: notes.natures.get(&nature_key(key)).and_then(|nature| nature.rigid),
-            peak_bytes: notes.peaks.get(&peak_key(key)).map(|peak| peak.bytes),
+            peak_bytes: notes.peaks.get(&run_key(key)).map(|peak| peak.bytes),
+            speedup: notes.speeds.get(&run_key(key)).map(|speed| speed.speedup.clone()),
         }
     }
 
-    /// `rigid`: `Some(None)` it could be resized, `Some(Some(width))` it could not, `None` it never
-    /// showed.
-    pub fn learn(&self, key: &ProgramKey, rigid: Option<Option<u32>>, peak_bytes: u64) -> Result<(), String> {
+    pub fn learn(&self, key: &ProgramKey, learned: Learned) -> Result<(), String> {
         if key.binary.is_empty() {
             return Ok(());
         }
         let mut notes = self.notes();
         notes.learned += 1;
         let at = notes.learned;
-        if let Some(rigid) = rigid {
+        if let Some(rigid) = learned.rigid {
             notes.natures.insert(nature_key(key), Nature { rigid, at });
         }
-        if peak_bytes > 0 {
-            notes.peaks.insert(peak_key(key), Peak { bytes: peak_bytes, at });
+        if learned.peak_bytes > 0 {
+            notes.peaks.insert(run_key(key), Peak { bytes: learned.peak_bytes, at });
+        }
+        if let Some(speedup) = learned.speedup {
+            notes.speeds.insert(run_key(key), Speed { speedup, at });
         }
         forget(&mut notes.natures, |nature| nature.at);
         forget(&mut notes.peaks, |peak| peak.at);
+        forget(&mut notes.speeds, |speed| speed.at);
         write_whole(&self.path, &notes).map_err(|error| error.to_string())
     }
 }
@@ -108,7 +131,7 @@ fn nature_key(key: &ProgramKey) -> String {
     format!("{} {}", key.binary, key.main_argument)
 }
 
-fn peak_key(key: &ProgramKey) -> String {
+fn run_key(key: &ProgramKey) -> String {
     format!("{} {}", key.binary, key.arguments)
 }
 
@@ -203,13 +226,18 @@ mod tests {
             arguments: arguments.into(),
         };
         assert_eq!(remembered.recall(&key("1")), Recalled::default());
-        remembered.learn(&key("1"), Some(Some(4)), 100).unwrap();
-        assert_eq!(remembered.recall(&key("1")), Recalled { rigid: Some(4), peak_bytes: Some(100) });
-        // Of other arguments the nature is known, and not the memory.
-        assert_eq!(remembered.recall(&key("2")), Recalled { rigid: Some(4), peak_bytes: None });
-        remembered.learn(&key("2"), Some(None), 50).unwrap();
-        assert_eq!(remembered.recall(&key("1")), Recalled { rigid: None, peak_bytes: Some(100) });
-        remembered.learn(&ProgramKey::default(), Some(Some(1)), 1).unwrap();
+        let speedup: Option<Speedup> = Some("2:1800".parse().unwrap());
+        let learned = |rigid, peak_bytes, speedup| Learned { rigid: Some(rigid), peak_bytes, speedup };
+        let known = |rigid, peak_bytes, speedup| Recalled { rigid, peak_bytes, speedup };
+        remembered.learn(&key("1"), learned(Some(4), 100, speedup.clone())).unwrap();
+        assert_eq!(remembered.recall(&key("1")), known(Some(4), Some(100), speedup.clone()));
+        // Of other arguments the nature is known, and neither the memory nor the speed.
+        assert_eq!(remembered.recall(&key("2")), known(Some(4), None, None));
+        remembered.learn(&key("2"), learned(None, 50, None)).unwrap();
+        // A start that tells nothing of its speed takes nothing back.
+        remembered.learn(&key("1"), learned(None, 0, None)).unwrap();
+        assert_eq!(remembered.recall(&key("1")), known(None, Some(100), speedup));
+        remembered.learn(&ProgramKey::default(), learned(Some(1), 1, None)).unwrap();
         assert_eq!(remembered.recall(&ProgramKey::default()), Recalled::default());
         std::fs::write(directory.path().join("remembered.json"), "{\"learned\": ").unwrap();
         assert_eq!(remembered.recall(&key("1")), Recalled::default());

@@ -433,13 +433,14 @@ impl Scheduler {
         }
         let app = App {
             demand: expected.clone().unwrap_or_else(|| record.demand.clone()),
+            speedup: recalled.speedup.clone(),
             within: narrower.then(|| allowed.intersection(&record.original_cpus)),
             ..App::new(record.id.clone(), arrived_ns)
         };
         self.note(format!("{} comes: {}", record.id, record.command.join(" ")));
         let id = record.id.clone();
         self.live.take(record, now);
-        self.live.expect(&id, expected, expected_bytes);
+        self.live.expect(&id, expected, expected_bytes, recalled.speedup);
         self.live.members_changed();
         Some(Event::Arrived(app))
     }

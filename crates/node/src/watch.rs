@@ -16,6 +16,7 @@ use protocol::AppRecord;
 use workload::Malleability;
 
 use crate::identity;
+use crate::rates::Moment;
 use patience::PATIENCE_NS;
 use teams::Teams;
 
@@ -309,6 +310,14 @@ impl Watch {
                     self.unheard.as_deref().unwrap_or("none of them from an OpenMP runtime that we know");
                 Nature::Rigid(format!("it ran {threads} threads, {why}"))
             }
+        }
+    }
+
+    /// How it stands, for its rates; `own_cpus` as there.
+    pub fn moment(&self, own_cpus: u32) -> Moment {
+        match self.teams.regions_by_size() {
+            Some(regions) => Moment { let_run_ns: self.let_run_ns, own_cpus, regions },
+            None => Moment::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use plan::Speedup;
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 use workload::{AppId, Demand};
@@ -267,6 +268,9 @@ pub struct AppStatus {
     /// What it waits for, other than its turn.
     #[serde(default)]
     pub waits_for: Option<String>,
+    /// How its speed grows with its threads, as learned from its region rates now or earlier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speedup: Option<Speedup>,
     /// Pages that were moved after it to other NUMA nodes.
     #[serde(default)]
     pub memory: MemoryMoves,

@@ -1,12 +1,15 @@
 //! One program under the live actuator.
 
 use linux::{Process, Root, affinity, procfs};
+use plan::Speedup;
 use protocol::AppRecord;
 use topology::CpuSet;
 use workload::{Demand, Malleability};
 
 use crate::account::Ledger;
 use crate::mechanism::Harness;
+use crate::rates::{self, Rates};
+use crate::remember::Learned;
 use crate::watch::{Nature, Sight, Watch};
 
 /// One program under this scheduler.
@@ -16,6 +19,9 @@ pub struct Managed {
     pub(super) watch: Watch,
     pub sight: Option<Sight>,
     pub(super) ledger: Ledger,
+    pub(super) rates: Rates,
+    /// How its speed grows with its threads: as its rates say, or as they did last time.
+    pub speedup: Option<Speedup>,
     pub(super) wish: Option<(CpuSet, u32)>,
     /// Where its threads may run at the moment.
     pub(super) placed: CpuSet,
@@ -65,7 +71,19 @@ impl Managed {
             Some(Nature::Resizable | Nature::Stays(_) | Nature::Serial) => Some(None),
             _ => None,
         };
-        Learned { rigid, peak_bytes: self.watch.memory().peak_bytes }
+        Learned { rigid, peak_bytes: self.watch.memory().peak_bytes, speedup: self.rates.speedup() }
+    }
+
+    /// Takes its rate into account; `undisturbed`: where it is to be it shares no CPU with anybody.
+    pub(super) fn learn_speed(&mut self, undisturbed: bool) {
+        let resizable = self.sight.as_ref().is_some_and(|sight| sight.nature == Nature::Resizable);
+        let in_place = self.wish.as_ref().is_some_and(|(place, _)| *place == self.placed);
+        let own_cpus = match undisturbed && resizable && in_place && !self.user_stopped {
+            true => self.placed.len() as u32,
+            false => 0,
+        };
+        self.rates.look(self.watch.moment(own_cpus));
+        self.speedup = rates::settled(self.speedup.as_ref(), self.rates.speedup());
     }
 
     /// Its processes as last seen.
@@ -82,13 +100,6 @@ impl Managed {
         let nature = self.sight.as_ref().map(|sight| &sight.nature);
         matches!(nature, Some(Nature::Resizable | Nature::Rigid(_) | Nature::Stays(_)))
     }
-}
-
-/// What is worth remembering of a program.
-pub struct Learned {
-    /// As [`crate::remember::Remembered::learn`] takes it.
-    pub rigid: Option<Option<u32>>,
-    pub peak_bytes: u64,
 }
 
 /// Undoes what a launcher bound threads to; within its place a program's threads are free again.

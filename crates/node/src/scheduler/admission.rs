@@ -97,6 +97,7 @@ impl Gate {
             rigid: None,
             attached: false,
             waits_for: Some(entry.why.clone()),
+            speedup: None,
             memory: Default::default(),
             account: protocol::Account {
                 id: Some(entry.record.id.clone()),

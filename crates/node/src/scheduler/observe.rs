@@ -1,8 +1,11 @@
 //! What the scheduler sees of programs and of the machine, as events for the engine.
 
+use std::collections::BTreeMap;
+
 use engine::Event;
 use linux::clock::now_ns;
 use linux::{Root, procfs};
+use plan::Speedup;
 use protocol::AppRecord;
 use topology::CpuSet;
 use workload::{AppId, Malleability};
@@ -83,6 +86,12 @@ impl Scheduler {
                     seen.demand = app.expected.clone().unwrap_or(seen.demand);
                 }
             }
+            if app.speedup != known.speedup
+                && let Some(speedup) = &app.speedup
+            {
+                notes.push(format!("{} {}", known.id, in_words(speedup)));
+                seen.speedup = app.speedup.clone();
+            }
             seen.waits_passively = sight.waits_passively;
             let by_signal = sight.foreground && app.stops_by_signal();
             seen.stoppable = sight.protected.is_none() && app.has_harness() && !by_signal;
@@ -119,7 +128,7 @@ impl Scheduler {
         let Some(app) = self.live.apps().get(id) else { return Vec::new() };
         let record = app.record.clone();
         let learned = app.learned();
-        if let Err(why) = self.remembered.learn(&record.terms.key, learned.rigid, learned.peak_bytes) {
+        if let Err(why) = self.remembered.learn(&record.terms.key, learned) {
             self.note(format!("what {id} turned out to be is not remembered: {why}"));
         }
         self.live.forget(id, now_ns());
@@ -165,6 +174,14 @@ impl Scheduler {
         }
         events
     }
+}
+
+/// A curve, for `explain`.
+fn in_words(speedup: &Speedup) -> String {
+    let points = BTreeMap::from(speedup.clone()).into_iter().filter(|(threads, _)| *threads > 1);
+    let point = |(threads, milli)| format!("{:.2} with {threads}", f64::from(milli) / 1000.0);
+    let points: Vec<String> = points.map(point).collect();
+    format!("has, by its region rates, this many times the speed of one thread: {}", points.join(", "))
 }
 
 /// Keeps the CPUs that are used already where others of the same number are no freer: unmanaged

@@ -182,6 +182,15 @@ impl Teams {
         self.running().any(|member| member.patience.is_lost())
     }
 
+    /// Regions that ended so far, by team size; `None` unless one thread of one process starts them all:
+    /// others' rates are not those of a team.
+    pub fn regions_by_size(&self) -> Option<BTreeMap<u32, u64>> {
+        let mut running = self.running();
+        let only = running.next().filter(|member| member.page.masters() <= 1)?;
+        let sizes = || only.page.sizes().into_iter().map(|size| (size.threads, size.regions)).collect();
+        running.next().is_none().then(sizes)
+    }
+
     pub fn regions(&self) -> u64 {
         self.members.values().map(|member| member.page.regions()).sum()
     }

@@ -1,0 +1,259 @@
+//! Learns how a program's speed grows with its threads, from how many parallel regions it enters a
+//! second with teams of each size.
+//!
+//! A sample is the rate over an interval in which the program had its place to itself (alone, beside
+//! others on other CPUs, or in turn with them), all its regions had teams of one size, and there were
+//! enough of them. Time in which it stood still does not count. Of each size the latest samples are
+//! kept, and their median counts.
+//!
+//! Regions need not be alike: a program that goes through phases has other rates in each, whatever
+//! its team. So a size counts only while its rates are steady (the middle half of them within 20% of
+//! the median), and a curve that no program can have (more than a quarter better than in proportion
+//! to the threads, [`MOST_GAIN`]) is not believed.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use plan::{Speedup, Tree, TurnMode};
+use workload::AppId;
+
+/// Shortest interval of a sample, in time that the program was let run.
+const SAMPLE_NS: u64 = 250_000_000;
+/// Regions that an interval needs, else the rate is the sampling's and not the program's.
+const FEWEST_REGIONS: u64 = 8;
+/// Samples of one size that are kept, and that are needed.
+const MOST_SAMPLES: usize = 64;
+const FEWEST_SAMPLES: usize = 6;
+/// The middle half of the rates of one size may be this far apart, in parts of their median.
+const STEADY: f64 = 0.2;
+/// Caches give a program more than its threads alone would; more than this no longer.
+const MOST_GAIN: f64 = 1.25;
+/// A curve in use is replaced by one that differs by more than this somewhere: what is learned anew
+/// every second must not move programs about.
+const WORTH_A_CHANGE: f64 = 0.1;
+
+/// How a program stood at one look.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// How long it was let run so far.
+    pub let_run_ns: u64,
+    /// CPUs that nobody else used while it ran; 0: it shared them, or is on its way to others.
+    pub own_cpus: u32,
+    /// Regions that ended so far, by team size.
+    pub regions: BTreeMap<u32, u64>,
+}
+
+/// The rates of one program by team size.
+#[derive(Clone, Debug, Default)]
+pub struct Rates {
+    from: Option<Moment>,
+    samples: BTreeMap<u32, VecDeque<f64>>,
+}
+
+impl Rates {
+    pub fn look(&mut self, now: Moment) {
+        let Some(from) = self.from.take_if(|from| from.own_cpus == now.own_cpus && now.own_cpus > 0) else {
+            self.from = Some(now);
+            return;
+        };
+        let ended = |(&threads, &count): (&u32, &u64)| {
+            let before = from.regions.get(&threads).copied().unwrap_or(0);
+            (count > before).then(|| (threads, count - before))
+        };
+        let ended: Vec<(u32, u64)> = now.regions.iter().filter_map(ended).collect();
+        let ran_ns = now.let_run_ns.saturating_sub(from.let_run_ns);
+        match ended[..] {
+            // It has more threads than CPUs, or had teams of several sizes: that says nothing.
+            [(threads, _)] if threads > now.own_cpus => self.from = Some(now),
+            [_, _, ..] => self.from = Some(now),
+            [(threads, count)] if ran_ns >= SAMPLE_NS && count >= FEWEST_REGIONS => {
+                let samples = self.samples.entry(threads).or_default();
+                if samples.len() == MOST_SAMPLES {
+                    samples.pop_front();
+                }
+                samples.push_back(count as f64 * 1e9 / ran_ns as f64);
+                self.from = Some(now);
+            }
+            _ => self.from = Some(from),
+        }
+    }
+
+    /// The steady rate with teams of each size, in regions a second.
+    fn steady(&self) -> BTreeMap<u32, f64> {
+        let steady = |samples: &VecDeque<f64>| {
+            let mut sorted: Vec<f64> = samples.iter().copied().collect();
+            sorted.sort_by(f64::total_cmp);
+            let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
+            (sorted.len() >= FEWEST_SAMPLES && at(0.75) - at(0.25) <= STEADY * at(0.5)).then(|| at(0.5))
+        };
+        let rates = self.samples.iter();
+        rates.filter_map(|(&threads, samples)| Some((threads, steady(samples)?))).collect()
+    }
+
+    /// The curve, if teams of two sizes at least were seen for long enough.
+    pub fn speedup(&self) -> Option<Speedup> {
+        let rates = self.steady();
+        let mut points = rates.iter().map(|(&threads, &rate)| (threads, rate));
+        let (narrowest, second) = (points.next()?, points.next()?);
+        let pairs: Vec<(u32, f64)> = rates.iter().map(|(&threads, &rate)| (threads, rate)).collect();
+        let gain = |pair: &[(u32, f64)]| pair[1].1 / pair[0].1 * f64::from(pair[0].0) / f64::from(pair[1].0);
+        if pairs.windows(2).any(|pair| gain(pair) > MOST_GAIN) {
+            return None;
+        }
+        let one = rate_of_one(narrowest, second);
+        let milli = |rate: f64| ((rate / one * 1000.0).round() as u32).max(1);
+        let points = pairs.iter().filter(|(threads, _)| *threads > 1);
+        Speedup::new(points.map(|&(threads, rate)| (threads, milli(rate)))).ok()
+    }
+}
+
+/// The rate with one thread: as seen, else what Amdahl's law (a part of the time that threads shorten
+/// in proportion, a part that they do not) makes of the two narrowest sizes that were seen.
+fn rate_of_one((low, slow): (u32, f64), (high, fast): (u32, f64)) -> f64 {
+    if low == 1 {
+        return slow;
+    }
+    let (low, high) = (f64::from(low), f64::from(high));
+    // 1 ÷ rate = serial + parallel ÷ threads, for both sizes.
+    let parallel = ((1.0 / slow - 1.0 / fast) / (1.0 / low - 1.0 / high)).max(0.0);
+    let serial = (1.0 / slow - parallel / low).max(0.0);
+    1.0 / (serial + parallel.min(low / slow))
+}
+
+/// Programs that a plan has share CPUs with others at the same time: left to the kernel, or in turn with
+/// some that fill what they leave.
+pub fn sharing(tree: Option<&Tree>) -> BTreeSet<AppId> {
+    fn see(tree: &Tree, shared: bool, into: &mut BTreeSet<AppId>) {
+        match tree {
+            Tree::Run(run) if shared => drop(into.insert(run.app.clone())),
+            Tree::Run(_) => {}
+            Tree::SideBySide(parts) => parts.iter().for_each(|part| see(part, shared, into)),
+            Tree::Mixed { parts, .. } => {
+                parts.iter().for_each(|part| see(part, shared || parts.len() > 1, into));
+            }
+            Tree::InTurn { mode, slots } => {
+                let filled = *mode == TurnMode::Filling && slots.len() > 1;
+                slots.iter().for_each(|slot| see(&slot.tree, shared || filled, into));
+            }
+        }
+    }
+    let mut shared = BTreeSet::new();
+    tree.into_iter().for_each(|tree| see(tree, false, &mut shared));
+    shared
+}
+
+/// Which curve to go by: the one in use, while what was learned since differs little.
+pub fn settled(in_use: Option<&Speedup>, learned: Option<Speedup>) -> Option<Speedup> {
+    let Some(learned) = learned else { return in_use.cloned() };
+    let Some(in_use) = in_use else { return Some(learned) };
+    let widest = |curve: &Speedup| BTreeMap::from(curve.clone()).into_keys().next_back().unwrap_or(1);
+    let most = widest(&learned).max(widest(in_use));
+    let differs = |threads: u32| {
+        let (before, now) = (in_use.milli(threads) as f64, learned.milli(threads) as f64);
+        (now - before).abs() > WORTH_A_CHANGE * before
+    };
+    Some(if (1..=most).any(differs) { learned } else { in_use.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Regions a second, by the look.
+    type Rate = fn(u32) -> u64;
+
+    /// A program that enters `rate(look)` regions a second, in order with these team sizes for so
+    /// many looks, 100 ms of running apart.
+    fn after(parts: &[(u32, u32, Rate)]) -> Rates {
+        let (mut rates, mut now) = (Rates::default(), Moment::default());
+        for &(threads, looks, rate) in parts {
+            now.own_cpus = threads;
+            for look in 0..looks {
+                rates.look(now.clone());
+                now.let_run_ns += 100 * MS;
+                *now.regions.entry(threads).or_default() += rate(look) / 10;
+            }
+            rates.look(now.clone());
+        }
+        rates
+    }
+
+    #[test]
+    fn rates_with_one_and_two_threads_are_a_curve() {
+        let speedup = after(&[(1, 40, |_| 1000), (2, 40, |_| 1800)]).speedup().unwrap();
+        assert_eq!((speedup.milli(1), speedup.milli(2)), (1000, 1800));
+    }
+
+    #[test]
+    fn one_size_of_teams_is_no_curve_and_neither_are_few_samples_of_another() {
+        assert_eq!(after(&[(2, 400, |_| 1000)]).speedup(), None);
+        assert_eq!(after(&[(2, 400, |_| 1000), (1, 5, |_| 600)]).speedup(), None);
+    }
+
+    #[test]
+    fn without_one_thread_the_curve_begins_as_amdahls_law_says() {
+        // Nine tenths of the time in parallel: 1 ÷ (0.1 + 0.9 ÷ threads).
+        let speedup = after(&[(2, 40, |_| 1820), (4, 40, |_| 3080)]).speedup().unwrap();
+        assert!(speedup.milli(2).abs_diff(1818) <= 20, "{speedup:?}");
+        assert!(speedup.milli(4).abs_diff(3077) <= 30, "{speedup:?}");
+        // Slower with more threads: nothing is parallel, as far as anybody can tell.
+        let falling = after(&[(2, 40, |_| 1000), (4, 40, |_| 800)]).speedup().unwrap();
+        assert_eq!((falling.milli(2), falling.milli(4)), (1000, 800));
+    }
+
+    #[test]
+    fn rates_that_go_up_and_down_are_not_believed() {
+        let phases = |look: u32| if (look / 6).is_multiple_of(2) { 1000 } else { 3000 };
+        assert_eq!(after(&[(1, 60, |_| 1000), (2, 60, phases)]).speedup(), None);
+    }
+
+    #[test]
+    fn a_few_odd_samples_among_many_change_nothing() {
+        let speedup = after(&[(1, 60, |_| 1000), (2, 60, |look| if look % 20 == 3 { 300 } else { 1800 })]);
+        assert_eq!(speedup.speedup().unwrap().milli(2), 1800);
+    }
+
+    #[test]
+    fn a_program_that_only_does_something_else_with_more_threads_has_no_curve() {
+        assert_eq!(after(&[(1, 40, |_| 1000), (2, 40, |_| 2600)]).speedup(), None);
+        assert!(after(&[(1, 40, |_| 1000), (2, 40, |_| 2400)]).speedup().is_some());
+    }
+
+    #[test]
+    fn time_in_which_it_shared_its_cpus_or_had_too_few_is_left_out() {
+        let mut rates = Rates::default();
+        for own_cpus in [0, 1] {
+            for look in 0..100 {
+                let regions = BTreeMap::from([(2, look * 100)]);
+                rates.look(Moment { let_run_ns: look * 100 * MS, own_cpus, regions });
+            }
+        }
+        assert!(rates.samples.is_empty(), "{rates:?}");
+    }
+
+    #[test]
+    fn who_is_alone_on_its_place_while_it_runs_shares_nothing() {
+        let shared = |text: &str| {
+            let plan: plan::Plan = text.parse().unwrap();
+            sharing(plan.tree.as_ref()).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(shared("side_by_side [a on 0, b on 1]"), "");
+        assert_eq!(shared("in_turn strict [20ms a on 0-1, 20ms side_by_side [b on 0, c on 1]]"), "");
+        assert_eq!(shared("side_by_side [mixed [a on 0, b on 0], c on 1]"), "a b");
+        assert_eq!(shared("in_turn filling [20ms a on 0-1, 20ms b on 0-1]"), "a b");
+    }
+
+    #[test]
+    fn a_curve_in_use_stays_until_another_differs_by_a_tenth() {
+        let curve = |text: &str| text.parse::<Speedup>().unwrap();
+        let in_use = curve("2:1800");
+        assert_eq!(settled(None, None), None);
+        assert_eq!(settled(Some(&in_use), None), Some(in_use.clone()));
+        assert_eq!(settled(None, Some(in_use.clone())), Some(in_use.clone()));
+        assert_eq!(settled(Some(&in_use), Some(curve("2:1700"))), Some(in_use.clone()));
+        assert_eq!(settled(Some(&in_use), Some(curve("2:1500"))), Some(curve("2:1500")));
+        // Another size is news only where the old curve had it otherwise.
+        assert_eq!(settled(Some(&in_use), Some(curve("2:1800,4:3400"))), Some(curve("2:1800,4:3400")));
+    }
+}
