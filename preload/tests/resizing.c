@@ -3,12 +3,16 @@
 #include "steer.h"
 
 #include <string.h>
+#include <time.h>
 
 static void every_construct_computes_the_same_under_a_flickering_target(void)
 {
     struct program p = START("app");
     CHECK(ask_under_flicker(&p, "constructs 10000\n", 5) == 0, "results were wrong");
     const struct coplace_lane *lane = &p.page->lane[0];
+    /* On a busy machine the target flickers more slowly than regions begin. */
+    for (int answers = 0; answers < 50 && lane->resizes <= 3000; answers++)
+        CHECK(ask_under_flicker(&p, "constructs 2000\n", 5) == 0, "results were wrong");
     uint64_t left = 0;
     for (unsigned i = 0; i <= COPLACE_SIZES; i++)
         left += lane->size[i].regions;
@@ -119,8 +123,9 @@ static void a_running_region_is_seen_from_outside_and_keeps_its_size(void)
      * new target. So from the first look that shows no more, there never is more. */
     set_target(p.page, 1);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    for (int looks = 0; coplace_page_running(p.page) > 1; looks++)
-        CHECK(looks < 10000000);
+    const time_t patience = time(NULL) + 30;
+    while (coplace_page_running(p.page) > 1)
+        CHECK(time(NULL) < patience);
     int more = 0;
     for (int i = 0; i < 100000; i++)
         more += coplace_page_running(p.page) > 1;
