@@ -50,6 +50,22 @@ static inline uint64_t counter_read(void) { return 0; }
 
 uint64_t clock_ticks(void) { return LIKELY(counter) ? counter_read() : clock_monotonic_ns(); }
 
+/* Both clocks at one moment. Whoever is interrupted between two readings has a pair that is off by the
+ * interruption, which over a short span spoils the scale: of a few pairs the closest is taken. */
+static void pair(uint64_t *ticks, uint64_t *ns)
+{
+    const uint64_t close = 2000; /* ticks: less than a microsecond */
+    uint64_t width = UINT64_MAX;
+    for (int tries = 0; tries < 8 && width > close; tries++) {
+        uint64_t before = clock_ticks(), now = clock_monotonic_ns(), after = clock_ticks();
+        if (after - before < width) {
+            width = after - before;
+            *ticks = before + width / 2;
+            *ns = now;
+        }
+    }
+}
+
 uint64_t clock_span_ns(uint64_t ticks)
 {
     /* Counters of two cores may differ by a hair: a span that came out negative is none. */
@@ -60,8 +76,10 @@ uint64_t clock_span_ns(uint64_t ticks)
 
 uint64_t clock_at_ns(uint64_t ticks) { return anchor_ns + clock_span_ns(ticks - anchor_ticks); }
 
-static void rescale(uint64_t ticks, uint64_t ns)
+static void rescale(void)
 {
+    uint64_t ticks = anchor_ticks, ns = anchor_ns;
+    pair(&ticks, &ns);
     uint64_t span = ticks - anchor_ticks;
     if (span == 0)
         return;
@@ -72,8 +90,7 @@ static void rescale(uint64_t ticks, uint64_t ns)
 void clock_load(void)
 {
     counter = counter_is_invariant();
-    anchor_ticks = clock_ticks();
-    anchor_ns = clock_monotonic_ns();
+    pair(&anchor_ticks, &anchor_ns);
 }
 
 void clock_start(void)
@@ -81,11 +98,9 @@ void clock_start(void)
     if (LIKELY(LOAD(&started)))
         return;
     if (counter) {
-        uint64_t ns;
-        do
-            ns = clock_monotonic_ns();
-        while (ns - anchor_ns < FIRST_SPAN_NS);
-        rescale(clock_ticks(), ns);
+        while (clock_monotonic_ns() - anchor_ns < FIRST_SPAN_NS)
+            continue;
+        rescale();
     }
     STORE(&started, true);
 }
@@ -93,5 +108,5 @@ void clock_start(void)
 void clock_refine(uint64_t ticks)
 {
     if (UNLIKELY(counter && ticks > LOAD(&refine_at)))
-        rescale(clock_ticks(), clock_monotonic_ns());
+        rescale();
 }
