@@ -89,7 +89,8 @@ fn stands_still(program: &Program) -> bool {
     let time = || clock::cpu_ns_of(program.process.pid).unwrap();
     let before = time();
     std::thread::sleep(std::time::Duration::from_millis(30));
-    time() == before
+    // It counts as frozen some microseconds before it has left its CPU.
+    time() - before < 1_000_000
 }
 
 #[test]
