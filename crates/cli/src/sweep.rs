@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sim::metrics::mean_and_error;
 use sim::{COLUMNS, Model, Setup};
 use toml::Spanned;
 use topology::Machine;
@@ -249,12 +248,7 @@ fn table(grid: &Grid, cells: &[Cell]) -> String {
     let mut table = Table::new(&heads);
     for cell in cells {
         for ran in &cell.ran {
-            let figure = |name: &str, digits: usize, unit: &str| {
-                let at = COLUMNS.iter().position(|column| column.name == name).expect("a column of ours");
-                let (mean, error) = mean_and_error(&output::values(ran, at));
-                let spread = if error > 0.0 { format!(" ± {error:.digits$}") } else { String::new() };
-                format!("{mean:.digits$}{spread}{unit}")
-            };
+            let figure = |name: &str, digits: usize, unit: &str| output::cell(ran, name, digits, unit);
             table.row([
                 cell.machine.name.clone(),
                 grid.rate(cell).map_or_else(|| "–".to_owned(), |rate| rate.to_string()),

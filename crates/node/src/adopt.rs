@@ -190,24 +190,24 @@ fn is_service_or_desktop(group: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Child, Command};
-
-    struct Running(Child);
-
-    impl Drop for Running {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
+    use crate::killed::Killed;
+    use std::process::Command;
 
     /// A copy of `sleep` at a path of its own.
-    fn sleeper(directory: &std::path::Path) -> (Running, Process) {
+    fn sleeper(directory: &std::path::Path) -> (Killed, Process) {
         let program = directory.join("solver");
         if !program.exists() {
             std::fs::copy("/bin/sleep", &program).unwrap();
         }
-        let child = Running(Command::new(&program).arg("100").spawn().unwrap());
+        // A process that another test forked meanwhile may hold the copy open for writing until it executes.
+        let child = loop {
+            match Command::new(&program).arg("100").spawn() {
+                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                child => break Killed(child.unwrap()),
+            }
+        };
         let process = Process::of(child.0.id(), &Root::live()).unwrap();
         (child, process)
     }
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn no_rule_means_shells_services_or_the_desktop() {
-        let shell = Running(Command::new("sh").args(["-c", "sleep 100; true"]).spawn().unwrap());
+        let shell = Killed(Command::new("sh").args(["-c", "sleep 100; true"]).spawn().unwrap());
         let everything = Rule { path: Some(glob::Pattern::new("/**").unwrap()), ..Rule::default() };
         let found = Adopter::new(vec![everything]).scan(&BTreeSet::new(), 0, &Root::live());
         assert!(found.iter().all(|found| found.process.pid != shell.0.id()), "{found:?}");

@@ -164,25 +164,17 @@ impl Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::killed::Killed;
     use std::os::unix::process::CommandExt;
-    use std::process::{Child, Command};
+    use std::process::Command;
 
-    struct Running(Child);
-
-    impl Drop for Running {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
-    fn sleep() -> Running {
+    fn sleep() -> Killed {
         let child = Command::new("sleep").arg("100").spawn().unwrap();
         // Its arguments are there a moment after it has begun.
         while procfs::cmdline(child.id(), &Root::live()).unwrap().is_empty() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        Running(child)
+        Killed(child)
     }
 
     fn own() -> u32 {
@@ -215,12 +207,12 @@ mod tests {
         }
         assert!(refused(dead.id(), own()).contains("has ended"));
         dead.wait().unwrap();
-        let shell = Running(Command::new("sh").args(["-c", "sleep 100; true"]).spawn().unwrap());
+        let shell = Killed(Command::new("sh").args(["-c", "sleep 100; true"]).spawn().unwrap());
         assert!(refused(shell.0.id(), own()).contains("Attach the program that it started"));
         let mut leader = Command::new("sleep");
         // SAFETY: setsid only makes the child the leader of a session.
         unsafe { leader.arg("100").pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
-        let leader = Running(leader.spawn().unwrap());
+        let leader = Killed(leader.spawn().unwrap());
         assert!(refused(leader.0.id(), own()).contains("leads its session"));
         assert!(refused(std::process::id(), own()).contains("coplace itself"));
         if let Some(kernel) = procfs::all(&root).unwrap().into_iter().find(Stat::is_kernel_thread) {

@@ -17,6 +17,8 @@ pub mod guard;
 pub mod home;
 pub mod identity;
 pub mod join;
+#[cfg(test)]
+mod killed;
 pub mod launch;
 pub mod lease;
 mod live;

@@ -29,13 +29,26 @@ fn scenario(text: &str) -> Scenario {
     }
 }
 
-fn play(machine: &str, policy: &str, laws: Laws, text: &str) -> Outcome {
-    let settings = Settings::default();
+fn try_play(
+    machine: &str,
+    policy: &str,
+    laws: Laws,
+    waiting: Waiting,
+    settings: Settings,
+    text: &str,
+) -> Result<Outcome, String> {
     let machine = Arc::new(Machine::synthetic(machine).unwrap());
-    let setup =
-        Setup { machine, laws, settings: settings.clone(), waiting: Waiting::Spinning, keep_plans: false };
-    simulate(&setup, &scenario(text), by_name(policy, &settings).unwrap()).unwrap()
+    let setup = Setup { machine, laws, settings: settings.clone(), waiting, keep_plans: false };
+    let outcome = simulate(&setup, &scenario(text), by_name(policy, &settings).unwrap());
+    outcome.map_err(|error| error.to_string())
 }
+
+fn play(machine: &str, policy: &str, laws: Laws, text: &str) -> Outcome {
+    try_play(machine, policy, laws, Waiting::Spinning, Settings::default(), text).unwrap()
+}
+
+/// The machine of the paper.
+const QUAD_SIX_CORE: &str = "pack:4 [numa] l3:1 core:6";
 
 fn ends_s(outcome: &Outcome) -> Vec<f64> {
     outcome.jobs.iter().map(|job| (job.ended_ns as f64 / 1e7).round() / 100.0).collect()
@@ -102,10 +115,7 @@ fn gangs_take_turns_and_pay_for_the_switches() {
 fn uncontrolled_spinning_costs_more_than_sleeping() {
     let text = "[[program]]\nprofile = 'sp.A'\n[[program]]\nprofile = 'sp.A'\n";
     let run = |waiting| {
-        let settings = Settings::default();
-        let machine = Arc::new(Machine::synthetic("pack:4 [numa] l3:1 core:6").unwrap());
-        let setup = Setup { machine, laws: free(), settings: settings.clone(), waiting, keep_plans: false };
-        let outcome = simulate(&setup, &scenario(text), by_name("UE", &settings).unwrap()).unwrap();
+        let outcome = try_play(QUAD_SIX_CORE, "UE", free(), waiting, Settings::default(), text).unwrap();
         outcome.makespan_ns as f64 / 1e9
     };
     let alone = 71.0 / 7.0;
@@ -117,32 +127,14 @@ fn uncontrolled_spinning_costs_more_than_sleeping() {
 #[test]
 fn load_adaptive_programs_shrink_as_the_load_average_rises() {
     let text = "[[program]]\nprofile = 'cg.B'\nrepeat = 8\n";
-    let settings = Settings::default();
-    let machine = Arc::new(Machine::synthetic("pack:4 [numa] l3:1 core:6").unwrap());
-    let setup = Setup {
-        machine,
-        laws: free(),
-        settings: settings.clone(),
-        waiting: Waiting::Spinning,
-        keep_plans: false,
-    };
-    let outcome = simulate(&setup, &scenario(text), by_name("LA", &settings).unwrap()).unwrap();
+    let outcome = play(QUAD_SIX_CORE, "LA", free(), text);
     assert!(outcome.jobs.iter().all(|job| job.reconfigurations > 3), "{outcome:?}");
 }
 
 #[test]
 fn a_job_that_is_wider_than_the_machine_is_named() {
     let text = "[[program]]\nprofile = 'cg.B'\n[program.demand]\nmalleability = 'rigid'\nmax_threads = 9\n";
-    let settings = Settings::default();
-    let machine = Arc::new(Machine::synthetic("core:4").unwrap());
-    let setup = Setup {
-        machine,
-        laws: free(),
-        settings: settings.clone(),
-        waiting: Waiting::Spinning,
-        keep_plans: false,
-    };
-    let error = simulate(&setup, &scenario(text), by_name("TA", &settings).unwrap()).unwrap_err().to_string();
+    let error = try_play("core:4", "TA", free(), Waiting::Spinning, Settings::default(), text).unwrap_err();
     assert!(
         error.contains("line 1") && error.contains("cg.B needs 9 CPUs") && error.contains("has 4"),
         "{error}"
@@ -152,14 +144,6 @@ fn a_job_that_is_wider_than_the_machine_is_named() {
 #[test]
 fn a_policy_that_lets_somebody_wait_for_ever_is_told() {
     let settings = Settings { plan: Some("even on 0-3".to_owned()), ..Settings::default() };
-    let machine = Arc::new(Machine::synthetic("core:4").unwrap());
-    let setup = Setup {
-        machine,
-        laws: free(),
-        settings: settings.clone(),
-        waiting: Waiting::Spinning,
-        keep_plans: false,
-    };
-    let error = simulate(&setup, &scenario(TWO), by_name("fixed", &settings).unwrap()).unwrap_err();
-    assert_eq!(error.to_string(), "under a fixed plan (fixed) 1 programs wait for ever, since 3 s");
+    let error = try_play("core:4", "fixed", free(), Waiting::Spinning, settings, TWO).unwrap_err();
+    assert_eq!(error, "under a fixed plan (fixed) 1 programs wait for ever, since 3 s");
 }

@@ -254,3 +254,23 @@ pub(crate) fn live_xml() -> Result<String, String> {
         xml
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Discovery asks the library only where sysfs leaves something open, which may be nowhere here.
+    #[test]
+    fn the_library_and_sysfs_see_the_same_processors_and_packages() {
+        let xml = match live_xml() {
+            Ok(xml) => xml,
+            Err(why) => return println!("SKIPPED: live hwloc: {why}"),
+        };
+        let ours = Machine::from_sysfs(Path::new("/")).unwrap().machine;
+        let theirs = Machine::from_hwloc_xml(&xml).unwrap().machine;
+        assert_eq!(theirs.all_cpus(), ours.all_cpus());
+        assert_eq!(theirs.units(Level::Package).count(), ours.units(Level::Package).count());
+    }
+}

@@ -24,6 +24,14 @@ pub fn values(ran: &Ran, column: usize) -> Vec<f64> {
     ran.figures.iter().map(|figures| figures.values[column]).collect()
 }
 
+/// A column's mean over the simulations of one policy, with its 95% confidence where there are several.
+pub fn cell(ran: &Ran, name: &str, digits: usize, unit: &str) -> String {
+    let at = COLUMNS.iter().position(|column| column.name == name).expect("a column of ours");
+    let (mean, error) = mean_and_error(&values(ran, at));
+    let spread = if error > 0.0 { format!(" ± {error:.digits$}") } else { String::new() };
+    format!("{mean:.digits$}{spread}{unit}")
+}
+
 /// The figures of one policy's simulations.
 pub fn policy(ran: &Ran) -> Value {
     let figures: serde_json::Map<String, Value> = COLUMNS
@@ -121,12 +129,7 @@ pub fn table(asked: &Asked, ran: &[Ran]) -> String {
         ">fair (Jain)",
     ]);
     for ran in ran {
-        let cell = |name: &str, digits: usize, unit: &str| {
-            let at = COLUMNS.iter().position(|column| column.name == name).expect("a column of ours");
-            let (mean, error) = mean_and_error(&values(ran, at));
-            let spread = if error > 0.0 { format!(" ± {error:.digits$}") } else { String::new() };
-            format!("{mean:.digits$}{spread}{unit}")
-        };
+        let cell = |name: &str, digits: usize, unit: &str| cell(ran, name, digits, unit);
         table.row([
             ran.name.clone(),
             cell("makespan_s", 1, " s"),
