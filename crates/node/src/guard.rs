@@ -19,7 +19,7 @@ use rustix::fs::FlockOperation;
 
 use crate::home::Home;
 use crate::identity;
-use crate::lease::Lease;
+use crate::lease::{Lease, LeaseView};
 use crate::registry::Registry;
 use crate::restore;
 
@@ -69,8 +69,8 @@ pub fn run(home: &Home) -> io::Result<()> {
     let root = Root::live();
     let mut holder: Option<PidFd> = None;
     loop {
-        if lease_is_fresh(home) {
-            wait_for_end(&mut holder, home, &root);
+        if let Some(lease) = fresh_lease(home) {
+            wait_for_end(&mut holder, lease.holder, &root);
         } else if !taken_over(home) && !set_everything_free(home, &root) {
             return Ok(());
         }
@@ -96,15 +96,19 @@ fn detach() {
     let _ = fs::write("/proc/self/oom_score_adj", "-900");
 }
 
+fn fresh_lease(home: &Home) -> Option<LeaseView> {
+    Lease::read(home).filter(|lease| lease.is_fresh(linux::clock::now_ns()))
+}
+
 fn lease_is_fresh(home: &Home) -> bool {
-    Lease::read(home).is_some_and(|lease| lease.is_fresh(linux::clock::now_ns()))
+    fresh_lease(home).is_some()
 }
 
 /// Until the holder ends, at most until the next look.
-fn wait_for_end(holder: &mut Option<PidFd>, home: &Home, root: &Root) {
-    let process = Lease::read(home).map(|lease| identity::to_linux(lease.holder));
-    if holder.as_ref().map(PidFd::process) != process {
-        *holder = process.and_then(|process| PidFd::open(process, root).ok());
+fn wait_for_end(holder: &mut Option<PidFd>, process: ProcessId, root: &Root) {
+    let process = identity::to_linux(process);
+    if holder.as_ref().map(PidFd::process) != Some(process) {
+        *holder = PidFd::open(process, root).ok();
     }
     match holder {
         Some(pidfd) if pidfd.wait_exit(LOOK_NS).is_ok() => {}
@@ -182,7 +186,7 @@ fn program() -> Option<PathBuf> {
 }
 
 impl GuardHandle {
-    /// To be called every 100 ms: starts a guard if there is none.
+    /// To be called with every beat: starts a guard if there is none.
     pub fn check(&mut self) {
         self.problem = self.try_check().err().map(|error| error.to_string());
     }

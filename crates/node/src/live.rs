@@ -93,11 +93,13 @@ impl Live {
         &self.apps
     }
 
-    /// Whether any program was let go only lately, or not yet.
-    pub fn has_new(&self, now_ns: u64, age_ns: u64) -> bool {
-        self.apps
-            .values()
-            .any(|app| !app.record.started || now_ns.saturating_sub(app.watch.started_ns()) < age_ns)
+    /// For how long the program that was let go last has run; nothing while one is still held.
+    pub fn youngest_ns(&self, now_ns: u64) -> u64 {
+        let age = |app: &Managed| match app.record.started {
+            true => now_ns.saturating_sub(app.watch.started_ns()),
+            false => 0,
+        };
+        self.apps.values().map(age).min().unwrap_or(u64::MAX)
     }
 
     pub fn clock_stats(&self) -> ClockStats {

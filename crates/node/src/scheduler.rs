@@ -35,13 +35,11 @@ use crate::server::{PeerId, Server};
 
 /// While a program is on its way to another width.
 const SETTLING_NS: u64 = 1_000_000;
-/// How often programs are looked at while one of them is new, while there are several, and one alone,
-/// which nobody waits for.
+/// How often programs are looked at at most, while there are several, and one alone, which nobody
+/// waits for.
 const LOOK_NS: u64 = 25_000_000;
 const LOOK_SELDOM_NS: u64 = 100_000_000;
 const LOOK_ALONE_NS: u64 = 300_000_000;
-/// How long a program is new: what it is shows in its first regions.
-const NEW_NS: u64 = 400_000_000;
 /// How often the use by unmanaged programs and the load are sampled.
 const SAMPLE_NS: u64 = 250_000_000;
 /// How often the limits of our own group and mask are read again.
@@ -249,12 +247,10 @@ impl Scheduler {
         self.decide(events);
     }
 
+    /// What a program is shows in its first regions, and ever less is new about it as it grows older.
     fn between_looks(&self, now_ns: u64) -> u64 {
-        match self.live.apps().len() {
-            _ if self.live.has_new(now_ns, NEW_NS) => LOOK_NS,
-            0 | 1 => LOOK_ALONE_NS,
-            _ => LOOK_SELDOM_NS,
-        }
+        let settled_ns = if self.live.apps().len() <= 1 { LOOK_ALONE_NS } else { LOOK_SELDOM_NS };
+        (self.live.youngest_ns(now_ns) / 2).clamp(LOOK_NS, settled_ns)
     }
 
     /// Runs until it is stopped or a daemon takes over; then every program is free.

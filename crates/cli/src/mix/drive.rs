@@ -26,7 +26,7 @@ use crate::exit::Failure;
 use crate::scheduler::{mix_directories, mix_directory};
 
 /// How often output is shown and ends are looked for where nothing announces them.
-const TICK_NS: u64 = 100_000_000;
+const TICK_NS: u64 = 250_000_000;
 /// A program that no scheduler takes in is started without one after this long.
 const UNMANAGED_AFTER_NS: u64 = 3_000_000_000;
 /// What interrupted programs are given to end by themselves.
