@@ -74,7 +74,8 @@ def _blast(directory):
 
     def command(amount):
         path = directory / f"queries-{amount}.fa"
-        path.write_text("".join(f">q{i}\n{mutate(library[i % len(library)])}\n" for i in range(amount)))
+        if not path.exists():
+            path.write_text("".join(f">q{i}\n{mutate(library[i % len(library)])}\n" for i in range(amount)))
         return ["blastp", "-db", directory / "library", "-query", path, "-num_threads", "2", "-outfmt", "6"]
 
     def digest(text):
