@@ -38,13 +38,16 @@ class Real:
         self.name, self.amount, self.command, self.digest, self.env = name, amount, command, digest, env or {}
 
 
+def digest(text):
+    """What `wheels.py` printed of its result."""
+    return re.search(r"^digest (\w+)$", text, re.M)[1], float(re.search(r"^value (\S+)$", text, re.M)[1])
+
+
 def _wheel(kind, amount):
-    def digest(text):
-        return re.search(r"^digest (\w+)$", text, re.M)[1], float(re.search(r"^value (\S+)$", text, re.M)[1])
     return Real(kind, amount, lambda n: [PYTHON, HERE / "wheels.py", kind, n], digest)
 
 
-def _has(module):
+def has(module):
     return PYTHON.exists() and subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True).returncode == 0
 
 
@@ -103,7 +106,7 @@ def programs(directory, note):
     made = []
     for kind, module, amount in (("lightgbm", "lightgbm", 250), ("xgboost", "xgboost", 250),
                                  ("kmeans", "sklearn", 60), ("numpy", "numpy", 100)):
-        if _has(module):
+        if has(module):
             made.append(_wheel(kind, amount))
         else:
             note(f"{kind} is not to be had here (experiments/real-programs/prepare): left out")

@@ -1,11 +1,13 @@
 """What people do with Python's wheels, on made-up data. Prints a digest of the result.
 
-    wheels.py lightgbm|xgboost|kmeans|numpy AMOUNT
+    wheels.py lightgbm|xgboost|kmeans|numpy AMOUNT [TIMES]
 
-Each library takes as many threads as it likes: that is the point."""
+Each library takes as many threads as it likes: that is the point. LightGBM notes in the file TIMES
+when each of its rounds ended, by CLOCK_MONOTONIC."""
 
 import hashlib
 import sys
+import time
 
 import numpy
 
@@ -26,7 +28,14 @@ if kind == "lightgbm":
     # Deterministic sums whatever the number of threads, as its documentation says.
     options = {"objective": "regression", "verbose": -1, "num_leaves": 63, "seed": 1, "deterministic": True,
                "force_row_wise": True}
-    result = lightgbm.train(options, lightgbm.Dataset(features, target), num_boost_round=amount).predict(features)
+    ends = []
+    data = lightgbm.Dataset(features, target)
+    began = time.monotonic()
+    model = lightgbm.train(options, data, num_boost_round=amount, callbacks=[lambda _: ends.append(time.monotonic())])
+    if len(sys.argv) > 3:
+        with open(sys.argv[3], "w") as file:
+            file.write("\n".join(map(repr, [began, *ends])))
+    result = model.predict(features)
 elif kind == "xgboost":
     import xgboost
 
