@@ -6,13 +6,13 @@
 //! full mask: what a program sees at start is the widest that it may ever get.
 
 mod managed;
+mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use engine::Actuator;
 use linux::{Root, unmanaged};
-use plan::{Change, Plan, Speedup, State, TurnMode};
+use plan::{Plan, Speedup};
 use protocol::{Account, AppRecord, AppStatus};
 use topology::CpuSet;
 use workload::{AppId, Demand};
@@ -27,7 +27,7 @@ use crate::mechanism::{Harness, Mechanisms};
 use crate::rates::{self, Rates};
 use crate::registry::Registry;
 use crate::restore;
-use crate::rotor::{self, Rotation};
+use crate::rotor::Rotation;
 use crate::watch::{Nature, Watch};
 
 pub use managed::Managed;
@@ -359,104 +359,6 @@ impl Live {
         self.before = None;
     }
 
-    /// Brings teams and places nearer to the plan; returns whether something is still on its way.
-    pub fn settle(&mut self) -> bool {
-        let mut on_its_way = false;
-        for (app, managed) in &mut self.apps {
-            let Some((place, threads)) = managed.wish.clone() else { continue };
-            if !managed.record.started {
-                // Its very first region is to have the right size already.
-                if let Err(error) = managed.watch.set_target(threads) {
-                    self.warnings.push(format!("{app}: {error}"));
-                }
-                continue;
-            }
-            let Some(harness) = &mut managed.harness else { continue };
-            let narrower = !managed.placed.is_subset(&place);
-            if narrower && let Err(error) = managed.watch.set_target(threads) {
-                self.warnings.push(format!("{app}: {error}"));
-            }
-            if managed.sight.is_none() {
-                managed.watch.look_for_pages();
-            }
-            let next = match managed.sight.as_ref().map(|sight| &sight.nature) {
-                Some(Nature::Resizable) => match managed.watch.threads_now() {
-                    Some(team)
-                        if team as usize > place.len().max(managed.watch.told_to_have() as usize)
-                            && !managed.sight.as_ref().is_some_and(|s| s.waits_passively) =>
-                    {
-                        on_its_way = true;
-                        place.union(&managed.placed)
-                    }
-                    _ => place.clone(),
-                },
-                Some(Nature::Rigid(_) | Nature::Stays(_)) => place.clone(),
-                // Its runtime may be about to read the mask.
-                _ => {
-                    on_its_way |= managed.watch.has_runtime();
-                    managed.record.original_cpus.clone()
-                }
-            };
-            let newcomers = std::mem::take(&mut managed.newcomers) && harness.places_by_thread();
-            if next != managed.placed || newcomers {
-                let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
-                match harness.place(&managed.watch.insiders(), &next, keep) {
-                    Ok(()) => {
-                        self.follower.moved(app, managed.watch.members(), &managed.placed, &next);
-                        managed.placed = next;
-                        managed.unplaced = None;
-                    }
-                    Err(error) => {
-                        let why = format!("{app} could not be placed on {next}: {error}");
-                        if managed.unplaced.as_ref() != Some(&why) {
-                            self.warnings.push(why.clone());
-                            managed.unplaced = Some(why);
-                        }
-                    }
-                }
-            }
-            if !narrower && let Err(error) = managed.watch.set_target(threads) {
-                self.warnings.push(format!("{app}: {error}"));
-            }
-        }
-        self.settling = on_its_way;
-        on_its_way
-    }
-
-    /// Gives the clock the rotation of the plan in force.
-    fn turn_wheels(&mut self) {
-        if self.mechanisms.is_none() {
-            return;
-        }
-        let modes = rotor::modes(self.plan.tree.as_ref());
-        let mut members = Members::new();
-        let mut held = BTreeSet::new();
-        for (app, managed) in self.apps.iter_mut().filter(|(_, managed)| managed.takes_turns()) {
-            let waits = self.plan.waiting.contains(app);
-            let mode = match modes.get(app) {
-                _ if waits => TurnMode::Strict,
-                Some(mode) => *mode,
-                None => continue,
-            };
-            let harness = managed.harness.as_mut().expect("who takes turns has a harness");
-            let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
-            match harness.turn(mode, keep) {
-                Ok(turn) => drop(members.insert(app.clone(), (mode, turn))),
-                Err(error) => self.warnings.push(format!("{app} cannot take turns: {error}")),
-            }
-            if waits {
-                held.insert(app.clone());
-            }
-        }
-        self.clock.set(Rotation::new(self.plan.tree.as_ref()), members, held);
-    }
-
-    /// Sets every program free, in order: the scheduler stops, but the programs go on.
-    pub fn let_all_go(&mut self) {
-        self.plan = Plan::default();
-        self.clock.set(Rotation::new(None), Members::new(), BTreeSet::new());
-    }
-
     pub fn status(&self, now_ns: u64) -> Vec<AppStatus> {
         let status = |(id, managed): (&AppId, &Managed)| {
             let sight = managed.sight.as_ref();
@@ -487,35 +389,5 @@ impl Live {
             }
         };
         self.apps.iter().map(status).collect()
-    }
-}
-
-impl Actuator for Live {
-    type Error = io::Error;
-
-    fn carry_out(&mut self, plan: &Plan, _change: &Change) -> io::Result<()> {
-        // One that stands in several slots has all of their places, because masks do not change
-        // with the slots.
-        let states = plan.states();
-        for (app, managed) in &mut self.apps {
-            let wish = match states.get(app) {
-                Some(State::Running(standing)) => Some((standing.place.clone(), standing.threads)),
-                _ => None,
-            };
-            if let (Some(old), Some(new)) = (&managed.wish, &wish) {
-                if old.0.len() != new.0.len() {
-                    managed.ledger.reconfigured();
-                }
-                if !new.0.is_subset(&old.0) && !old.0.is_subset(&new.0) {
-                    managed.ledger.moved();
-                }
-            }
-            // Who waits or is suspended keeps its place until it runs again.
-            managed.wish = wish.or(managed.wish.take());
-        }
-        self.plan = plan.clone();
-        self.settle();
-        self.turn_wheels();
-        Ok(())
     }
 }

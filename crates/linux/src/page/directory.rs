@@ -64,6 +64,7 @@ impl PageDir {
             .create(true)
             .truncate(true)
             .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
             .open(&draft)
             .and_then(|mut file| file.write_all(&bytes))
             .and_then(|()| fs::rename(&draft, &path));
