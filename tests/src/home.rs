@@ -116,7 +116,7 @@ impl Home {
         command.arg("mix").arg(&file).arg("--json").arg(&json).arg("--output").arg(&output);
         command.args(["--quiet", "--keep-going"]).args(options);
         let mut child = self.start("mix", &mut command);
-        let status = child.ended_within(Duration::from_secs(60));
+        let status = child.ended_within(Duration::from_secs(120));
         let json =
             fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or(Value::Null);
         Mix { status, json, stderr: child.stderr(), output }
