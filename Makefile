@@ -48,7 +48,7 @@ test:
 	@scripts/prepare test
 	@$(MAKE) --quiet lint
 	@$(MAKE) --quiet build
-	@$(MAKE) --quiet -C preload test OUT=$(BUILD)/preload
+	@$(MAKE) --quiet -C preload test test-aarch64 OUT=$(BUILD)/preload
 	@$(MAKE) --quiet -C apps test OUT=$(BUILD)/apps
 	@$(MAKE) --quiet unit
 	@echo "all tests passed"

@@ -136,7 +136,7 @@ static void nested(int *outer, int *inner, int *most)
                 max = n > max ? n : max;
                 in = omp_get_num_threads() > in ? omp_get_num_threads() : in;
             }
-            usleep(2000);
+            usleep(30000);
 #pragma omp atomic
             running--;
         }

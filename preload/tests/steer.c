@@ -80,6 +80,8 @@ void end_all_programs(void)
 
 struct program start(const char *name, const char *const *settings)
 {
+    /* Programs for another processor. Linked statically, so that LD_PRELOAD is the program's alone. */
+    const char *emulator = getenv("EMULATOR");
     struct program program = {0};
     int to[2], from[2];
     if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0)
@@ -93,7 +95,10 @@ struct program start(const char *name, const char *const *settings)
         if ((argument = strchr(path, ' ')))
             *argument++ = '\0';
         set_environment(settings);
-        execl(path, path, argument, (char *)NULL);
+        if (emulator)
+            execl(emulator, emulator, "-L", getenv("SYSROOT"), path, argument, (char *)NULL);
+        else
+            execl(path, path, argument, (char *)NULL);
         _exit(127);
     }
     note(0, program.pid);

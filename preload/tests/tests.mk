@@ -96,5 +96,14 @@ $(OUT)/check: $(CHECK_SOURCES) tests/steer.h tolerant.def ../include/coplace/pag
 test: $(LIBRARY) $(TEST_PROGRAMS)
 	$(OUT)/check $(OUT) $(ONLY)
 
+# The same library on AArch64: cross-compiled, run by qemu-user, steered from outside.
+ARM := $(OUT)/aarch64
+ARM_TOOLS := aarch64-linux-gnu-gcc qemu-aarch64-static
+test-aarch64: $(OUT)/check
+	@for tool in $(ARM_TOOLS); do command -v $$tool >/dev/null || { \
+		echo "SKIPPED the preload library on AArch64: $$tool is missing (scripts/prepare test as root)" >&2; exit 0; }; done; \
+	$(MAKE) --quiet OUT=$(ARM) CC=aarch64-linux-gnu-gcc $(ARM)/libcoplace_preload.so $(ARM)/app && \
+	EMULATOR=$$(command -v qemu-aarch64-static) SYSROOT=/usr/aarch64-linux-gnu $(OUT)/check $(ARM) $(ONLY)
+
 .PRECIOUS: $(OUT)/libgomp-%.so
-.PHONY: test
+.PHONY: test test-aarch64
