@@ -86,12 +86,13 @@ class Experiment:
             shutil.rmtree(directory, ignore_errors=True)
         sys.exit(status)
 
-    def rounds(self, ways, every=None):
+    def rounds(self, ways, every=None, count=None):
         """Each way once a round, in an order that the seed shuffles. `ways` maps names to functions
         that return a sample, or None where there is none; `every` maps a name to n where a way
-        takes part in every nth round only. Returns the samples of each round: [{name: sample}]."""
-        rounds, began = [], time.monotonic()
-        for number in range(self.round_count):
+        takes part in every nth round only; `count` rounds instead of the experiment's own number.
+        Returns the samples of each round: [{name: sample}]."""
+        rounds, began, count = [], time.monotonic(), count or self.round_count
+        for number in range(count):
             order = [name for name in ways if number % (every or {}).get(name, 1) == 0]
             self.rng.shuffle(order)
             samples = {}
@@ -100,7 +101,7 @@ class Experiment:
                 if self.args.verbose:
                     self.say(f"  round {number + 1}, {name}: {samples[name]}")
             rounds.append({name: sample for name, sample in samples.items() if sample is not None})
-            self.progress(f"round {number + 1} of {self.round_count}, {time.monotonic() - began:.0f} s")
+            self.progress(f"round {number + 1} of {count}, {time.monotonic() - began:.0f} s")
         self.progress("")
         return rounds
 
