@@ -1,6 +1,6 @@
 //! What changed between two plans, and nothing else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -100,41 +100,106 @@ impl Plan {
 
 /// What must happen to get from `old` to `new`.
 pub fn diff(old: &Plan, new: &Plan) -> Change {
-    let (before, after) = (old.states(), new.states());
+    let (before, after) = (Roles::of(old), Roles::of(new));
     let mut change = Change::default();
-    for app in before.keys().chain(after.keys()) {
-        let steps = app_changes(before.get(app), after.get(app));
-        if !steps.is_empty() {
-            change.apps.insert(app.clone(), steps);
+    for (app, role) in &before.0 {
+        if !after.0.contains_key(app) {
+            change.apps.insert((*app).clone(), app_changes(Some(role), None));
         }
     }
-    let (before, after) = (Structure::of(old), Structure::of(new));
-    change.turns = before.turns != after.turns;
-    change.mixing = before.mixed != after.mixed;
+    for (app, role) in &after.0 {
+        let steps = app_changes(before.0.get(app), Some(role));
+        if !steps.is_empty() {
+            change.apps.insert((*app).clone(), steps);
+        }
+    }
+    let (was, is) = (Structure::of(old, &before), Structure::of(new, &after));
+    change.turns = was.turns != is.turns;
+    change.mixing = was.mixed != is.mixed;
     change
 }
 
-fn app_changes(before: Option<&State>, after: Option<&State>) -> Vec<AppChange> {
-    if before == after {
-        return Vec::new();
+/// What a plan makes of each program, for looking up alone: its order is not the same twice.
+struct Roles<'a>(HashMap<&'a AppId, Role<'a>>);
+
+/// What a plan makes of one program.
+enum Role<'a> {
+    /// With one run, which says all.
+    Runs(&'a Run),
+    /// With several.
+    RunsOften(Standing),
+    Waits,
+    Suspended,
+}
+
+impl<'a> Roles<'a> {
+    fn of(plan: &'a Plan) -> Roles<'a> {
+        let mut roles: HashMap<&AppId, Role<'_>> = HashMap::new();
+        roles.extend(plan.waiting.iter().map(|app| (app, Role::Waits)));
+        roles.extend(plan.suspended.iter().map(|app| (app, Role::Suspended)));
+        plan.for_each_run(&mut |run| {
+            let role = roles.entry(&run.app).or_insert(Role::Runs(run));
+            match role {
+                Role::Runs(first) if std::ptr::eq(*first, run) => {}
+                Role::Runs(first) => {
+                    let mut standing = Standing::of(first);
+                    standing.widen(run);
+                    *role = Role::RunsOften(standing);
+                }
+                Role::RunsOften(standing) => standing.widen(run),
+                Role::Waits | Role::Suspended => *role = Role::Runs(run),
+            }
+        });
+        Roles(roles)
     }
+
+    fn runs_often(&self, app: &AppId) -> bool {
+        matches!(self.0.get(app), Some(Role::RunsOften(_)))
+    }
+}
+
+impl Role<'_> {
+    fn standing(&self) -> Option<Stands<'_>> {
+        match self {
+            Role::Runs(run) => Some((&run.place, run.threads, (run.bind, run.memory, run.lends))),
+            Role::RunsOften(it) => Some((&it.place, it.threads, (it.bind, it.memory, it.lends))),
+            Role::Waits | Role::Suspended => None,
+        }
+    }
+}
+
+/// Place, team, and in which manner.
+type Stands<'a> = (&'a CpuSet, u32, (Bind, Memory, bool));
+
+fn app_changes(before: Option<&Role<'_>>, after: Option<&Role<'_>>) -> Vec<AppChange> {
+    let standing = |(place, threads, (bind, memory, lends)): Stands<'_>| {
+        Standing { place: place.clone(), threads, bind, memory, lends }
+    };
     match (before, after) {
+        (None, None) => Vec::new(),
         (_, None) => vec![AppChange::Gone],
-        (_, Some(State::Waiting)) => vec![AppChange::Waits],
-        (_, Some(State::Suspended)) => vec![AppChange::Suspended],
-        (None, Some(State::Running(to))) => vec![AppChange::Started(to.clone())],
-        (Some(State::Waiting), Some(State::Running(to))) => vec![AppChange::Admitted(to.clone())],
-        (Some(State::Suspended), Some(State::Running(to))) => vec![AppChange::Resumed(to.clone())],
-        (Some(State::Running(from)), Some(State::Running(to))) => {
+        (Some(Role::Waits), Some(Role::Waits)) | (Some(Role::Suspended), Some(Role::Suspended)) => Vec::new(),
+        (_, Some(Role::Waits)) => vec![AppChange::Waits],
+        (_, Some(Role::Suspended)) => vec![AppChange::Suspended],
+        (before, Some(after)) => {
+            let Some(to) = after.standing() else { return Vec::new() };
+            let Some(from) = before.and_then(Role::standing) else {
+                return vec![match before {
+                    None => AppChange::Started(standing(to)),
+                    Some(Role::Suspended) => AppChange::Resumed(standing(to)),
+                    Some(_) => AppChange::Admitted(standing(to)),
+                }];
+            };
             let mut steps = Vec::new();
-            if from.place != to.place {
-                steps.push(AppChange::Moved { from: from.place.clone(), to: to.place.clone() });
+            if from.0 != to.0 {
+                steps.push(AppChange::Moved { from: from.0.clone(), to: to.0.clone() });
             }
-            if from.threads != to.threads {
-                steps.push(AppChange::Resized { from: from.threads, to: to.threads });
+            if from.1 != to.1 {
+                steps.push(AppChange::Resized { from: from.1, to: to.1 });
             }
-            if (from.bind, from.memory, from.lends) != (to.bind, to.memory, to.lends) {
-                steps.push(AppChange::Manner { bind: to.bind, memory: to.memory, lends: to.lends });
+            if from.2 != to.2 {
+                let (bind, memory, lends) = to.2;
+                steps.push(AppChange::Manner { bind, memory, lends });
             }
             steps
         }
@@ -245,34 +310,47 @@ struct Structure<'a> {
 }
 
 /// One `in_turn`, outermost first in tree order.
-#[derive(PartialEq, Eq)]
 struct Turns<'a> {
     mode: TurnMode,
     /// Length of each slot, and who stands in it.
-    slots: Vec<(u64, BTreeMap<&'a AppId, Elsewhere<'a>>)>,
+    slots: Vec<(u64, Vec<(&'a AppId, Elsewhere<'a>)>)>,
 }
 
 /// Place and team in one slot of a program that may have others in other slots.
 type Elsewhere<'a> = Option<(&'a CpuSet, u32)>;
 
+impl PartialEq for Turns<'_> {
+    /// The order in which programs stand in a slot does not count.
+    fn eq(&self, other: &Turns<'_>) -> bool {
+        fn by_name<'b>(slot: &[(&'b AppId, Elsewhere<'b>)]) -> BTreeMap<&'b AppId, Elsewhere<'b>> {
+            slot.iter().copied().collect()
+        }
+        self.mode == other.mode
+            && self.slots.len() == other.slots.len()
+            && self.slots.iter().zip(&other.slots).all(|(one, other)| one.0 == other.0)
+            && self.slots.iter().zip(&other.slots).all(|((_, one), (_, other))| {
+                one == other || by_name(one) == by_name(other)
+            })
+    }
+}
+
 impl<'a> Structure<'a> {
-    fn of(plan: &'a Plan) -> Structure<'a> {
+    fn of(plan: &'a Plan, roles: &Roles<'a>) -> Structure<'a> {
         let mut structure = Structure { turns: Vec::new(), mixed: Vec::new() };
-        let mut seen: BTreeMap<&AppId, usize> = BTreeMap::new();
-        plan.for_each_run(&mut |run| *seen.entry(&run.app).or_default() += 1);
         if let Some(tree) = &plan.tree {
-            structure.collect(tree, &seen);
+            structure.collect(tree, roles);
         }
         structure
     }
 
-    fn collect(&mut self, tree: &'a Tree, seen: &BTreeMap<&AppId, usize>) {
+    fn collect(&mut self, tree: &'a Tree, roles: &Roles<'a>) {
         match tree {
             Tree::InTurn { mode, slots } => {
                 let slot = |tree: &'a Tree| {
                     // A program with one slot is described by its standing; only one with several
                     // needs to be told apart here.
-                    let several = |run: &'a Run| (seen[&run.app] > 1).then_some((&run.place, run.threads));
+                    let several =
+                        |run: &'a Run| roles.runs_often(&run.app).then_some((&run.place, run.threads));
                     tree.runs().into_iter().map(|run| (&run.app, several(run))).collect()
                 };
                 let slots = slots.iter().map(|each| (each.slice_ns, slot(&each.tree))).collect();
@@ -281,6 +359,6 @@ impl<'a> Structure<'a> {
             Tree::Mixed { owner, .. } => self.mixed.push((tree.apps(), owner)),
             Tree::Run(_) | Tree::SideBySide(_) => {}
         }
-        tree.children().for_each(|child| self.collect(child, seen));
+        tree.children().for_each(|child| self.collect(child, roles));
     }
 }

@@ -1,7 +1,7 @@
 //! The form that actuators take: levels in turn › side by side › in turn › run, where a leaf may also
 //! be a `mixed` of runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -201,7 +201,8 @@ fn fit_turns(tree: &mut Tree, limits: &Limits) -> Result<(), Refusal> {
         // Rounded up, lest the shortest slice end up shorter than it may be.
         for_each_slot(tree, limits, &mut |slice_ns| scale(slice_ns, floor.into(), shortest.max(1).into()).1);
     } else {
-        let standstill = standstill(tree);
+        // Nobody asks how long that is where there is no bound on it.
+        let standstill = if limits.longest_standstill_ns.is_some() { standstill(tree) } else { 0 };
         let goal = limits.longest_standstill_ns.map_or(u128::MAX, u128::from);
         let (floor, shortest) = (u128::from(floor), u128::from(shortest));
         // Shortening by goal ÷ standstill, or by floor ÷ shortest where that is less of a change.
@@ -270,11 +271,13 @@ fn standstill(tree: &Tree) -> u128 {
         Tree::InTurn { slots, .. } => {
             let round: u128 = slots.iter().map(|slot| u128::from(slot.slice_ns)).sum();
             // Only who stands in several slots comes back before the round is over.
-            let mut seen = BTreeSet::new();
-            let several = !slots.iter().all(|slot| match &slot.tree {
-                Tree::Run(run) => seen.insert(&run.app),
-                tree => tree.apps().into_iter().all(|app| seen.insert(app)),
-            });
+            let mut seen: HashMap<&AppId, usize> = HashMap::new();
+            let mut several = false;
+            if slots.iter().any(|slot| matches!(slot.tree, Tree::Run(_))) {
+                for (index, slot) in slots.iter().enumerate() {
+                    slot.tree.for_each_run(&mut |run| several |= *seen.entry(&run.app).or_insert(index) != index);
+                }
+            }
             let mut longest = 0;
             for (index, slot) in slots.iter().enumerate() {
                 let away = round - u128::from(slot.slice_ns);

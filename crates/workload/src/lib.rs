@@ -21,5 +21,5 @@ pub use mix::{Instance, Mix, Program};
 pub use profile::{Profile, Waiting};
 pub use random::Random;
 pub use reader::MixError;
-pub use scenario::{Job, Scenario, TooWide};
+pub use scenario::{Job, Scenario, SlowsDown, TooWide};
 pub use scenario_file::{ScenarioFile, profiles};

@@ -33,8 +33,11 @@ pub(crate) fn pack(
         let roomy = if need.overflows { need.scope.clone().unwrap_or_default() } else { need.open(cpus) };
         let clear = roomy.difference(avoid);
         let ground = if clear.len() >= width { clear } else { roomy };
-        let place_in =
-            |taken: &CpuSet| place::of_width(machine, &ground.difference(taken), width, need.before);
+        let stood = need.before.filter(|before| before.len() == width && before.is_subset(&ground));
+        let place_in = |taken: &CpuSet| match stood {
+            Some(before) if !before.intersects(taken) => Some(before.clone()),
+            _ => place::of_width(machine, &ground.difference(taken), width, need.before),
+        };
         let found = rows.iter().enumerate().find_map(|(number, row)| {
             // Full rows are the common case; do not compare sets for them.
             let hopeless = need.scope.is_none() && row.taken_count + width > all_count;
@@ -46,8 +49,8 @@ pub(crate) fn pack(
             (rows.len() - 1, place)
         });
         let row = &mut rows[number];
-        row.taken = row.taken.union(&place);
-        row.taken_count = row.taken.intersection(cpus).len();
+        row.taken.add_all(&place);
+        row.taken_count = row.taken.common_len(cpus);
         row.gangs.push((index, place));
     }
     rows

@@ -97,7 +97,8 @@ pub(crate) fn needs<'a>(snapshot: &'a Snapshot, places: &'a BTreeMap<AppId, CpuS
     let mut needs: Vec<Need<'a>> = live.map(|app| Need::of(app, snapshot, usable, allowed)).collect();
     // Both in order of name: one walk instead of a search for each.
     let mut order: Vec<usize> = (0..needs.len()).collect();
-    order.sort_unstable_by(|&a, &b| needs[a].app.id.cmp(&needs[b].app.id));
+    // Names that count up are all but in order of arrival, which this sort makes use of.
+    order.sort_by(|&a, &b| needs[a].app.id.cmp(&needs[b].app.id));
     let mut places = places.iter().peekable();
     for index in order {
         let id = &needs[index].app.id;

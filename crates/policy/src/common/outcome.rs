@@ -36,7 +36,7 @@ pub(crate) fn decision(
     runs.sort_unstable();
     let mut runs = runs.into_iter().peekable();
     let mut apps: Vec<&App> = cx.snapshot.apps.iter().collect();
-    apps.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+    apps.sort_by(|a, b| a.id.cmp(&b.id));
     let mut old = cx.memory.places.iter().peekable();
     let mut places: Vec<(AppId, CpuSet)> = Vec::with_capacity(apps.len());
     for app in apps {
