@@ -289,7 +289,11 @@ impl Engine {
                 apps.push(app);
                 apps.sort_by_key(|app| app.arrived_ns);
             }
-            Event::Left(id) => apps.retain(|app| app.id != id),
+            Event::Left(id) => {
+                if let Some(at) = apps.iter().position(|app| app.id == id) {
+                    apps.remove(at);
+                }
+            }
             Event::Observed(app) => {
                 if let Some(known) = apps.iter_mut().find(|known| known.id == app.id) {
                     // Arrival and suspension are not observed but told.

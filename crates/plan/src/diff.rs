@@ -1,13 +1,13 @@
 //! What changed between two plans, and nothing else.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
-use workload::AppId;
+use workload::{AppId, ByApp};
 
-use crate::{Bind, Memory, Plan, Run, Tree, TurnMode};
+use crate::{Bind, Memory, Plan, Run, Slot, Tree, TurnMode};
 
 /// The difference between two plans; names only what differs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,30 +100,34 @@ impl Plan {
 
 /// What must happen to get from `old` to `new`.
 pub fn diff(old: &Plan, new: &Plan) -> Change {
-    let (before, after) = (Roles::of(old), Roles::of(new));
+    let mut roles: ByApp<'_, [Role<'_>; 2]> = ByApp::default();
+    let often = [give_roles(old, 0, &mut roles), give_roles(new, 1, &mut roles)];
     let mut change = Change::default();
-    for (app, role) in &before.0 {
-        if !after.0.contains_key(app) {
-            change.apps.insert((*app).clone(), app_changes(Some(role), None));
-        }
-    }
-    for (app, role) in &after.0 {
-        let steps = app_changes(before.0.get(app), Some(role));
+    for (app, [before, after]) in &roles {
+        let steps = app_changes(before, after);
         if !steps.is_empty() {
             change.apps.insert((*app).clone(), steps);
         }
     }
-    let (was, is) = (Structure::of(old, &before), Structure::of(new, &after));
-    change.turns = was.turns != is.turns;
-    change.mixing = was.mixed != is.mixed;
+    let roles = &roles;
+    let structure = |plan, number: usize| {
+        // A program with one slot is described by its standing; only one with several needs to be told
+        // apart here.
+        let several =
+            move |app: &AppId| often[number] && matches!(roles[app][number], Role::RunsOften(_));
+        Structure::of(plan, several)
+    };
+    let (before, after) = (structure(old, 0), structure(new, 1));
+    change.turns = before.turns != after.turns;
+    change.mixing = before.mixed != after.mixed;
     change
 }
 
-/// What a plan makes of each program, for looking up alone: its order is not the same twice.
-struct Roles<'a>(HashMap<&'a AppId, Role<'a>>);
-
 /// What a plan makes of one program.
+#[derive(Default)]
 enum Role<'a> {
+    #[default]
+    Absent,
     /// With one run, which says all.
     Runs(&'a Run),
     /// With several.
@@ -132,30 +136,30 @@ enum Role<'a> {
     Suspended,
 }
 
-impl<'a> Roles<'a> {
-    fn of(plan: &'a Plan) -> Roles<'a> {
-        let mut roles: HashMap<&AppId, Role<'_>> = HashMap::new();
-        roles.extend(plan.waiting.iter().map(|app| (app, Role::Waits)));
-        roles.extend(plan.suspended.iter().map(|app| (app, Role::Suspended)));
-        plan.for_each_run(&mut |run| {
-            let role = roles.entry(&run.app).or_insert(Role::Runs(run));
-            match role {
-                Role::Runs(first) if std::ptr::eq(*first, run) => {}
-                Role::Runs(first) => {
-                    let mut standing = Standing::of(first);
-                    standing.widen(run);
-                    *role = Role::RunsOften(standing);
-                }
-                Role::RunsOften(standing) => standing.widen(run),
-                Role::Waits | Role::Suspended => *role = Role::Runs(run),
+/// Notes as the roles of that number what a plan makes of each program that it mentions. Whether
+/// somebody has several runs.
+fn give_roles<'a>(plan: &'a Plan, number: usize, roles: &mut ByApp<'a, [Role<'a>; 2]>) -> bool {
+    for app in &plan.waiting {
+        roles.entry(app).or_default()[number] = Role::Waits;
+    }
+    for app in &plan.suspended {
+        roles.entry(app).or_default()[number] = Role::Suspended;
+    }
+    let mut often = false;
+    plan.for_each_run(&mut |run| {
+        let role = &mut roles.entry(&run.app).or_default()[number];
+        match role {
+            Role::Runs(first) => {
+                let mut standing = Standing::of(first);
+                standing.widen(run);
+                *role = Role::RunsOften(standing);
+                often = true;
             }
-        });
-        Roles(roles)
-    }
-
-    fn runs_often(&self, app: &AppId) -> bool {
-        matches!(self.0.get(app), Some(Role::RunsOften(_)))
-    }
+            Role::RunsOften(standing) => standing.widen(run),
+            Role::Absent | Role::Waits | Role::Suspended => *role = Role::Runs(run),
+        }
+    });
+    often
 }
 
 impl Role<'_> {
@@ -163,7 +167,7 @@ impl Role<'_> {
         match self {
             Role::Runs(run) => Some((&run.place, run.threads, (run.bind, run.memory, run.lends))),
             Role::RunsOften(it) => Some((&it.place, it.threads, (it.bind, it.memory, it.lends))),
-            Role::Waits | Role::Suspended => None,
+            Role::Absent | Role::Waits | Role::Suspended => None,
         }
     }
 }
@@ -171,23 +175,24 @@ impl Role<'_> {
 /// Place, team, and in which manner.
 type Stands<'a> = (&'a CpuSet, u32, (Bind, Memory, bool));
 
-fn app_changes(before: Option<&Role<'_>>, after: Option<&Role<'_>>) -> Vec<AppChange> {
+fn app_changes(before: &Role<'_>, after: &Role<'_>) -> Vec<AppChange> {
     let standing = |(place, threads, (bind, memory, lends)): Stands<'_>| {
         Standing { place: place.clone(), threads, bind, memory, lends }
     };
     match (before, after) {
-        (None, None) => Vec::new(),
-        (_, None) => vec![AppChange::Gone],
-        (Some(Role::Waits), Some(Role::Waits)) | (Some(Role::Suspended), Some(Role::Suspended)) => Vec::new(),
-        (_, Some(Role::Waits)) => vec![AppChange::Waits],
-        (_, Some(Role::Suspended)) => vec![AppChange::Suspended],
-        (before, Some(after)) => {
+        (Role::Absent, Role::Absent) | (Role::Waits, Role::Waits) | (Role::Suspended, Role::Suspended) => {
+            Vec::new()
+        }
+        (_, Role::Absent) => vec![AppChange::Gone],
+        (_, Role::Waits) => vec![AppChange::Waits],
+        (_, Role::Suspended) => vec![AppChange::Suspended],
+        (before, after) => {
             let Some(to) = after.standing() else { return Vec::new() };
-            let Some(from) = before.and_then(Role::standing) else {
+            let Some(from) = before.standing() else {
                 return vec![match before {
-                    None => AppChange::Started(standing(to)),
-                    Some(Role::Suspended) => AppChange::Resumed(standing(to)),
-                    Some(_) => AppChange::Admitted(standing(to)),
+                    Role::Absent => AppChange::Started(standing(to)),
+                    Role::Suspended => AppChange::Resumed(standing(to)),
+                    _ => AppChange::Admitted(standing(to)),
                 }];
             };
             let mut steps = Vec::new();
@@ -304,61 +309,61 @@ impl fmt::Display for Standing {
 }
 
 /// Everything about a plan that is not one program's own: who meets whom.
-struct Structure<'a> {
-    turns: Vec<Turns<'a>>,
+struct Structure<'a, F> {
+    turns: Vec<Turns<'a, F>>,
     mixed: Vec<(BTreeSet<&'a AppId>, &'a BTreeMap<u32, AppId>)>,
 }
 
 /// One `in_turn`, outermost first in tree order.
-struct Turns<'a> {
+struct Turns<'a, F> {
     mode: TurnMode,
-    /// Length of each slot, and who stands in it.
-    slots: Vec<(u64, Vec<(&'a AppId, Elsewhere<'a>)>)>,
+    slots: &'a [Slot],
+    /// Whether a program has several runs.
+    several: F,
 }
 
 /// Place and team in one slot of a program that may have others in other slots.
 type Elsewhere<'a> = Option<(&'a CpuSet, u32)>;
 
-impl PartialEq for Turns<'_> {
+impl<'a, F: Fn(&AppId) -> bool> Turns<'a, F> {
+    /// Who stands in a slot.
+    fn members(&self, slot: &'a Slot) -> Vec<(&'a AppId, Elsewhere<'a>)> {
+        let mut members = Vec::new();
+        slot.tree.for_each_run(&mut |run| {
+            members.push((&run.app, (self.several)(&run.app).then_some((&run.place, run.threads))));
+        });
+        members
+    }
+}
+
+impl<F: Fn(&AppId) -> bool> PartialEq for Turns<'_, F> {
     /// The order in which programs stand in a slot does not count.
-    fn eq(&self, other: &Turns<'_>) -> bool {
-        fn by_name<'b>(slot: &[(&'b AppId, Elsewhere<'b>)]) -> BTreeMap<&'b AppId, Elsewhere<'b>> {
-            slot.iter().copied().collect()
-        }
+    fn eq(&self, other: &Self) -> bool {
+        let length = |slot: &Slot| slot.slice_ns;
         self.mode == other.mode
-            && self.slots.len() == other.slots.len()
-            && self.slots.iter().zip(&other.slots).all(|(one, other)| one.0 == other.0)
-            && self.slots.iter().zip(&other.slots).all(|((_, one), (_, other))| {
-                one == other || by_name(one) == by_name(other)
+            && self.slots.iter().map(length).eq(other.slots.iter().map(length))
+            && self.slots.iter().zip(other.slots).all(|(one, another)| {
+                let (one, another) = (self.members(one), other.members(another));
+                one == another || BTreeMap::from_iter(one) == BTreeMap::from_iter(another)
             })
     }
 }
 
-impl<'a> Structure<'a> {
-    fn of(plan: &'a Plan, roles: &Roles<'a>) -> Structure<'a> {
+impl<'a, F: Fn(&AppId) -> bool + Copy> Structure<'a, F> {
+    fn of(plan: &'a Plan, several: F) -> Self {
         let mut structure = Structure { turns: Vec::new(), mixed: Vec::new() };
         if let Some(tree) = &plan.tree {
-            structure.collect(tree, roles);
+            structure.collect(tree, several);
         }
         structure
     }
 
-    fn collect(&mut self, tree: &'a Tree, roles: &Roles<'a>) {
+    fn collect(&mut self, tree: &'a Tree, several: F) {
         match tree {
-            Tree::InTurn { mode, slots } => {
-                let slot = |tree: &'a Tree| {
-                    // A program with one slot is described by its standing; only one with several
-                    // needs to be told apart here.
-                    let several =
-                        |run: &'a Run| roles.runs_often(&run.app).then_some((&run.place, run.threads));
-                    tree.runs().into_iter().map(|run| (&run.app, several(run))).collect()
-                };
-                let slots = slots.iter().map(|each| (each.slice_ns, slot(&each.tree))).collect();
-                self.turns.push(Turns { mode: *mode, slots });
-            }
+            Tree::InTurn { mode, slots } => self.turns.push(Turns { mode: *mode, slots, several }),
             Tree::Mixed { owner, .. } => self.mixed.push((tree.apps(), owner)),
             Tree::Run(_) | Tree::SideBySide(_) => {}
         }
-        tree.children().for_each(|child| self.collect(child, roles));
+        tree.children().for_each(|child| self.collect(child, several));
     }
 }

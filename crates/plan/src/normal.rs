@@ -1,11 +1,11 @@
 //! The form that actuators take: levels in turn › side by side › in turn › run, where a leaf may also
 //! be a `mixed` of runs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use workload::AppId;
+use workload::{AppId, ByApp};
 
 use crate::{Plan, Slot, Tree, TurnMode};
 
@@ -271,7 +271,7 @@ fn standstill(tree: &Tree) -> u128 {
         Tree::InTurn { slots, .. } => {
             let round: u128 = slots.iter().map(|slot| u128::from(slot.slice_ns)).sum();
             // Only who stands in several slots comes back before the round is over.
-            let mut seen: HashMap<&AppId, usize> = HashMap::new();
+            let mut seen: ByApp<'_, usize> = ByApp::default();
             let mut several = false;
             if slots.iter().any(|slot| matches!(slot.tree, Tree::Run(_))) {
                 for (index, slot) in slots.iter().enumerate() {

@@ -7,11 +7,12 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use engine::Actuator;
 use plan::{App, AppChange, Change, Plan};
-use workload::{AppId, Malleability, Profile, Scenario, Waiting};
+use workload::{AppId, Malleability, NameHasher, Profile, Scenario, Waiting};
 
 use crate::domains::Domains;
 use crate::laws::contention::{self, Demand};
@@ -68,7 +69,7 @@ pub struct World {
     laws: Laws,
     domains: Domains,
     pub programs: Vec<Program>,
-    index: HashMap<AppId, usize>,
+    index: HashMap<AppId, usize, BuildHasherDefault<NameHasher>>,
     neighbours: Neighbours,
     /// Those of the plan before: memory for those of the next.
     spare: Neighbours,

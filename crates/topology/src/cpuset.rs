@@ -36,10 +36,12 @@ enum Words {
 impl Words {
     const EMPTY: Words = Words::Few(0, [0; FEW]);
 
+    #[inline]
     fn zeros(count: usize) -> Words {
         if count <= FEW { Words::Few(count, [0; FEW]) } else { Words::Many(vec![0; count]) }
     }
 
+    #[inline]
     fn from_fn(count: usize, word: impl Fn(usize) -> u64) -> Words {
         let mut words = Words::zeros(count);
         words.iter_mut().enumerate().for_each(|(index, here)| *here = word(index));
@@ -56,6 +58,7 @@ impl Default for Words {
 impl std::ops::Deref for Words {
     type Target = [u64];
 
+    #[inline]
     fn deref(&self) -> &[u64] {
         match self {
             Words::Few(count, words) => &words[..*count],
@@ -65,6 +68,7 @@ impl std::ops::Deref for Words {
 }
 
 impl std::ops::DerefMut for Words {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u64] {
         match self {
             Words::Few(count, words) => &mut words[..*count],
@@ -168,20 +172,24 @@ impl CpuSet {
         }
     }
 
+    #[inline]
     pub fn contains(&self, cpu: u32) -> bool {
         self.word(cpu as usize / 64) >> (cpu % 64) & 1 == 1
     }
 
+    #[inline]
     fn word(&self, index: usize) -> u64 {
         index.checked_sub(self.base).and_then(|index| self.words.get(index)).copied().unwrap_or(0)
     }
 
     /// Number of the word after the last one held.
+    #[inline]
     fn end(&self) -> usize {
         self.base + self.words.len()
     }
 
     /// The set of these words; the first and the last may be 0.
+    #[inline]
     fn from_words(range: std::ops::Range<usize>, word: impl Fn(usize) -> u64) -> CpuSet {
         let std::ops::Range { start: mut base, mut end } = range;
         while base < end && word(base) == 0 {
@@ -196,10 +204,12 @@ impl CpuSet {
         CpuSet { base, words: Words::from_fn(end - base, |index| word(base + index)) }
     }
 
+    #[inline]
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
@@ -224,6 +234,7 @@ impl CpuSet {
         self.words.last().map(|word| self.end() as u32 * 64 - 1 - word.leading_zeros())
     }
 
+    #[inline]
     pub fn union(&self, other: &CpuSet) -> CpuSet {
         match (self.is_empty(), other.is_empty()) {
             (_, true) => self.clone(),
@@ -236,6 +247,7 @@ impl CpuSet {
     }
 
     /// The union, in place.
+    #[inline]
     pub fn add_all(&mut self, other: &CpuSet) {
         if self.is_empty() || other.base < self.base || other.end() > self.end() {
             *self = self.union(other);
@@ -245,27 +257,33 @@ impl CpuSet {
         self.words[first..].iter_mut().zip(other.words.iter()).for_each(|(mine, theirs)| *mine |= theirs);
     }
 
+    #[inline]
     pub fn intersection(&self, other: &CpuSet) -> CpuSet {
         CpuSet::from_words(self.common_words(other), |index| self.word(index) & other.word(index))
     }
 
+    #[inline]
     pub fn difference(&self, other: &CpuSet) -> CpuSet {
         CpuSet::from_words(self.base..self.end(), |index| self.word(index) & !other.word(index))
     }
 
+    #[inline]
     fn common_words(&self, other: &CpuSet) -> std::ops::Range<usize> {
         self.base.max(other.base)..self.end().min(other.end())
     }
 
+    #[inline]
     pub fn is_subset(&self, other: &CpuSet) -> bool {
         (self.base..self.end()).all(|index| self.word(index) & !other.word(index) == 0)
     }
 
+    #[inline]
     pub fn intersects(&self, other: &CpuSet) -> bool {
         self.common_words(other).any(|index| self.word(index) & other.word(index) != 0)
     }
 
     /// How many members both have.
+    #[inline]
     pub fn common_len(&self, other: &CpuSet) -> usize {
         self.common_words(other).map(|index| (self.word(index) & other.word(index)).count_ones() as usize).sum()
     }

@@ -13,7 +13,7 @@ mod scenario_file;
 mod swf;
 mod words;
 
-pub use app::{AppId, Demand, Malleability, ParseAppIdError};
+pub use app::{AppId, ByApp, Demand, Malleability, NameHasher, ParseAppIdError};
 pub use bytes::{parse_bytes, show_bytes};
 pub use curve::Curve;
 pub use generate::Generator;

@@ -1,16 +1,14 @@
 //! Every program that a plan or its snapshot names, by number: the checks look at each program
 //! several times, and names are slow to compare.
 
-use std::collections::HashMap;
-
-use workload::AppId;
+use workload::{AppId, ByApp};
 
 use crate::{App, Plan, Run, Snapshot};
 
 /// The snapshot's programs have the numbers of their order; strangers come after them.
 pub struct Cast<'a> {
     /// Only looked into, never walked through: its order is not the same twice.
-    numbers: HashMap<&'a AppId, usize>,
+    numbers: ByApp<'a, usize>,
     names: Vec<&'a AppId>,
     apps: &'a [App],
     /// Every run of the plan, left to right, with the number of its program.
