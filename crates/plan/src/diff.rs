@@ -113,8 +113,7 @@ pub fn diff(old: &Plan, new: &Plan) -> Change {
     let structure = |plan, number: usize| {
         // A program with one slot is described by its standing; only one with several needs to be told
         // apart here.
-        let several =
-            move |app: &AppId| often[number] && matches!(roles[app][number], Role::RunsOften(_));
+        let several = move |app: &AppId| often[number] && matches!(roles[app][number], Role::RunsOften(_));
         Structure::of(plan, several)
     };
     let (before, after) = (structure(old, 0), structure(new, 1));
@@ -176,8 +175,12 @@ impl Role<'_> {
 type Stands<'a> = (&'a CpuSet, u32, (Bind, Memory, bool));
 
 fn app_changes(before: &Role<'_>, after: &Role<'_>) -> Vec<AppChange> {
-    let standing = |(place, threads, (bind, memory, lends)): Stands<'_>| {
-        Standing { place: place.clone(), threads, bind, memory, lends }
+    let standing = |(place, threads, (bind, memory, lends)): Stands<'_>| Standing {
+        place: place.clone(),
+        threads,
+        bind,
+        memory,
+        lends,
     };
     match (before, after) {
         (Role::Absent, Role::Absent) | (Role::Waits, Role::Waits) | (Role::Suspended, Role::Suspended) => {

@@ -85,7 +85,7 @@ fn flatten(tree: &Tree) -> Result<Option<Tree>, Refusal> {
     match tree {
         Tree::Run(run) => Ok(Some(Tree::Run(run.clone()))),
         Tree::SideBySide(parts) => {
-            let mut flat = Vec::new();
+            let mut flat = Vec::with_capacity(parts.len());
             for part in parts {
                 match flatten(part)? {
                     Some(Tree::SideBySide(more)) => flat.extend(more),
@@ -96,7 +96,7 @@ fn flatten(tree: &Tree) -> Result<Option<Tree>, Refusal> {
         }
         Tree::Mixed { owner, parts } => {
             let mut owner = owner.clone();
-            let mut flat = Vec::new();
+            let mut flat = Vec::with_capacity(parts.len());
             for part in parts {
                 match flatten(part)? {
                     Some(Tree::Mixed { owner: inner, parts: more }) => {
@@ -123,7 +123,7 @@ fn flatten(tree: &Tree) -> Result<Option<Tree>, Refusal> {
             })
         }
         Tree::InTurn { mode, slots } => {
-            let mut flat = Vec::new();
+            let mut flat = Vec::with_capacity(slots.len());
             for (index, slot) in slots.iter().enumerate() {
                 let tree = flatten(&slot.tree)?.ok_or(Refusal::IdleSlot { slot: index })?;
                 flat.push(Slot { slice_ns: slot.slice_ns, tree });
@@ -275,7 +275,8 @@ fn standstill(tree: &Tree) -> u128 {
             let mut several = false;
             if slots.iter().any(|slot| matches!(slot.tree, Tree::Run(_))) {
                 for (index, slot) in slots.iter().enumerate() {
-                    slot.tree.for_each_run(&mut |run| several |= *seen.entry(&run.app).or_insert(index) != index);
+                    slot.tree
+                        .for_each_run(&mut |run| several |= *seen.entry(&run.app).or_insert(index) != index);
                 }
             }
             let mut longest = 0;

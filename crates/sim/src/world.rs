@@ -315,7 +315,11 @@ impl World {
             NONE => (team / cpus, used),
             _ => (crowd, used / crowd.max(1.0)),
         };
-        let turns = if leaf.around.slice_ns > 0 { turns::keeps(profile, leaf.around.slice_ns, &self.laws) } else { 1.0 };
+        let turns = if leaf.around.slice_ns > 0 {
+            turns::keeps(profile, leaf.around.slice_ns, &self.laws)
+        } else {
+            1.0
+        };
         if crowd <= 1.0 {
             return (alone * turns, busy);
         }

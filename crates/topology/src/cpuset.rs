@@ -285,7 +285,9 @@ impl CpuSet {
     /// How many members both have.
     #[inline]
     pub fn common_len(&self, other: &CpuSet) -> usize {
-        self.common_words(other).map(|index| (self.word(index) & other.word(index)).count_ones() as usize).sum()
+        self.common_words(other)
+            .map(|index| (self.word(index) & other.word(index)).count_ones() as usize)
+            .sum()
     }
 
     /// The `count` lowest members (all, where there are fewer).

@@ -73,7 +73,8 @@ fn everybody_is_given_the_same_in_every_step_of_levels() {
 fn a_seed_gives_the_same_bytes_on_every_run_and_with_any_number_of_workers() {
     let world = World::new();
     let play = |workers: &str| {
-        let words = ["simulate", "set:B", "--seeds", "3", "--seed", "5", "--machine", "pack:4 [numa] l3:1 core:6"];
+        let words =
+            ["simulate", "set:B", "--seeds", "3", "--seed", "5", "--machine", "pack:4 [numa] l3:1 core:6"];
         let more = ["--policy", "BP,EQ,TA,CO,LA", "--json", "--csv", "jobs.csv", "--html", "page.html"];
         let output = world.run(&[&words[..], &more, &["--workers", workers]].concat());
         assert!(output.status.success(), "{output:?}");

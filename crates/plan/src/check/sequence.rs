@@ -164,9 +164,8 @@ fn keeps(
             groups.entry(&run.place).or_default().push(run);
         }
         let overlapping = shared(groups.keys().copied());
-        let exchangeable = |place: &CpuSet| {
-            groups[place].iter().all(|run| is_free(run)) && !place.intersects(&overlapping)
-        };
+        let exchangeable =
+            |place: &CpuSet| groups[place].iter().all(|run| is_free(run)) && !place.intersects(&overlapping);
         let mut alike: BTreeMap<(usize, Option<u64>), Vec<&CpuSet>> = BTreeMap::new();
         for &place in groups.keys().filter(|place| exchangeable(place)) {
             alike.entry((place.len(), look_of(place))).or_default().push(place);

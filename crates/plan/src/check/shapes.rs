@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use topology::{CpuSet, Machine, Object, Shape};
 
+use super::Case;
 use super::Violation;
 use super::cast::Cast;
-use super::Case;
 use crate::{App, Run, Snapshot};
 
 pub fn check(case: &Case<'_>, found: &mut Vec<Violation>) {

@@ -39,11 +39,9 @@ pub(crate) fn decision(
         Entry::Occupied(mut place) => place.get_mut().to_mut().add_all(&run.place),
     });
     // Programs and old places both in order of name: one walk instead of searches.
-    let mut apps: Vec<&App> = cx.snapshot.apps.iter().collect();
-    apps.sort_by(|a, b| a.id.cmp(&b.id));
     let mut old = cx.memory.places.iter().peekable();
-    let mut places: Vec<(AppId, CpuSet)> = Vec::with_capacity(apps.len());
-    for app in apps {
+    let mut places: Vec<(AppId, CpuSet)> = Vec::with_capacity(cx.by_name.len());
+    for app in cx.by_name.iter().map(|&index| &cx.snapshot.apps[index]) {
         let now: Option<CpuSet> = places_now.get(&app.id).map(|place| CpuSet::clone(place));
         while old.next_if(|(id, _)| **id < app.id).is_some() {}
         let before = old.next_if(|(id, _)| **id == app.id).map(|(_, place)| place);
