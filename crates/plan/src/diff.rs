@@ -101,6 +101,7 @@ impl Plan {
 /// What must happen to get from `old` to `new`.
 pub fn diff(old: &Plan, new: &Plan) -> Change {
     let mut roles: ByApp<'_, [Role<'_>; 2]> = ByApp::default();
+    roles.reserve(new.runs().len());
     let often = [give_roles(old, 0, &mut roles), give_roles(new, 1, &mut roles)];
     let mut change = Change::default();
     for (app, [before, after]) in &roles {
@@ -130,7 +131,7 @@ enum Role<'a> {
     /// With one run, which says all.
     Runs(&'a Run),
     /// With several.
-    RunsOften(Standing),
+    RunsOften(Box<Standing>),
     Waits,
     Suspended,
 }
@@ -151,7 +152,7 @@ fn give_roles<'a>(plan: &'a Plan, number: usize, roles: &mut ByApp<'a, [Role<'a>
             Role::Runs(first) => {
                 let mut standing = Standing::of(first);
                 standing.widen(run);
-                *role = Role::RunsOften(standing);
+                *role = Role::RunsOften(Box::new(standing));
                 often = true;
             }
             Role::RunsOften(standing) => standing.widen(run),

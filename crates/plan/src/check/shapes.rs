@@ -72,7 +72,8 @@ impl<'a> Partitioned<'a> {
             .map(|app| app.takes_orders() && app.within.is_none() && app.demand.min_threads <= 1)
             .collect();
         free.resize(cast.len(), false);
-        let content = content(snapshot, cast);
+        let some = free.contains(&true);
+        let content = if some { content(snapshot, cast) } else { Vec::new() };
         content.iter().for_each(|&(_, number)| free[number] = false);
         let runs = cast.runs.iter().filter(|(_, number)| free[*number]).map(|&(run, _)| run).collect();
         Partitioned { runs, free, content: content.into_iter().map(|(run, _)| run).collect() }
