@@ -32,8 +32,7 @@ impl Neighbours {
             }
             self.mixtures[mixture].push((at, number));
         }
-        let profile = &program.profile;
-        if profile.bandwidth > 0.0 || profile.cache > 0.0 || profile.memory_bytes > 0 {
+        if program.contends {
             for &(domain, _) in &leaf.domains {
                 self.occupants[domain as usize].push((at, number));
             }

@@ -47,6 +47,8 @@ pub struct Program {
     pub team: u32,
     wanted: u32,
     pub leaves: Vec<Leaf>,
+    /// Whether it feels or causes contention.
+    pub contends: bool,
     /// Threads on each CPU of each leaf's place, its own and others'; 1 outside of mixtures.
     crowds: Vec<f64>,
     /// CPUs that it uses, with threads that work or spin.
@@ -115,6 +117,9 @@ impl World {
                 team: 1,
                 wanted: 1,
                 leaves: Vec::new(),
+                contends: job.profile.bandwidth > 0.0
+                    || job.profile.cache > 0.0
+                    || job.profile.memory_bytes > 0,
                 crowds: Vec::new(),
                 cpus_used: 0.0,
                 pages: Pages::default(),

@@ -19,29 +19,29 @@ pub struct AppId(Arc<str>);
 /// Something for each of many names. Only for looking into: its order says nothing.
 pub type ByApp<'a, T> = HashMap<&'a AppId, T, BuildHasherDefault<NameHasher>>;
 
-/// FNV-1a (Fowler, Noll, Vo): quick for names as short as these, and the same on every run.
-#[derive(Clone, Copy, Debug)]
+/// Eight bytes at a time, multiplied: quick for names as short as these, and the same on every run.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct NameHasher(u64);
 
-impl Default for NameHasher {
-    fn default() -> NameHasher {
-        NameHasher(0xcbf2_9ce4_8422_2325)
-    }
-}
-
 impl Hasher for NameHasher {
+    #[inline]
     fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        for chunk in bytes.chunks(8) {
+            let word = chunk.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+            // An odd number without a pattern: 2^64 over the golden ratio (Knuth, volume 3, 6.4).
+            self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         }
     }
 
+    #[inline]
     fn finish(&self) -> u64 {
-        self.0
+        // The product's upper half is the good one; tables look at both ends.
+        self.0 ^ (self.0 >> 32)
     }
 }
 
 impl PartialEq for AppId {
+    #[inline]
     fn eq(&self, other: &AppId) -> bool {
         // Mostly it is a clone of the same.
         Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
@@ -64,7 +64,7 @@ impl Ord for AppId {
 
 impl Hash for AppId {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
+        state.write(self.0.as_bytes());
     }
 }
 
