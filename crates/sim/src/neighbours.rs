@@ -1,5 +1,5 @@
 //! Who stands where: programs that share a mixture, and programs that share a domain and feel or cause
-//! contention there.
+//! contention there; and whose rates must be made anew for that.
 
 use crate::standing::NONE;
 use crate::world::Program;
@@ -36,6 +36,25 @@ impl Neighbours {
             for &(domain, _) in &leaf.domains {
                 self.occupants[domain as usize].push((at, number));
             }
+        }
+    }
+}
+
+/// Programs to which something was done, each once.
+pub struct Stale {
+    pub who: Vec<usize>,
+    pub is: Vec<bool>,
+}
+
+impl Stale {
+    /// None of so many.
+    pub fn of(programs: usize) -> Stale {
+        Stale { who: Vec::new(), is: vec![false; programs] }
+    }
+
+    pub fn mark(&mut self, at: usize) {
+        if !std::mem::replace(&mut self.is[at], true) {
+            self.who.push(at);
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::laws::contention::{self, Demand};
 use crate::laws::memory::Pages;
 use crate::laws::{place, regions, start, turns, waiting};
 use crate::model::Laws;
-use crate::neighbours::Neighbours;
+use crate::neighbours::{Neighbours, Stale};
 use crate::queue::{Kind, Queue};
 use crate::standing::{Leaf, NONE, for_each_leaf};
 
@@ -71,6 +71,7 @@ pub struct World {
     laws: Laws,
     domains: Domains,
     pub programs: Vec<Program>,
+    /// Of those that are present, which is all that plans name.
     index: HashMap<AppId, usize, BuildHasherDefault<NameHasher>>,
     neighbours: Neighbours,
     /// Those of the plan before: memory for those of the next.
@@ -81,20 +82,6 @@ pub struct World {
     pub now_ns: u64,
     /// Whose rate must be worked out again.
     stale: Stale,
-}
-
-/// Programs, each once.
-struct Stale {
-    who: Vec<usize>,
-    is: Vec<bool>,
-}
-
-impl Stale {
-    fn mark(&mut self, at: usize) {
-        if !std::mem::replace(&mut self.is[at], true) {
-            self.who.push(at);
-        }
-    }
 }
 
 impl World {
@@ -139,16 +126,22 @@ impl World {
             spare: Neighbours::default(),
             domains,
             programs: scenario.jobs.iter().map(program).collect(),
-            index: scenario.jobs.iter().enumerate().map(|(at, job)| (job.id.clone(), at)).collect(),
+            index: HashMap::default(),
             parts: Vec::new(),
             queue: Queue::default(),
             now_ns: 0,
-            stale: Stale { who: Vec::new(), is: vec![false; scenario.jobs.len()] },
+            stale: Stale::of(scenario.jobs.len()),
         }
     }
 
     pub fn domains(&self) -> &Domains {
         &self.domains
+    }
+
+    /// It is there from now on.
+    pub fn arrives(&mut self, at: usize) {
+        self.programs[at].phase = Phase::Starting;
+        self.index.insert(self.programs[at].app.id.clone(), at);
     }
 
     /// When something happens by itself next.
@@ -478,6 +471,9 @@ impl Actuator for World {
                     }
                     AppChange::Gone | AppChange::Waits | AppChange::Suspended => {
                         self.shorten(at, 0, &mut changed);
+                        if *step == AppChange::Gone {
+                            self.index.remove(app);
+                        }
                     }
                     AppChange::Manner { .. } => {}
                 }
