@@ -75,3 +75,47 @@ impl<'a> Search<'a> {
         object.children.iter().any(|child| self.below(child))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every object of the machine, parents before children.
+    fn objects<'a>(object: &'a Object, all: &mut Vec<&'a Object>) {
+        all.push(object);
+        object.children.iter().for_each(|child| objects(child, all));
+    }
+
+    #[test]
+    fn the_place_found_is_that_of_looking_at_every_object() {
+        let machine = Machine::synthetic("pack:2 l3:2 core:3 pu:2").unwrap();
+        let mut all = Vec::new();
+        objects(&machine.root, &mut all);
+        let mut state = 11u64;
+        let mut random = move |end: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % end
+        };
+        for _ in 0..3000 {
+            let free: CpuSet = (0..random(30)).map(|_| random(24) as u32).collect();
+            let before: CpuSet = (0..random(8)).map(|_| random(24) as u32).collect();
+            let before = Some(&before).filter(|before| !before.is_empty());
+            let width = 1 + random(8) as usize;
+            let inside = |object: &&Object| object.cpus.intersection(&free);
+            let kept =
+                |place: &CpuSet| before.map_or(0, |before| place.intersection(before).len()).min(width);
+            let wide = all.iter().map(inside).filter(|place| place.len() >= width);
+            let tightest = wide.min_by_key(|place| (place.len(), std::cmp::Reverse(kept(place))));
+            let same_again = before.filter(|before| before.len() == width && before.is_subset(&free));
+            let wanted = match (same_again, tightest) {
+                (Some(before), _) => Some(before.clone()),
+                (None, tightest) => tightest.map(|place| part(&place, width, before)),
+            };
+            assert_eq!(
+                of_width(&machine, &free, width, before),
+                wanted,
+                "{width} of {free}, stood on {before:?}"
+            );
+        }
+    }
+}
