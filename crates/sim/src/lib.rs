@@ -21,6 +21,7 @@ pub mod laws;
 pub mod many;
 pub mod metrics;
 mod model;
+mod neighbours;
 mod queue;
 mod run;
 mod standing;

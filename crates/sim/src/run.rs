@@ -195,7 +195,7 @@ impl Run<'_> {
             let at = self.arrived;
             self.served_at[at] = self.served;
             self.weights += u64::from(job.demand.weight_milli.max(1));
-            self.world.programs[at].phase = Phase::Starting;
+            self.world.arrives(at);
             events.push(Event::Arrived(self.world.programs[at].app.clone()));
             self.arrived += 1;
             self.live += 1;
