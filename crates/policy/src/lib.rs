@@ -17,6 +17,7 @@
 //! numbers in all of them (`seats`), how gangs are packed into slots (`matrix`), how long slots last (`slices`) and how all that becomes
 //! one tree (`compose`).
 
+mod adaptive;
 mod bp;
 mod co;
 mod common;
@@ -39,7 +40,7 @@ use topology::CpuSet;
 use workload::AppId;
 
 pub use registry::{Listed, UnknownPolicy, by_name, list};
-pub use settings::{LevelDecision, Settings};
+pub use settings::{Lever, LevelDecision, Settings};
 
 /// A policy is a pure function: no clock, no files, no randomness of its own, no hidden state.
 pub trait Policy: Send + Sync {

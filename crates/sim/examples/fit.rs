@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use coplace_sim::{Figures, Model, Setup, simulate};
+use coplace_sim::{Knowledge, Figures, Model, Setup, simulate};
 use policy::Settings;
 use topology::Machine;
 use workload::{Generator, Profile, Waiting};
@@ -81,7 +81,7 @@ fn play(
         ..Settings::default()
     };
     let setup =
-        Setup { machine, laws: model.laws.clone(), settings: settings.clone(), waiting, keep_plans: false };
+        Setup { machine, laws: model.laws.clone(), settings: settings.clone(), waiting, keep_plans: false, knowledge: Knowledge::None };
     let set = Generator::set(set, &model.profiles).expect("a set");
     let one = |number: usize| -> Result<[f64; 3], String> {
         let (policy, seed) =
