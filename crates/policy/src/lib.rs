@@ -39,6 +39,7 @@ use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 use workload::AppId;
 
+pub use adaptive::Account;
 pub use registry::{Listed, UnknownPolicy, by_name, list};
 pub use settings::{Lever, LevelDecision, Settings};
 
@@ -86,6 +87,9 @@ pub struct Memory {
     /// Where each application stood last, to keep most CPUs where they are.
     #[serde(default)]
     pub places: BTreeMap<AppId, CpuSet>,
+    /// What `adaptive` has given to each program so far.
+    #[serde(default, skip_serializing_if = "Account::is_empty")]
+    pub account: Account,
     /// What a Lua policy remembers.
     #[serde(default, skip_serializing_if = "lua::Plain::is_empty")]
     pub script: lua::Plain,

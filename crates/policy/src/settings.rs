@@ -65,6 +65,8 @@ pub enum Lever {
     Homes,
     /// Programs that would soon be done count more.
     Short,
+    /// CPU time evens out over a program's life.
+    Parity,
     /// Programs that have not begun to work get one CPU of each node.
     Starts,
 }

@@ -3,7 +3,7 @@
 //! | notebook | curve | work left | memory, caches, moves |
 //! |---|---|---|---|
 //! | none | not known | not known | not known |
-//! | empty | the fastest rate of regions at each team size, in this run of the scenario | after a first run of the program to its end | not known |
+//! | empty | the fastest rate of regions with each number of CPUs of a domain, and with whole ones, in this run of the scenario | after a first run of the program to its end | not known |
 //! | full | runs alone at the machine's widths | earlier runs' length less what is done | runs alone |
 //!
 //! Programs are the same if their profiles have one name. A full notebook is what runs of each program
@@ -76,10 +76,20 @@ impl Notebook {
         self.knowledge != Knowledge::None
     }
 
-    /// A program ran for `passed_ns` with a team that had its CPUs to itself, and did this part of its
-    /// work.
-    pub fn saw(&mut self, profile: &Profile, team: u32, passed_ns: f64, part: f64) {
-        let regions = part * profile.regions as f64;
+    /// A program ran for `passed_ns` with a team that had its CPUs (by domain) to itself, and did this
+    /// part of its work. A team that is spread evenly over domains tells how fast its part in each of
+    /// them is; one that fills them, how fast it is in all.
+    pub fn saw(&mut self, profile: &Profile, cpus: &[(u16, u16)], domains: &Domains, passed_ns: f64, part: f64) {
+        let mut regions = part * profile.regions as f64;
+        let Some(&(domain, each)) = cpus.first().filter(|(_, each)| cpus.iter().all(|(_, n)| n == each)) else {
+            return;
+        };
+        let (mut team, count) = (u32::from(each), cpus.len() as u32);
+        if f64::from(each) < domains.size(domain) {
+            regions /= f64::from(count);
+        } else {
+            team *= count;
+        }
         if self.knowledge != Knowledge::Empty || passed_ns < SAMPLE_NS || regions < FEWEST_REGIONS {
             return;
         }

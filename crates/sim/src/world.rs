@@ -244,7 +244,8 @@ impl World {
         if let (Phase::Running, [leaf]) = (program.phase, &program.leaves[..])
             && (leaf.cpus, leaf.mixture, leaf.slice_ns) == (program.team, NONE, 0)
         {
-            self.notebook.saw(&program.profile, program.team, passed_ns, program.rate * passed_ns);
+            let part = program.rate * passed_ns;
+            self.notebook.saw(&program.profile, &leaf.domains, &self.domains, passed_ns, part);
         }
         program.left = (program.left - program.rate * passed_ns).max(0.0);
         program.cpu_ns += program.cpus_used * passed_ns;

@@ -1,5 +1,6 @@
 //! adaptive
 
+mod account;
 mod model;
 mod search;
 
@@ -9,6 +10,7 @@ use topology::{CpuSet, Level};
 use crate::common::compose::{Context, Divide, Division, Part, compose};
 use crate::eq;
 use crate::{Decision, Memory, Policy, Settings};
+pub use account::Account;
 use model::{Counts, Facts, Ground};
 use plan::Snapshot;
 
@@ -36,12 +38,18 @@ impl Policy for Adaptive {
 
     fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
         let cx = Context::new(snapshot, &self.settings, &memory);
-        compose(&cx, &ByEvidence { cx: &cx }, &cx.everybody())
+        let mut account = memory.account.until(snapshot);
+        let divide = ByEvidence { cx: &cx, account: &account };
+        let mut decision = compose(&cx, &divide, &cx.everybody());
+        account.follow(snapshot, &decision.plan);
+        decision.memory.account = account;
+        decision
     }
 }
 
 struct ByEvidence<'a, 'c> {
     cx: &'c Context<'a>,
+    account: &'c Account,
 }
 
 /// Beyond so many programs widths are equal: what the search would find is one CPU each anyway.
@@ -96,6 +104,8 @@ impl Divide for ByEvidence<'_, '_> {
         let ground = Ground {
             cells: cells.iter().map(Vec::len).collect(),
             cell_cpus: cells.first().and_then(|node| node.first()).map_or(1, CpuSet::len),
+            least: cells.iter().map(Vec::len).sum::<usize>() / (members.len() * cells.len().max(4)),
+            share: cpus.len() as f64 / members.iter().map(|&index| cx.needs[index].weight as f64).sum::<f64>(),
         };
         // Which cells each stands on.
         let mut taken: Vec<Vec<bool>> = cells.iter().map(|node| vec![false; node.len()]).collect();
@@ -123,8 +133,10 @@ impl Divide for ByEvidence<'_, '_> {
                     }
                 }
             }
+            let served = self.account.served(&need.app.id);
+            let now = here.iter().map(Vec::len).sum();
+            facts.push(Facts::of(need, &ground, memory, served, now, &cx.settings.without));
             stands.push(here);
-            facts.push(Facts::of(need, &ground, memory, &cx.settings.without));
         }
         let now: Counts = stands.iter().map(|nodes| nodes.iter().map(Vec::len).collect()).collect();
         let counts = search::divide(&facts, &ground, now);
@@ -152,6 +164,8 @@ impl Divide for ByEvidence<'_, '_> {
                 parts.push(Part { place, members: vec![index] });
             }
         }
-        Division { layers: vec![parts], ..Division::default() }
+        let w = model::tune().wakes;
+        let wake_at_ns = (w > 0.0 && members.len() > 1).then(|| cx.snapshot.now_ns + (w * 1e9) as u64);
+        Division { layers: vec![parts], wake_at_ns, ..Division::default() }
     }
 }

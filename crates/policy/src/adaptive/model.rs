@@ -16,6 +16,7 @@
 
 use plan::Known;
 
+use super::account::Served;
 use crate::common::needs::Need;
 use crate::settings::Lever;
 
@@ -41,11 +42,23 @@ pub(super) struct Facts {
     /// Seconds on one CPU.
     left_s: f64,
     move_s: f64,
+    /// How long it takes, on one CPU, until another team is taken up.
+    resize_s: f64,
+    /// Cells that it has now; 0: it is new.
+    now: usize,
     weight: f64,
+    /// CPUs that it is entitled to.
+    share: f64,
+    /// CPU time in seconds that it had, and that it was entitled to.
+    used_s: f64,
+    entitled_s: f64,
+    parity: f64,
     /// Part of its memory in each node; empty: it has none yet.
     pub memory: Vec<f64>,
     /// Fewest and most cells.
     pub floor: usize,
+    /// Fewest cells that it can run on.
+    pub needs: usize,
     pub cap: usize,
     /// It has not entered its first region: one CPU is all that it uses.
     pub starting: bool,
@@ -58,6 +71,10 @@ pub(super) struct Ground {
     pub cells: Vec<usize>,
     /// CPUs of a cell.
     pub cell_cpus: usize,
+    /// CPUs that a weight of 1 is entitled to.
+    pub share: f64,
+    /// Cells that everybody gets at least.
+    pub least: usize,
 }
 
 impl Ground {
@@ -74,7 +91,7 @@ fn seconds(known: Option<Known>, otherwise: f64) -> f64 {
 }
 
 impl Facts {
-    pub fn of(need: &Need<'_>, ground: &Ground, memory: Vec<f64>, without: &[Lever]) -> Facts {
+    pub fn of(need: &Need<'_>, ground: &Ground, memory: Vec<f64>, served: Served, now: usize, without: &[Lever]) -> Facts {
         let (evidence, nodes) = (&need.app.evidence, ground.cells.len());
         let curve = need.app.speedup.as_ref().filter(|_| !without.contains(&Lever::Widths));
         let on = |cpus: usize| match curve {
@@ -115,9 +132,16 @@ impl Facts {
             } else {
                 seconds(evidence.move_ns, tune().mv) * tune().mvf
             },
+            resize_s: seconds(evidence.region_ns, 0.0) * tune().rs,
+            now,
             weight: need.weight as f64 / 1000.0 * short,
+            share: need.weight as f64 * ground.share,
+            used_s: served.used_ns as f64 / 1e9,
+            entitled_s: served.entitled_ns as f64 / 1e9,
+            parity: if without.contains(&Lever::Parity) { 0.0 } else { tune().par },
             memory,
-            floor: need.floor.div_ceil(cell).max(1) as usize,
+            floor: ground.least.min(need.cap.div_ceil(cell) as usize).max(need.floor.div_ceil(cell).max(1) as usize),
+            needs: need.floor.div_ceil(cell).max(1) as usize,
             cap: need.cap.div_ceil(cell).max(1) as usize,
             starting: need.app.team.is_none() && !without.contains(&Lever::Starts),
             speed,
@@ -150,12 +174,22 @@ pub(super) fn worth(facts: &[Facts], ground: &Ground, counts: &Counts) -> f64 {
         }
     }
     let of_one = |(facts, row): (&Facts, &Vec<usize>)| {
-        facts.weight * libm::log(facts.finish_s(row, &loads, ground, w))
+        let finish_s = facts.finish_s(row, &loads, ground, w);
+        let cpus = row.iter().sum::<usize>() * ground.cell_cpus;
+        facts.weight * libm::log(finish_s) + facts.unfair(cpus as f64, finish_s)
     };
     -facts.iter().zip(counts).map(of_one).sum::<f64>()
 }
 
 impl Facts {
+    /// How far from an equal share it will be when it ends.
+    fn unfair(&self, cpus: f64, finish_s: f64) -> f64 {
+        let had = self.used_s + cpus * finish_s;
+        let entitled = self.entitled_s + self.share * finish_s;
+        let off = had / entitled.max(1e-9) - 1.0;
+        self.parity * off * off
+    }
+
     fn demand(&self, cells: usize) -> f64 {
         let full = self.speed[self.speed.len() - 1];
         self.bandwidth * (self.speed[cells.min(self.speed.len() - 1)] / full).min(1.0)
@@ -182,7 +216,8 @@ impl Facts {
             cross = 1.0 + (cross - 1.0) * (cells as f64 / all as f64).min(1.0);
         }
         let speed = cells as f64 * slowest * cross;
-        self.left_s / speed.max(1e-6) + self.move_s * self.remote(row, cells)
+        let resize_s = if self.now > 0 && self.now != cells { self.resize_s } else { 0.0 };
+        (self.left_s + resize_s) / speed.max(1e-6) + self.move_s * self.remote(row, cells)
     }
 
     /// Part of its memory that lies elsewhere than where it would stand.
@@ -195,11 +230,11 @@ impl Facts {
     }
 }
 
-pub(super) struct Tune { pub a: f64, pub r: f64, pub lo: f64, pub hi: f64, pub n: f64, pub e: f64, pub em: f64, pub left: f64, pub mv: f64, pub dbl: f64, pub wakes: f64 , pub mvf: f64}
+pub(super) struct Tune { pub a: f64, pub r: f64, pub lo: f64, pub hi: f64, pub n: f64, pub e: f64, pub em: f64, pub left: f64, pub mv: f64, pub dbl: f64, pub wakes: f64 , pub mvf: f64, pub par: f64, pub rs: f64}
 pub(super) fn tune() -> &'static Tune {
     static T: std::sync::OnceLock<Tune> = std::sync::OnceLock::new();
     T.get_or_init(|| {
         let env = |n: &str, d: f64| std::env::var(n).ok().and_then(|v| v.parse().ok()).unwrap_or(d);
-        Tune { a: env("AD_A", 0.0), r: env("AD_R", 6.0), lo: env("AD_LO", 0.5), hi: env("AD_HI", 2.0), n: env("AD_N", NEIGHBOURS), e: env("AD_E", 0.02), em: env("AD_EM", 0.1), left: env("AD_L", UNKNOWN_LEFT_S), mv: env("AD_M", UNKNOWN_MOVE_S), dbl: env("AD_D", UNKNOWN_DOUBLING), wakes: env("AD_W", 0.0), mvf: env("AD_MF", 1.0) }
+        Tune { a: env("AD_A", 0.0), r: env("AD_R", 6.0), lo: env("AD_LO", 0.5), hi: env("AD_HI", 2.0), n: env("AD_N", NEIGHBOURS), e: env("AD_E", 0.02), em: env("AD_EM", 0.1), left: env("AD_L", UNKNOWN_LEFT_S), mv: env("AD_M", UNKNOWN_MOVE_S), dbl: env("AD_D", UNKNOWN_DOUBLING), wakes: env("AD_W", 0.0), mvf: env("AD_MF", 1.0), par: env("AD_P", 14.0), rs: env("AD_RS", 0.5) }
     })
 }

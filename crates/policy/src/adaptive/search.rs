@@ -121,7 +121,14 @@ impl Search<'_> {
     /// A home for a program that has none or too little.
     fn fill(&mut self, program: usize) {
         let has = self.total(program);
-        if has >= self.facts[program].floor.max(1) {
+        if has >= self.facts[program].needs {
+            // Its least share grows as others end.
+            let home: Vec<usize> = (0..self.ground.cells.len()).filter(|&n| self.counts[program][n] > 0).collect();
+            while self.total(program) < self.facts[program].floor {
+                if !home.iter().any(|&node| self.take(program, node, 1)) {
+                    break;
+                }
+            }
             return;
         }
         self.counts[program].fill(0);
