@@ -42,9 +42,6 @@ pub struct Evidence {
     /// all, less what this run has done. Of a program that never ran to its end it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_ns: Option<Known>,
-    /// One parallel region on one CPU, in nanoseconds: another team is taken up after that at the latest.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub region_ns: Option<Known>,
     /// Share of a NUMA node's memory bandwidth that it asks for when it has the whole node, in
     /// thousandths.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -186,7 +186,7 @@ impl FromStr for App {
     /// `cg`, `lg rigid max 8 team 8`, `sh fixed within 0-3`: the name, then in any order
     /// `rigid|moldable|malleable|evolving`, `min N`, `max N`, `team N` (threads), `weight N` (in
     /// thousandths), `within CPULIST`, `arrived DURATION`, `speedup 2:1900,4:3500` (threads and
-    /// thousandths of one thread's speed), `left DURATION`, `region DURATION`, `move DURATION`,
+    /// thousandths of one thread's speed), `left DURATION`, `move DURATION`,
     /// `bandwidth N`, `cache N` (what earlier runs showed, as [`Evidence`] has it), `passive`, `uncoordinated` (its threads need not run at
     /// the same time), `fixed` (must not be stopped), `suspended`. What is not said is as in [`App::new`].
     fn from_str(text: &str) -> Result<App, ParseAppError> {
@@ -217,7 +217,6 @@ impl FromStr for App {
                 "arrived" => app.arrived_ns = parse_ns(value()?).map_err(error)?,
                 "speedup" => app.speedup = Some(value()?.parse().map_err(error)?),
                 "left" => app.evidence.left_ns = Some(remembered(parse_ns(value()?).map_err(error)?)),
-                "region" => app.evidence.region_ns = Some(remembered(parse_ns(value()?).map_err(error)?)),
                 "move" => app.evidence.move_ns = Some(remembered(parse_ns(value()?).map_err(error)?)),
                 "bandwidth" => app.evidence.bandwidth_milli = Some(remembered(number(value()?)?.into())),
                 "cache" => app.evidence.cache_milli = Some(remembered(number(value()?)?.into())),

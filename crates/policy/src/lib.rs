@@ -9,6 +9,7 @@
 //! | TA | equal parts by topology; the default | II-A, III-B e |
 //! | CO | equal parts by topology with coscheduling | II-A, Listing 1, III-B f |
 //! | LV | equilibrium over levels | II-B, II-C |
+//! | adaptive | by evidence | none: our own, after II-C and V |
 //! | fixed | a fixed plan | none: for experiments |
 //! | FILE.lua | what the file says | none: anybody's own ([`lua`]) |
 //!
@@ -39,9 +40,9 @@ use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 use workload::AppId;
 
-pub use adaptive::Account;
+pub use adaptive::{Account, Served};
 pub use registry::{Listed, UnknownPolicy, by_name, list};
-pub use settings::{Lever, LevelDecision, Settings};
+pub use settings::{LevelDecision, Lever, Settings};
 
 /// A policy is a pure function: no clock, no files, no randomness of its own, no hidden state.
 pub trait Policy: Send + Sync {

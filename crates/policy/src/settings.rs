@@ -63,12 +63,8 @@ pub enum Lever {
     Neighbours,
     /// Programs stay in the NUMA nodes where their memory is.
     Homes,
-    /// Programs that would soon be done count more.
-    Short,
     /// CPU time evens out over a program's life.
     Parity,
-    /// Programs that have not begun to work get one CPU of each node.
-    Starts,
 }
 
 impl Default for Settings {

@@ -79,9 +79,12 @@ fn a_rigid_program_is_never_narrowed() {
 fn who_lives_from_memory_stands_beside_who_does_not() {
     let machine = "pack:2 [numa] l3:1 core:6";
     let mut bench = Bench::new(machine, "adaptive", &Settings::default());
-    let plan = bench.arrive(&format!(
-        "m1 team 1 within 0-11 {HUNGRY}; m2 team 1 {HUNGRY}; c1 team 1 {SCALES}; c2 team 1 {SCALES}"
-    ).replace(" within 0-11", ""));
+    let plan = bench.arrive(
+        &format!(
+            "m1 team 1 within 0-11 {HUNGRY}; m2 team 1 {HUNGRY}; c1 team 1 {SCALES}; c2 team 1 {SCALES}"
+        )
+        .replace(" within 0-11", ""),
+    );
     let widths = widths(&plan);
     assert!(widths["m1"] + widths["m2"] < widths["c1"] + widths["c2"], "{plan}");
 }

@@ -79,9 +79,17 @@ impl Notebook {
     /// A program ran for `passed_ns` with a team that had its CPUs (by domain) to itself, and did this
     /// part of its work. A team that is spread evenly over domains tells how fast its part in each of
     /// them is; one that fills them, how fast it is in all.
-    pub fn saw(&mut self, profile: &Profile, cpus: &[(u16, u16)], domains: &Domains, passed_ns: f64, part: f64) {
+    pub fn saw(
+        &mut self,
+        profile: &Profile,
+        cpus: &[(u16, u16)],
+        domains: &Domains,
+        passed_ns: f64,
+        part: f64,
+    ) {
         let mut regions = part * profile.regions as f64;
-        let Some(&(domain, each)) = cpus.first().filter(|(_, each)| cpus.iter().all(|(_, n)| n == each)) else {
+        let Some(&(domain, each)) = cpus.first().filter(|(_, each)| cpus.iter().all(|(_, n)| n == each))
+        else {
             return;
         };
         let (mut team, count) = (u32::from(each), cpus.len() as u32);
@@ -108,7 +116,8 @@ impl Notebook {
     /// What is known of a program of which `left` of its work is left.
     pub fn tells(&self, profile: &Profile, left: f64) -> (Option<Speedup>, Evidence) {
         if let Some((speedup, evidence)) = self.solo.get(&profile.name) {
-            let left_ns = evidence.left_ns.map(|all| Known { value: (all.value as f64 * left) as u64, ..all });
+            let left_ns =
+                evidence.left_ns.map(|all| Known { value: (all.value as f64 * left) as u64, ..all });
             return (Some(speedup.clone()), Evidence { left_ns, ..evidence.clone() });
         }
         self.pages.get(&profile.name).map_or_else(Default::default, |page| page.tells(left))
@@ -121,14 +130,13 @@ impl Page {
         let (Some(first), Some(second)) = (points.next(), points.next()) else { return Default::default() };
         let one = rate_of_one(first, second);
         let milli = |rate: f64| ((rate / one * 1000.0).round() as u32).max(1);
-        let curve = self.fastest.iter().filter(|(team, _)| **team > 1).map(|(&team, &rate)| (team, milli(rate)));
+        let curve =
+            self.fastest.iter().filter(|(team, _)| **team > 1).map(|(&team, &rate)| (team, milli(rate)));
         let known = |value: f64| Known::measured(value as u64, RATE_ERROR_MILLI);
-        let left_ns = self.regions.map(|regions| Known {
-            source: plan::Source::Remembered,
-            ..known(regions * left / one * 1e9)
-        });
-        let evidence = Evidence { left_ns, region_ns: Some(known(1e9 / one)), ..Evidence::default() };
-        (Speedup::new(curve).ok(), evidence)
+        let left_ns = self
+            .regions
+            .map(|regions| Known { source: plan::Source::Remembered, ..known(regions * left / one * 1e9) });
+        (Speedup::new(curve).ok(), Evidence { left_ns, ..Evidence::default() })
     }
 }
 
@@ -159,7 +167,6 @@ fn alone(profile: &Profile, domains: &Domains, laws: &Laws) -> (Speedup, Evidenc
     let keeps = 1.0 / (1.0 + laws.remote * profile.bandwidth / 2.0);
     let evidence = Evidence {
         left_ns: known(profile.sequential_ns as f64),
-        region_ns: known(profile.sequential_ns as f64 / profile.regions as f64),
         bandwidth_milli: known(profile.bandwidth * 1000.0),
         cache_milli: known(profile.cache * 1000.0),
         move_ns: known(moves_ns * (1.0 - keeps)),

@@ -79,7 +79,13 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(scenario: &Scenario, laws: &Laws, domains: Domains, runtime: Waiting, notebook: Notebook) -> World {
+    pub fn new(
+        scenario: &Scenario,
+        laws: &Laws,
+        domains: Domains,
+        runtime: Waiting,
+        notebook: Notebook,
+    ) -> World {
         let program = |job: &workload::Job| {
             let how = waiting::of(&job.profile, runtime);
             let mut app = App::new(job.id.clone(), job.arrive_ns);

@@ -10,6 +10,8 @@ const WORTH_A_CHANGE: f64 = 0.02;
 const WORTH_A_MOVE: f64 = 0.1;
 /// Changes a decision at most.
 const MOST_CHANGES: usize = 200;
+/// Steps a decision at most; judging a division takes one for each program and node.
+const MOST_STEPS: usize = 5_000_000;
 
 pub(super) struct Search<'a> {
     facts: &'a [Facts],
@@ -18,8 +20,8 @@ pub(super) struct Search<'a> {
     worth: f64,
     /// Sets of nodes that a program may have its home in.
     homes: Vec<Vec<usize>>,
-    eps: f64,
-    epsm: f64,
+    /// Steps done so far.
+    steps: usize,
 }
 
 /// The sets of nodes that are tried: all of four nodes and fewer; of more the single ones, runs of
@@ -41,12 +43,12 @@ fn homes(nodes: usize) -> Vec<Vec<usize>> {
 
 /// Cells for every program, from where they stand now.
 pub(super) fn divide(facts: &[Facts], ground: &Ground, now: Counts) -> Counts {
-    let (eps, epsm) = (super::model::tune().e, super::model::tune().em);
-    let mut search = Search { facts, ground, counts: now, worth: f64::MIN, homes: homes(ground.cells.len()), eps, epsm };
+    let homes = homes(ground.cells.len());
+    let mut search = Search { facts, ground, counts: now, worth: f64::MIN, homes, steps: 0 };
     for newcomer in 0..facts.len() {
         search.fill(newcomer);
     }
-    search.worth = worth(facts, ground, &search.counts);
+    search.worth = search.evaluate();
     for _ in 0..MOST_CHANGES {
         if !(search.resize() || search.rehome()) {
             break;
@@ -68,7 +70,8 @@ impl Search<'_> {
         self.counts[program].iter().sum()
     }
 
-    fn evaluate(&self) -> f64 {
+    fn evaluate(&mut self) -> f64 {
+        self.steps += self.facts.len() * self.ground.cells.len();
         worth(self.facts, self.ground, &self.counts)
     }
 
@@ -123,7 +126,8 @@ impl Search<'_> {
         let has = self.total(program);
         if has >= self.facts[program].needs {
             // Its least share grows as others end.
-            let home: Vec<usize> = (0..self.ground.cells.len()).filter(|&n| self.counts[program][n] > 0).collect();
+            let home: Vec<usize> =
+                (0..self.ground.cells.len()).filter(|&n| self.counts[program][n] > 0).collect();
             while self.total(program) < self.facts[program].floor {
                 if !home.iter().any(|&node| self.take(program, node, 1)) {
                     break;
@@ -141,7 +145,8 @@ impl Search<'_> {
         let before = self.counts.clone();
         let mut best: Option<(f64, Counts)> = None;
         for home in self.homes.clone() {
-            if home.len() > self.facts[program].cap {
+            let late = self.steps > MOST_STEPS && best.is_some();
+            if late || home.len() > self.facts[program].cap {
                 continue;
             }
             if self.settle(program, &home) {
@@ -170,12 +175,13 @@ impl Search<'_> {
     fn resize(&mut self) -> bool {
         let nodes = self.ground.cells.len();
         let before = self.counts.clone();
-        let eps = self.eps;
         for program in 0..self.facts.len() {
+            if self.steps > MOST_STEPS {
+                return false;
+            }
             let home: Vec<usize> = (0..nodes).filter(|&node| before[program][node] > 0).collect();
-            let more = |search: &Self, count: usize| {
-                search.total(program) + count <= search.facts[program].cap
-            };
+            let more =
+                |search: &Self, count: usize| search.total(program) + count <= search.facts[program].cap;
             // A cell more, in one node or in all, of those that are free or that another has there.
             for &node in &home {
                 if !more(self, 1) {
@@ -183,7 +189,7 @@ impl Search<'_> {
                 }
                 if self.free(node) > 0 {
                     self.counts[program][node] += 1;
-                    if self.keep(&before, eps) {
+                    if self.keep(&before, WORTH_A_CHANGE) {
                         return true;
                     }
                     continue;
@@ -195,14 +201,14 @@ impl Search<'_> {
                     }
                     self.counts[program][node] += 1;
                     self.counts[other][node] -= 1;
-                    if self.keep(&before, eps) {
+                    if self.keep(&before, WORTH_A_CHANGE) {
                         return true;
                     }
                 }
             }
             if home.len() > 1 && more(self, home.len()) {
                 if home.iter().all(|&node| self.take(program, node, 2)) {
-                    if self.keep(&before, eps) {
+                    if self.keep(&before, WORTH_A_CHANGE) {
                         return true;
                     }
                 } else {
@@ -220,7 +226,7 @@ impl Search<'_> {
                     }
                     if self.total(other) < self.facts[other].floor.max(1) {
                         self.counts.clone_from(&before);
-                    } else if self.keep(&before, eps) {
+                    } else if self.keep(&before, WORTH_A_CHANGE) {
                         return true;
                     }
                 }
@@ -232,7 +238,7 @@ impl Search<'_> {
                     continue;
                 }
                 from.iter().for_each(|&node| self.counts[program][node] -= 1);
-                if self.keep(&before, eps) {
+                if self.keep(&before, WORTH_A_CHANGE) {
                     return true;
                 }
             }
@@ -245,6 +251,9 @@ impl Search<'_> {
         let before = self.counts.clone();
         let mut best: Option<(f64, Counts)> = None;
         for program in 0..self.facts.len() {
+            if self.steps > MOST_STEPS {
+                break;
+            }
             self.counts[program].fill(0);
             if let Some((worth, counts)) = self.best_home(program)
                 && best.as_ref().is_none_or(|(most, _)| worth > *most)
@@ -254,7 +263,7 @@ impl Search<'_> {
             self.counts.clone_from(&before);
         }
         match best {
-            Some((worth, counts)) if worth > self.worth + self.epsm => {
+            Some((worth, counts)) if worth > self.worth + WORTH_A_MOVE => {
                 (self.worth, self.counts) = (worth, counts);
                 true
             }

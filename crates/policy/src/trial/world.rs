@@ -125,11 +125,14 @@ impl World {
         }
         let mut maybe = |most: u64| {
             let error_milli = random.below(500) as u32;
-            random.chance(30).then(|| Known { value: random.below(most), error_milli, source: Source::Remembered })
+            random.chance(30).then(|| Known {
+                value: random.below(most),
+                error_milli,
+                source: Source::Remembered,
+            })
         };
         app.evidence = Evidence {
             left_ns: maybe(100_000_000_000),
-            region_ns: maybe(1_000_000_000),
             bandwidth_milli: maybe(2000),
             cache_milli: maybe(2000),
             move_ns: maybe(50_000_000_000),
