@@ -6,7 +6,8 @@ mod bench;
 use std::collections::BTreeMap;
 
 use bench::Bench;
-use coplace_policy::Settings;
+use coplace_policy::trial::Random;
+use coplace_policy::{Lever, Settings};
 use plan::Plan;
 
 /// Four sockets of six cores, each with its memory.
@@ -41,11 +42,13 @@ fn a_lone_program_gets_everything() {
 
 #[test]
 fn a_program_with_a_flat_curve_leaves_its_cpus_to_one_that_scales() {
-    let plan = bench().arrive(&format!("flat team 1 {FLAT}; scales team 1 {SCALES}"));
-    let widths = widths(&plan);
-    assert!(widths["flat"] < 12 && widths["scales"] > 12, "{plan}");
-    // It keeps its share of a quarter of an equal one all the same.
-    assert!(widths["flat"] >= 3, "{plan}");
+    // With parity it gets no more than an equal part; without, the least that anybody gets.
+    for (without, most) in [(Vec::new(), 12), (vec![Lever::Parity], 6)] {
+        let mut bench = Bench::new(MACHINE, "adaptive", &Settings { without, ..Settings::default() });
+        let plan = bench.arrive(&format!("flat team 1 {FLAT}; scales team 1 {SCALES}"));
+        let widths = widths(&plan);
+        assert!((3..=most).contains(&widths["flat"]) && widths["scales"] == 24 - widths["flat"], "{plan}");
+    }
 }
 
 #[test]
@@ -76,17 +79,62 @@ fn a_rigid_program_is_never_narrowed() {
 }
 
 #[test]
-fn who_lives_from_memory_stands_beside_who_does_not() {
-    let machine = "pack:2 [numa] l3:1 core:6";
-    let mut bench = Bench::new(machine, "adaptive", &Settings::default());
-    let plan = bench.arrive(
-        &format!(
-            "m1 team 1 within 0-11 {HUNGRY}; m2 team 1 {HUNGRY}; c1 team 1 {SCALES}; c2 team 1 {SCALES}"
-        )
-        .replace(" within 0-11", ""),
-    );
+fn who_lives_from_memory_leaves_cpus_to_who_does_not() {
+    // Without parity, which evens CPU time out whatever comes of it.
+    let settings = Settings { without: vec![Lever::Parity], ..Settings::default() };
+    let mut bench = Bench::new("pack:2 [numa] l3:1 core:6", "adaptive", &settings);
+    let plan = bench
+        .arrive(&format!("m1 team 1 {HUNGRY}; m2 team 1 {HUNGRY}; c1 team 1 {SCALES}; c2 team 1 {SCALES}"));
     let widths = widths(&plan);
     assert!(widths["m1"] + widths["m2"] < widths["c1"] + widths["c2"], "{plan}");
+}
+
+#[test]
+fn nobody_ever_has_less_than_a_quarter_of_an_equal_part() {
+    for seed in 1..=300 {
+        let (mut random, mut bench) = (Random::new(seed), bench());
+        for step in 0..20 {
+            let count = bench.snapshot.apps.len();
+            let plan = if count > 0 && random.chance(40) {
+                let name = bench.snapshot.apps[random.below(count as u64) as usize].id.to_string();
+                bench.leave(&name)
+            } else {
+                let kind = *random.pick(&[SCALES, FLAT, HUNGRY, ""]);
+                bench.arrive(&format!("a{step} team 1 {kind}"))
+            };
+            let widths = widths(&plan);
+            assert_eq!(widths.len(), bench.snapshot.apps.len(), "seed {seed}: {plan}");
+            for (name, width) in &widths {
+                let least = (24 / (4 * widths.len())).max(1);
+                assert!(*width >= least, "seed {seed}: {name} has {width} of {least}: {plan}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_was_given_less_is_given_more() {
+    let mut bench = bench();
+    let programs = "a team 12; b team 12";
+    bench.arrive(&format!("{programs}; c team 1 {SCALES}; d team 1 {SCALES}"));
+    let poorest = |bench: &Bench| {
+        let account = &bench.memory.account;
+        let served = |app: &plan::App| {
+            let served = account.served(&app.id);
+            served.used_ns as f64 / served.entitled_ns.max(1) as f64
+        };
+        bench.snapshot.apps.iter().map(served).fold(f64::INFINITY, f64::min)
+    };
+    let mut least = f64::INFINITY;
+    for _ in 0..60 {
+        for app in &mut bench.snapshot.apps {
+            app.team = bench.memory.places.get(&app.id).map(|place| place.len() as u32);
+        }
+        bench.snapshot.now_ns += 5_000_000_000;
+        bench.decide();
+        least = poorest(&bench);
+    }
+    assert!(least > 0.75, "somebody was served {least} of its share");
 }
 
 #[test]

@@ -68,7 +68,8 @@ impl Account {
         }
     }
 
-    pub(super) fn served(&self, app: &AppId) -> Served {
+    /// What a program had so far; nothing where it is not known.
+    pub fn served(&self, app: &AppId) -> Served {
         self.of.get(app).copied().unwrap_or_default()
     }
 }

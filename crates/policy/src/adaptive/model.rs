@@ -28,10 +28,11 @@ use crate::settings::Lever;
 /// By how much more than in proportion demand beyond what a node delivers slows down who lives from it.
 const NEIGHBOURS: f64 = 1.3;
 /// What served programs should come to at their end, and how much being off it counts: of a program
-/// of which nobody knows how much is left, less.
+/// of which nobody knows within a tenth how much is left, less.
 const SERVED: f64 = 0.95;
 const PARITY: f64 = 15.0;
-const PARITY_UNKNOWN: f64 = 4.0;
+const PARITY_UNSURE: f64 = 4.0;
+const SURE_MILLI: u32 = 100;
 /// Of a program whose curve is not known: what the next doubling of its CPUs brings.
 const UNKNOWN_DOUBLING: f64 = 1.6;
 /// Of a program that was never seen to its end: what it still has to do, in seconds on one CPU.
@@ -142,7 +143,8 @@ impl Facts {
             |known: Option<Known>, otherwise: f64| known.map_or(otherwise, |known| known.value as f64 / 1e9);
         let in_cells = |cpus: u32| (cpus as usize).div_ceil(ground.cell_cpus).max(1);
         let (needs, cap) = (in_cells(need.floor), in_cells(need.cap));
-        let parity = if evidence.left_ns.is_some() { PARITY } else { PARITY_UNKNOWN };
+        let sure = evidence.left_ns.is_some_and(|left| left.error_milli <= SURE_MILLI);
+        let parity = if sure { PARITY } else { PARITY_UNSURE };
         Facts {
             speed: speed.collect(),
             cross: cross.collect(),
