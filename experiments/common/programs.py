@@ -141,9 +141,9 @@ class Bench:
         return seconds, ended[program.name]
 
     def mix(self, programs, policy, turns=None, placement=None, slice_=None, settings=(), env=None, timeout=600,
-            user=None, binary=None, look=None, keep=None):
+            user=None, binary=None, look=None, keep=None, trace=False):
         """Runs programs under `coplace mix`. `look` is called a few times a second meanwhile; what
-        `keep(directory)` returns of the mix's directory becomes `.kept`."""
+        `keep(directory)` returns of the mix's directory becomes `.kept`; `trace` leaves a trace.jsonl there."""
         directory = self.fresh("mix")
         file, result, home, output = (directory / name for name in ("mix.toml", "result.json", "h", "out"))
         file.write_text("\n".join(program.toml() for program in programs))
@@ -158,6 +158,7 @@ class Bench:
             command += [option, value] if value else []
         for key, value in dict(settings).items():
             command += ["--set", f"{key}={value}"]
+        command += ["--trace", directory / "trace.jsonl"] if trace else []
         variables = {"COPLACE_RUNTIME_DIR": str(home), "XDG_CACHE_HOME": str(home / "cache")} | dict(env or {})
         with open(directory / "stderr", "wb") as err, open(directory / "stdout", "wb") as out:
             child = self.start(command, env=variables, stdout=out, stderr=err, user=user)

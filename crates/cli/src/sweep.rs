@@ -212,8 +212,9 @@ impl Grid {
             }
         };
         for scenario in &scenarios {
-            let fits = scenario.fits(machine.pu_count() as u32);
-            fits.map_err(|error| {
+            let cpus = machine.pu_count() as u32;
+            let unfit = scenario.fits(cpus).map_err(|error| error.to_string());
+            unfit.and(scenario.speeds_up(cpus).map_err(|error| error.to_string())).map_err(|error| {
                 Failure::bad_input(format!("{} on {}: {error}", self.workload, machine.name))
             })?;
         }

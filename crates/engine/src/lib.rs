@@ -25,7 +25,7 @@ pub mod trace;
 use std::io;
 use std::sync::Arc;
 
-use plan::check::{Explanation, Sequence};
+use plan::check::{Case, Explanation, Sequence};
 use plan::{App, Change, Limits, Plan, Promise, Refusal, Snapshot, Violation, check_plan, diff, normalise};
 use policy::{Decision, Memory, Policy, Report, Settings};
 use serde::{Deserialize, Serialize};
@@ -94,9 +94,9 @@ pub struct Engine {
     settings: Settings,
     limits: Limits,
     memory: Memory,
-    plan: Plan,
+    plan: Arc<Plan>,
     /// The last plan that reached the actuator whole.
-    carried: Plan,
+    carried: Arc<Plan>,
     report: Report,
     wake_at_ns: Option<u64>,
     sequence: Sequence,
@@ -116,8 +116,8 @@ impl Engine {
             settings: Settings::default(),
             limits: Limits::default(),
             memory: Memory::default(),
-            plan: Plan::default(),
-            carried: Plan::default(),
+            plan: Arc::default(),
+            carried: Arc::default(),
             report: Report::default(),
             wake_at_ns: None,
             sequence: Sequence::default(),
@@ -212,7 +212,7 @@ impl Engine {
     pub fn handle_all(&mut self, now_ns: u64, events: Vec<Event>) -> Step {
         let mut step = self.advance(now_ns, events);
         step.change = diff(&self.carried, &step.plan);
-        self.carried = step.plan.clone();
+        self.carried = Arc::clone(&self.plan);
         step
     }
 
@@ -228,7 +228,7 @@ impl Engine {
         step.change = diff(&self.carried, &step.plan);
         let done = if step.change.is_empty() { Ok(()) } else { actuator.carry_out(&step.plan, &step.change) };
         if done.is_ok() {
-            self.carried = step.plan.clone();
+            self.carried = Arc::clone(&self.plan);
         }
         (step, done)
     }
@@ -289,7 +289,11 @@ impl Engine {
                 apps.push(app);
                 apps.sort_by_key(|app| app.arrived_ns);
             }
-            Event::Left(id) => apps.retain(|app| app.id != id),
+            Event::Left(id) => {
+                if let Some(at) = apps.iter().position(|app| app.id == id) {
+                    apps.remove(at);
+                }
+            }
             Event::Observed(app) => {
                 if let Some(known) = apps.iter_mut().find(|known| known.id == app.id) {
                     // Arrival and suspension are not observed but told.
@@ -324,50 +328,50 @@ impl Engine {
         let failed = decided.as_ref().err().map(|failed| Rejection::Failed(failed.to_string()));
         // Who has failed is asked again when something happens, not before.
         let Decision { plan: wanted, memory, wake_at_ns, mut report } = decided.unwrap_or_default();
-        let verdict = match failed {
+        let normal = match failed {
             Some(failed) => Err(vec![failed]),
-            None => self.judge(&wanted, &promise),
+            None => normalise(&wanted, &self.limits).map_err(|refusal| vec![Rejection::Refused(refusal)]),
         };
-        let (chosen, refused) = match verdict {
-            Ok(plan) => {
+        let case = normal.as_ref().ok().map(|plan| Case::of(plan, &self.snapshot));
+        let found = case.as_ref().map(|case| case.check(&promise)).unwrap_or_default();
+        let mut stand_in = None;
+        let (case, refused) = match case.filter(|_| found.is_empty()) {
+            Some(case) => {
                 self.memory = memory;
-                (plan, None)
+                (case, None)
             }
-            Err(why) => {
+            None => {
                 // What the policy remembers of a plan that never was would mislead it.
-                self.rejected = why;
+                let broken = found.into_iter().map(Rejection::Broken).collect();
+                self.rejected = normal.as_ref().err().cloned().unwrap_or(broken);
                 promise = Promise::default();
                 let failed = matches!(self.rejected[..], [Rejection::Failed(_)]);
                 let what = if failed { "came to no plan" } else { "made a plan that is not valid" };
                 report.lines = vec![format!("{} {what}:", self.policy.name())];
                 report.lines.extend(self.rejected.iter().map(Rejection::to_string));
-                (self.stand_in(), Some(wanted))
+                let stand_in = stand_in.insert(self.stand_in());
+                (Case::of(stand_in, &self.snapshot), Some(wanted))
             }
         };
         let explanation = Explanation { lines: &report.lines, moves: &report.moves };
-        let complaints = self.sequence.check_step(&chosen, &self.snapshot, &promise, explanation);
+        let complaints = self.sequence.check_case(&case, &promise, explanation);
         report.lines.extend(complaints.iter().map(|broken| format!("a promise was broken: {broken}")));
         let earliest = self.snapshot.now_ns.saturating_add(SHORTEST_SLEEP_NS);
         self.wake_at_ns = wake_at_ns.map(|at| at.max(earliest));
+        let plan = stand_in.or_else(|| normal.ok()).unwrap_or_default();
         self.report = report.clone();
-        self.plan = chosen.clone();
+        self.plan = Arc::new(plan.clone());
+        self.sequence.follow(Arc::clone(&self.plan));
         let (wake_at_ns, rejected) = (self.wake_at_ns, self.rejected.clone());
         let change = Change::default();
-        (Step { plan: chosen, change, report, wake_at_ns, rejected, complaints }, refused)
-    }
-
-    /// The plan in the form that actuators take, if it has one and breaks nothing.
-    fn judge(&self, wanted: &Plan, promise: &Promise) -> Result<Plan, Vec<Rejection>> {
-        let plan = normalise(wanted, &self.limits).map_err(|refusal| vec![Rejection::Refused(refusal)])?;
-        let found = check_plan(&plan, &self.snapshot, promise);
-        if found.is_empty() { Ok(plan) } else { Err(found.into_iter().map(Rejection::Broken).collect()) }
+        (Step { plan, change, report, wake_at_ns, rejected, complaints }, refused)
     }
 
     /// What is in force instead of an invalid plan.
     fn stand_in(&self) -> Plan {
         // What the policy promises beyond doing no harm cannot be asked of a plan made for others.
         if check_plan(&self.plan, &self.snapshot, &Promise::default()).is_empty() {
-            self.plan.clone()
+            Plan::clone(&self.plan)
         } else {
             uncontrolled(&self.snapshot)
         }

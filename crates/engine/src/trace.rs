@@ -106,13 +106,13 @@ pub fn replay(
                 policy(&letters, &settings).ok_or_else(|| wrong(format!("there is no policy {letters}")))?;
             let (allowed, usable) = (snapshot.allowed.clone(), snapshot.usable.clone());
             let fresh = Engine::new(Arc::clone(&snapshot.machine), allowed, usable, policy);
-            let plan = parse(&plan)?;
+            let plan = Arc::new(parse(&plan)?);
             engine = Some(Engine {
                 snapshot,
                 settings: *settings,
                 limits,
                 memory,
-                carried: plan.clone(),
+                carried: Arc::clone(&plan),
                 plan,
                 ..fresh
             });

@@ -5,9 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
-use workload::AppId;
+use workload::{AppId, ByApp};
 
-use crate::{Bind, Memory, Plan, Run, Tree, TurnMode};
+use crate::{Bind, Memory, Plan, Run, Slot, Tree, TurnMode};
 
 /// The difference between two plans; names only what differs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,41 +100,115 @@ impl Plan {
 
 /// What must happen to get from `old` to `new`.
 pub fn diff(old: &Plan, new: &Plan) -> Change {
-    let (before, after) = (old.states(), new.states());
+    let mut roles: ByApp<'_, [Role<'_>; 2]> = ByApp::default();
+    roles.reserve(new.runs().len());
+    let often = [give_roles(old, 0, &mut roles), give_roles(new, 1, &mut roles)];
     let mut change = Change::default();
-    for app in before.keys().chain(after.keys()) {
-        let steps = app_changes(before.get(app), after.get(app));
+    for (app, [before, after]) in &roles {
+        let steps = app_changes(before, after);
         if !steps.is_empty() {
-            change.apps.insert(app.clone(), steps);
+            change.apps.insert((*app).clone(), steps);
         }
     }
-    let (before, after) = (Structure::of(old), Structure::of(new));
+    let roles = &roles;
+    let structure = |plan, number: usize| {
+        // A program with one slot is described by its standing; only one with several needs to be told
+        // apart here.
+        let several = move |app: &AppId| often[number] && matches!(roles[app][number], Role::RunsOften(_));
+        Structure::of(plan, several)
+    };
+    let (before, after) = (structure(old, 0), structure(new, 1));
     change.turns = before.turns != after.turns;
     change.mixing = before.mixed != after.mixed;
     change
 }
 
-fn app_changes(before: Option<&State>, after: Option<&State>) -> Vec<AppChange> {
-    if before == after {
-        return Vec::new();
+/// What a plan makes of one program.
+#[derive(Default)]
+enum Role<'a> {
+    #[default]
+    Absent,
+    /// With one run, which says all.
+    Runs(&'a Run),
+    /// With several.
+    RunsOften(Box<Standing>),
+    Waits,
+    Suspended,
+}
+
+/// Notes as the roles of that number what a plan makes of each program that it mentions. Whether
+/// somebody has several runs.
+fn give_roles<'a>(plan: &'a Plan, number: usize, roles: &mut ByApp<'a, [Role<'a>; 2]>) -> bool {
+    for app in &plan.waiting {
+        roles.entry(app).or_default()[number] = Role::Waits;
     }
+    for app in &plan.suspended {
+        roles.entry(app).or_default()[number] = Role::Suspended;
+    }
+    let mut often = false;
+    plan.for_each_run(&mut |run| {
+        let role = &mut roles.entry(&run.app).or_default()[number];
+        match role {
+            Role::Runs(first) => {
+                let mut standing = Standing::of(first);
+                standing.widen(run);
+                *role = Role::RunsOften(Box::new(standing));
+                often = true;
+            }
+            Role::RunsOften(standing) => standing.widen(run),
+            Role::Absent | Role::Waits | Role::Suspended => *role = Role::Runs(run),
+        }
+    });
+    often
+}
+
+impl Role<'_> {
+    fn standing(&self) -> Option<Stands<'_>> {
+        match self {
+            Role::Runs(run) => Some((&run.place, run.threads, (run.bind, run.memory, run.lends))),
+            Role::RunsOften(it) => Some((&it.place, it.threads, (it.bind, it.memory, it.lends))),
+            Role::Absent | Role::Waits | Role::Suspended => None,
+        }
+    }
+}
+
+/// Place, team, and in which manner.
+type Stands<'a> = (&'a CpuSet, u32, (Bind, Memory, bool));
+
+fn app_changes(before: &Role<'_>, after: &Role<'_>) -> Vec<AppChange> {
+    let standing = |(place, threads, (bind, memory, lends)): Stands<'_>| Standing {
+        place: place.clone(),
+        threads,
+        bind,
+        memory,
+        lends,
+    };
     match (before, after) {
-        (_, None) => vec![AppChange::Gone],
-        (_, Some(State::Waiting)) => vec![AppChange::Waits],
-        (_, Some(State::Suspended)) => vec![AppChange::Suspended],
-        (None, Some(State::Running(to))) => vec![AppChange::Started(to.clone())],
-        (Some(State::Waiting), Some(State::Running(to))) => vec![AppChange::Admitted(to.clone())],
-        (Some(State::Suspended), Some(State::Running(to))) => vec![AppChange::Resumed(to.clone())],
-        (Some(State::Running(from)), Some(State::Running(to))) => {
+        (Role::Absent, Role::Absent) | (Role::Waits, Role::Waits) | (Role::Suspended, Role::Suspended) => {
+            Vec::new()
+        }
+        (_, Role::Absent) => vec![AppChange::Gone],
+        (_, Role::Waits) => vec![AppChange::Waits],
+        (_, Role::Suspended) => vec![AppChange::Suspended],
+        (before, after) => {
+            let Some(to) = after.standing() else { return Vec::new() };
+            let Some(from) = before.standing() else {
+                return vec![match before {
+                    Role::Absent => AppChange::Started(standing(to)),
+                    Role::Suspended => AppChange::Resumed(standing(to)),
+                    _ => AppChange::Admitted(standing(to)),
+                }];
+            };
             let mut steps = Vec::new();
-            if from.place != to.place {
-                steps.push(AppChange::Moved { from: from.place.clone(), to: to.place.clone() });
+            if from.0 != to.0 {
+                steps.push(AppChange::Moved { from: from.0.clone(), to: to.0.clone() });
             }
-            if from.threads != to.threads {
-                steps.push(AppChange::Resized { from: from.threads, to: to.threads });
+            if from.1 != to.1 {
+                steps.push(AppChange::Resized { from: from.1, to: to.1 });
             }
-            if (from.bind, from.memory, from.lends) != (to.bind, to.memory, to.lends) {
-                steps.push(AppChange::Manner { bind: to.bind, memory: to.memory, lends: to.lends });
+            if from.2 != to.2 {
+                let (bind, memory, lends) = to.2;
+                steps.push(AppChange::Manner { bind, memory, lends });
             }
             steps
         }
@@ -239,48 +313,61 @@ impl fmt::Display for Standing {
 }
 
 /// Everything about a plan that is not one program's own: who meets whom.
-struct Structure<'a> {
-    turns: Vec<Turns<'a>>,
+struct Structure<'a, F> {
+    turns: Vec<Turns<'a, F>>,
     mixed: Vec<(BTreeSet<&'a AppId>, &'a BTreeMap<u32, AppId>)>,
 }
 
 /// One `in_turn`, outermost first in tree order.
-#[derive(PartialEq, Eq)]
-struct Turns<'a> {
+struct Turns<'a, F> {
     mode: TurnMode,
-    /// Length of each slot, and who stands in it.
-    slots: Vec<(u64, BTreeMap<&'a AppId, Elsewhere<'a>>)>,
+    slots: &'a [Slot],
+    /// Whether a program has several runs.
+    several: F,
 }
 
 /// Place and team in one slot of a program that may have others in other slots.
 type Elsewhere<'a> = Option<(&'a CpuSet, u32)>;
 
-impl<'a> Structure<'a> {
-    fn of(plan: &'a Plan) -> Structure<'a> {
+impl<'a, F: Fn(&AppId) -> bool> Turns<'a, F> {
+    /// Who stands in a slot.
+    fn members(&self, slot: &'a Slot) -> Vec<(&'a AppId, Elsewhere<'a>)> {
+        let mut members = Vec::new();
+        slot.tree.for_each_run(&mut |run| {
+            members.push((&run.app, (self.several)(&run.app).then_some((&run.place, run.threads))));
+        });
+        members
+    }
+}
+
+impl<F: Fn(&AppId) -> bool> PartialEq for Turns<'_, F> {
+    /// The order in which programs stand in a slot does not count.
+    fn eq(&self, other: &Self) -> bool {
+        let length = |slot: &Slot| slot.slice_ns;
+        self.mode == other.mode
+            && self.slots.iter().map(length).eq(other.slots.iter().map(length))
+            && self.slots.iter().zip(other.slots).all(|(one, another)| {
+                let (one, another) = (self.members(one), other.members(another));
+                one == another || BTreeMap::from_iter(one) == BTreeMap::from_iter(another)
+            })
+    }
+}
+
+impl<'a, F: Fn(&AppId) -> bool + Copy> Structure<'a, F> {
+    fn of(plan: &'a Plan, several: F) -> Self {
         let mut structure = Structure { turns: Vec::new(), mixed: Vec::new() };
-        let mut seen: BTreeMap<&AppId, usize> = BTreeMap::new();
-        plan.for_each_run(&mut |run| *seen.entry(&run.app).or_default() += 1);
         if let Some(tree) = &plan.tree {
-            structure.collect(tree, &seen);
+            structure.collect(tree, several);
         }
         structure
     }
 
-    fn collect(&mut self, tree: &'a Tree, seen: &BTreeMap<&AppId, usize>) {
+    fn collect(&mut self, tree: &'a Tree, several: F) {
         match tree {
-            Tree::InTurn { mode, slots } => {
-                let slot = |tree: &'a Tree| {
-                    // A program with one slot is described by its standing; only one with several
-                    // needs to be told apart here.
-                    let several = |run: &'a Run| (seen[&run.app] > 1).then_some((&run.place, run.threads));
-                    tree.runs().into_iter().map(|run| (&run.app, several(run))).collect()
-                };
-                let slots = slots.iter().map(|each| (each.slice_ns, slot(&each.tree))).collect();
-                self.turns.push(Turns { mode: *mode, slots });
-            }
+            Tree::InTurn { mode, slots } => self.turns.push(Turns { mode: *mode, slots, several }),
             Tree::Mixed { owner, .. } => self.mixed.push((tree.apps(), owner)),
             Tree::Run(_) | Tree::SideBySide(_) => {}
         }
-        tree.children().for_each(|child| self.collect(child, seen));
+        tree.children().for_each(|child| self.collect(child, several));
     }
 }

@@ -1,11 +1,11 @@
 //! The form that actuators take: levels in turn › side by side › in turn › run, where a leaf may also
 //! be a `mixed` of runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use workload::AppId;
+use workload::{AppId, ByApp};
 
 use crate::{Plan, Slot, Tree, TurnMode};
 
@@ -85,7 +85,7 @@ fn flatten(tree: &Tree) -> Result<Option<Tree>, Refusal> {
     match tree {
         Tree::Run(run) => Ok(Some(Tree::Run(run.clone()))),
         Tree::SideBySide(parts) => {
-            let mut flat = Vec::new();
+            let mut flat = Vec::with_capacity(parts.len());
             for part in parts {
                 match flatten(part)? {
                     Some(Tree::SideBySide(more)) => flat.extend(more),
@@ -96,7 +96,7 @@ fn flatten(tree: &Tree) -> Result<Option<Tree>, Refusal> {
         }
         Tree::Mixed { owner, parts } => {
             let mut owner = owner.clone();
-            let mut flat = Vec::new();
+            let mut flat = Vec::with_capacity(parts.len());
             for part in parts {
                 match flatten(part)? {
                     Some(Tree::Mixed { owner: inner, parts: more }) => {
@@ -123,7 +123,7 @@ fn flatten(tree: &Tree) -> Result<Option<Tree>, Refusal> {
             })
         }
         Tree::InTurn { mode, slots } => {
-            let mut flat = Vec::new();
+            let mut flat = Vec::with_capacity(slots.len());
             for (index, slot) in slots.iter().enumerate() {
                 let tree = flatten(&slot.tree)?.ok_or(Refusal::IdleSlot { slot: index })?;
                 flat.push(Slot { slice_ns: slot.slice_ns, tree });
@@ -201,7 +201,8 @@ fn fit_turns(tree: &mut Tree, limits: &Limits) -> Result<(), Refusal> {
         // Rounded up, lest the shortest slice end up shorter than it may be.
         for_each_slot(tree, limits, &mut |slice_ns| scale(slice_ns, floor.into(), shortest.max(1).into()).1);
     } else {
-        let standstill = standstill(tree);
+        // Nobody asks how long that is where there is no bound on it.
+        let standstill = if limits.longest_standstill_ns.is_some() { standstill(tree) } else { 0 };
         let goal = limits.longest_standstill_ns.map_or(u128::MAX, u128::from);
         let (floor, shortest) = (u128::from(floor), u128::from(shortest));
         // Shortening by goal ÷ standstill, or by floor ÷ shortest where that is less of a change.
@@ -270,11 +271,14 @@ fn standstill(tree: &Tree) -> u128 {
         Tree::InTurn { slots, .. } => {
             let round: u128 = slots.iter().map(|slot| u128::from(slot.slice_ns)).sum();
             // Only who stands in several slots comes back before the round is over.
-            let mut seen = BTreeSet::new();
-            let several = !slots.iter().all(|slot| match &slot.tree {
-                Tree::Run(run) => seen.insert(&run.app),
-                tree => tree.apps().into_iter().all(|app| seen.insert(app)),
-            });
+            let mut seen: ByApp<'_, usize> = ByApp::default();
+            let mut several = false;
+            if slots.iter().any(|slot| matches!(slot.tree, Tree::Run(_))) {
+                for (index, slot) in slots.iter().enumerate() {
+                    slot.tree
+                        .for_each_run(&mut |run| several |= *seen.entry(&run.app).or_insert(index) != index);
+                }
+            }
             let mut longest = 0;
             for (index, slot) in slots.iter().enumerate() {
                 let away = round - u128::from(slot.slice_ns);

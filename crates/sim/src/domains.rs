@@ -2,14 +2,10 @@
 
 use topology::{CpuSet, Level, Machine};
 
-/// NUMA nodes, else packages, else the CPUs of a last-level cache, else the whole machine.
+/// NUMA nodes, else packages, else the CPUs of a last-level cache, else the whole machine. Every CPU is
+/// in one of them.
 #[derive(Clone, Debug)]
-pub struct Domains {
-    /// Domain of each CPU by `os_index`.
-    of: Vec<u16>,
-    /// CPUs in each domain.
-    sizes: Vec<f64>,
-}
+pub struct Domains(Vec<CpuSet>);
 
 impl Domains {
     pub fn of(machine: &Machine) -> Domains {
@@ -20,35 +16,21 @@ impl Domains {
             if covered == machine.pu_count() { units } else { Vec::new() }
         };
         let units = levels.into_iter().map(units).find(|units| !units.is_empty());
-        let units = units.unwrap_or_else(|| vec![machine.all_cpus().clone()]);
-        let most = machine.all_cpus().iter().last().map_or(0, |cpu| cpu as usize + 1);
-        let mut of = vec![0; most];
-        for (number, unit) in units.iter().enumerate() {
-            unit.iter().for_each(|cpu| of[cpu as usize] = number as u16);
-        }
-        Domains { of, sizes: units.iter().map(|unit| unit.len() as f64).collect() }
+        Domains(units.unwrap_or_else(|| vec![machine.all_cpus().clone()]))
     }
 
     pub fn count(&self) -> usize {
-        self.sizes.len()
+        self.0.len()
     }
 
     pub fn size(&self, domain: u16) -> f64 {
-        self.sizes[domain as usize]
+        self.0[domain as usize].len() as f64
     }
 
     /// CPUs of a place by domain, in order, without domains that it does not touch.
     pub fn counts(&self, place: &CpuSet) -> Vec<(u16, u16)> {
-        let mut counts: Vec<(u16, u16)> = Vec::new();
-        for cpu in place.iter() {
-            let domain = self.of.get(cpu as usize).copied().unwrap_or(0);
-            match counts.iter_mut().find(|(known, _)| *known == domain) {
-                Some((_, count)) => *count += 1,
-                None => counts.push((domain, 1)),
-            }
-        }
-        counts.sort_unstable();
-        counts
+        let counts = self.0.iter().zip(0u16..).map(|(unit, domain)| (domain, unit.common_len(place) as u16));
+        counts.filter(|&(_, count)| count > 0).collect()
     }
 }
 

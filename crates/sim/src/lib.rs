@@ -21,6 +21,7 @@ pub mod laws;
 pub mod many;
 pub mod metrics;
 mod model;
+mod neighbours;
 mod notebook;
 mod queue;
 mod run;

@@ -76,6 +76,10 @@ impl Notebook {
         self.knowledge != Knowledge::None
     }
 
+    pub fn learns(&self) -> bool {
+        self.knowledge == Knowledge::Empty
+    }
+
     /// A program ran for `passed_ns` with a team that had its CPUs (by domain) to itself, and did this
     /// part of its work. A team that is spread evenly over domains tells how fast its part in each of
     /// them is; one that fills them, how fast it is in all.
@@ -98,7 +102,7 @@ impl Notebook {
         } else {
             team *= count;
         }
-        if self.knowledge != Knowledge::Empty || passed_ns < SAMPLE_NS || regions < FEWEST_REGIONS {
+        if passed_ns < SAMPLE_NS || regions < FEWEST_REGIONS {
             return;
         }
         let page = self.pages.entry(profile.name.clone()).or_default();
@@ -108,7 +112,7 @@ impl Notebook {
 
     /// A program ran to its end.
     pub fn ended(&mut self, profile: &Profile) {
-        if self.knowledge == Knowledge::Empty {
+        if self.learns() {
             self.pages.entry(profile.name.clone()).or_default().regions = Some(profile.regions as f64);
         }
     }

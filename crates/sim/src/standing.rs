@@ -2,20 +2,15 @@
 
 use plan::{Plan, Run, Tree};
 use topology::CpuSet;
-use workload::AppId;
 
 use crate::domains::Domains;
 
 /// What stands for "none" among the numbers of slots, groups and mixtures.
 pub const NONE: u32 = u32::MAX;
 
-/// One run of a plan, with what its surroundings make of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Leaf {
-    pub place: CpuSet,
-    pub cpus: u32,
-    /// CPUs by domain.
-    pub domains: Vec<(u16, u16)>,
+/// What surrounds one run of a plan.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Around {
     /// Slot of the outermost turns that it stands in.
     pub slot: u32,
     /// Part of the time in which that slot runs.
@@ -32,71 +27,65 @@ pub struct Leaf {
     pub mixed_with: u32,
 }
 
+/// One run of a plan, with what its surroundings make of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leaf {
+    pub place: CpuSet,
+    pub cpus: u32,
+    /// CPUs by domain.
+    pub domains: Vec<(u16, u16)>,
+    pub around: Around,
+}
+
 impl Leaf {
+    pub fn new(run: &Run, around: Around, domains: &Domains) -> Leaf {
+        let place = run.place.clone();
+        Leaf { cpus: place.len() as u32, domains: domains.counts(&place), place, around }
+    }
+
     /// Part of the whole time.
     pub fn share(&self) -> f64 {
-        self.outer * self.inner
+        self.around.outer * self.around.inner
     }
 
     /// Part of the time in which this one runs and in which `other` does, too.
     pub fn overlap(&self, other: &Leaf) -> f64 {
-        if self.slot != other.slot && self.slot != NONE && other.slot != NONE {
+        let (mine, theirs) = (&self.around, &other.around);
+        if mine.slot != theirs.slot && mine.slot != NONE && theirs.slot != NONE {
             return 0.0;
         }
-        if self.group != NONE && self.group == other.group && self.slot == other.slot {
+        if mine.group != NONE && mine.group == theirs.group && mine.slot == theirs.slot {
             return 0.0;
         }
-        other.inner
+        theirs.inner
     }
 }
 
+/// Calls `see` with every run of the plan, left to right, and what surrounds it. The plan has the
+/// normal form. Numbers of slots, groups and mixtures stay as they are while turns and mixing do.
+pub fn for_each_leaf(plan: &Plan, see: impl FnMut(&Run, Around)) {
+    let Some(tree) = &plan.tree else { return };
+    let around =
+        Around { slot: NONE, outer: 1.0, group: NONE, inner: 1.0, slice_ns: 0, mixture: NONE, mixed_with: 1 };
+    Walk { see, groups: 0, mixtures: 0 }.tree(tree, around, true);
+}
+
 /// The walk's state.
-struct Walk<'a, F> {
-    domains: &'a Domains,
-    wanted: F,
+struct Walk<F> {
+    see: F,
     groups: u32,
     mixtures: u32,
 }
 
-/// What surrounds a run.
-#[derive(Clone, Copy)]
-struct Around {
-    slot: u32,
-    outer: f64,
-    group: u32,
-    inner: f64,
-    slice_ns: u64,
-    mixture: u32,
-    mixed_with: u32,
-}
-
-/// Calls `see` with the leaf of every run of a program that is `wanted`, left to right. The plan has
-/// the normal form. Numbers of slots, groups and mixtures stay as they are while turns and mixing do.
-pub fn leaves(
-    plan: &Plan,
-    domains: &Domains,
-    wanted: impl Fn(&AppId) -> bool,
-    mut see: impl FnMut(&AppId, Leaf),
-) {
-    let Some(tree) = &plan.tree else { return };
-    let around =
-        Around { slot: NONE, outer: 1.0, group: NONE, inner: 1.0, slice_ns: 0, mixture: NONE, mixed_with: 1 };
-    Walk { domains, wanted, groups: 0, mixtures: 0 }.tree(tree, around, true, &mut see);
-}
-
-impl<F: Fn(&AppId) -> bool> Walk<'_, F> {
-    fn tree(&mut self, tree: &Tree, around: Around, top: bool, see: &mut impl FnMut(&AppId, Leaf)) {
+impl<F: FnMut(&Run, Around)> Walk<F> {
+    fn tree(&mut self, tree: &Tree, around: Around, top: bool) {
         match tree {
-            Tree::Run(run) => {
-                if (self.wanted)(&run.app) {
-                    see(&run.app, self.leaf(run, around));
-                }
-            }
-            Tree::SideBySide(parts) => parts.iter().for_each(|part| self.tree(part, around, false, see)),
+            Tree::Run(run) => (self.see)(run, around),
+            Tree::SideBySide(parts) => parts.iter().for_each(|part| self.tree(part, around, false)),
             Tree::Mixed { parts, .. } => {
                 let around = Around { mixture: self.mixtures, mixed_with: parts.len() as u32, ..around };
                 self.mixtures += 1;
-                parts.iter().for_each(|part| self.tree(part, around, false, see));
+                parts.iter().for_each(|part| self.tree(part, around, false));
             }
             Tree::InTurn { slots, .. } => {
                 let round: f64 = slots.iter().map(|slot| slot.slice_ns as f64).sum();
@@ -114,25 +103,9 @@ impl<F: Fn(&AppId) -> bool> Walk<'_, F> {
                         };
                         Around { group, inner: around.inner * part, slice_ns, ..around }
                     };
-                    self.tree(&slot.tree, around, false, see);
+                    self.tree(&slot.tree, around, false);
                 }
             }
-        }
-    }
-
-    fn leaf(&self, run: &Run, around: Around) -> Leaf {
-        let Around { slot, outer, group, inner, slice_ns, mixture, mixed_with } = around;
-        Leaf {
-            cpus: run.place.len() as u32,
-            domains: self.domains.counts(&run.place),
-            place: run.place.clone(),
-            slot,
-            outer,
-            group,
-            inner,
-            slice_ns,
-            mixture,
-            mixed_with,
         }
     }
 }
@@ -148,14 +121,10 @@ mod tests {
     fn all(plan: &str) -> BTreeMap<String, Leaf> {
         let machine = Machine::synthetic("pack:2 core:4").unwrap();
         let mut found = BTreeMap::new();
-        leaves(
-            &plan.parse().unwrap(),
-            &Domains::of(&machine),
-            |_| true,
-            |app, leaf| {
-                found.insert(app.to_string(), leaf);
-            },
-        );
+        let domains = Domains::of(&machine);
+        for_each_leaf(&plan.parse().unwrap(), |run, around| {
+            found.insert(run.app.to_string(), Leaf::new(run, around, &domains));
+        });
         found
     }
 
@@ -166,7 +135,7 @@ mod tests {
         );
         assert_eq!(leaves["a"].share(), 0.25);
         assert_eq!(leaves["d"].share(), 0.375);
-        assert_eq!((leaves["c"].slice_ns, leaves["b"].slice_ns), (5_000_000, 30_000_000));
+        assert_eq!((leaves["c"].around.slice_ns, leaves["b"].around.slice_ns), (5_000_000, 30_000_000));
         assert_eq!(leaves["a"].overlap(&leaves["b"]), 0.0);
         assert_eq!(leaves["c"].overlap(&leaves["d"]), 0.0);
         assert_eq!(leaves["b"].overlap(&leaves["c"]), 0.5);
@@ -184,6 +153,7 @@ mod tests {
     #[test]
     fn a_mixture_is_numbered() {
         let leaves = all("side_by_side [a on 0-1, mixed [b on 4-7, c on 4-7]]");
-        assert_eq!((leaves["a"].mixture, leaves["b"].mixture, leaves["c"].mixed_with), (NONE, 0, 2));
+        let mixture = |app: &str| leaves[app].around.mixture;
+        assert_eq!((mixture("a"), mixture("b"), leaves["c"].around.mixed_with), (NONE, 0, 2));
     }
 }

@@ -7,20 +7,22 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use engine::Actuator;
 use plan::{App, AppChange, Change, Plan};
-use workload::{AppId, Malleability, Profile, Scenario, Waiting};
+use workload::{AppId, Malleability, NameHasher, Profile, Scenario, Waiting};
 
 use crate::domains::Domains;
 use crate::laws::contention::{self, Demand};
 use crate::laws::memory::Pages;
 use crate::laws::{place, regions, start, turns, waiting};
 use crate::model::Laws;
+use crate::neighbours::Neighbours;
 use crate::notebook::Notebook;
 use crate::queue::{Kind, Queue};
-use crate::standing::{Leaf, NONE, leaves};
+use crate::standing::{Leaf, NONE, for_each_leaf};
 
 /// How far a program is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +47,19 @@ pub struct Program {
     since_ns: u64,
     pub team: u32,
     wanted: u32,
-    leaves: Vec<Leaf>,
+    pub leaves: Vec<Leaf>,
+    /// Whether it feels or causes contention.
+    pub contends: bool,
     /// Threads on each CPU of each leaf's place, its own and others'; 1 outside of mixtures.
     crowds: Vec<f64>,
     /// CPUs that it uses, with threads that work or spin.
     cpus_used: f64,
     pages: Pages,
-    generation: u32,
     waiting: Waiting,
+    /// Its runs seen so far, while a plan is gone through.
+    placed: usize,
+    /// Its leaves are others than before the plan that is being carried out.
+    stirred: bool,
     pub first_ran_ns: Option<u64>,
     pub cpu_ns: f64,
     pub reconfigurations: u32,
@@ -65,17 +72,31 @@ pub struct World {
     laws: Laws,
     domains: Domains,
     pub programs: Vec<Program>,
-    index: HashMap<AppId, usize>,
-    /// Who stands in each domain and feels or causes contention there: program and leaf.
-    occupants: Vec<Vec<(usize, usize)>>,
-    /// Who stands in each mixture.
-    mixtures: Vec<Vec<(usize, usize)>>,
+    index: HashMap<AppId, usize, BuildHasherDefault<NameHasher>>,
+    neighbours: Neighbours,
+    /// Those of the plan before: memory for those of the next.
+    spare: Neighbours,
+    /// CPUs of a leaf by domain with what they are slowed down by: room to work one out in.
+    parts: Vec<(f64, f64)>,
     queue: Queue,
     pub now_ns: u64,
     notebook: Notebook,
     /// Whose rate must be worked out again.
-    stale: Vec<usize>,
-    is_stale: Vec<bool>,
+    stale: Stale,
+}
+
+/// Programs, each once.
+struct Stale {
+    who: Vec<usize>,
+    is: Vec<bool>,
+}
+
+impl Stale {
+    fn mark(&mut self, at: usize) {
+        if !std::mem::replace(&mut self.is[at], true) {
+            self.who.push(at);
+        }
+    }
 }
 
 impl World {
@@ -104,11 +125,15 @@ impl World {
                 team: 1,
                 wanted: 1,
                 leaves: Vec::new(),
+                contends: job.profile.bandwidth > 0.0
+                    || job.profile.cache > 0.0
+                    || job.profile.memory_bytes > 0,
                 crowds: Vec::new(),
                 cpus_used: 0.0,
                 pages: Pages::default(),
-                generation: 0,
                 waiting: how,
+                placed: 0,
+                stirred: false,
                 first_ran_ns: None,
                 cpu_ns: 0.0,
                 reconfigurations: 0,
@@ -118,16 +143,16 @@ impl World {
         };
         World {
             laws: laws.clone(),
-            occupants: vec![Vec::new(); domains.count()],
+            neighbours: Neighbours::default(),
+            spare: Neighbours::default(),
             domains,
             programs: scenario.jobs.iter().map(program).collect(),
             index: scenario.jobs.iter().enumerate().map(|(at, job)| (job.id.clone(), at)).collect(),
-            mixtures: Vec::new(),
+            parts: Vec::new(),
             queue: Queue::default(),
             now_ns: 0,
             notebook,
-            stale: Vec::new(),
-            is_stale: vec![false; scenario.jobs.len()],
+            stale: Stale { who: Vec::new(), is: vec![false; scenario.jobs.len()] },
         }
     }
 
@@ -136,15 +161,13 @@ impl World {
     }
 
     /// When something happens by itself next.
-    pub fn next_ns(&mut self) -> Option<u64> {
-        let programs = &self.programs;
-        self.queue.next_ns(|program, generation| programs[program].generation == generation)
+    pub fn next_ns(&self) -> Option<u64> {
+        self.queue.next_ns()
     }
 
     /// The next program to which something happens now, and what.
     pub fn happens(&mut self) -> Option<(usize, Kind)> {
-        let programs = &self.programs;
-        self.queue.pop(self.now_ns, |program, generation| programs[program].generation == generation)
+        self.queue.pop(self.now_ns)
     }
 
     /// Threads that run or would if they had a CPU.
@@ -173,7 +196,7 @@ impl World {
         self.notebook.ended(&program.profile);
         program.phase = Phase::Ended;
         (program.left, program.rate, program.cpus_used) = (0.0, 0.0, 0.0);
-        program.generation += 1;
+        self.queue.foresee(at, None);
         true
     }
 
@@ -189,31 +212,18 @@ impl World {
 
     /// Its memory is where its threads are.
     pub fn migrated(&mut self, at: usize) {
-        self.mark(at);
+        self.stale.mark(at);
     }
 
     /// The team of a program is another, or another begins: whoever shares something with it feels it.
     fn disturbed(&mut self, at: usize) {
-        self.mark(at);
-        for leaf in 0..self.programs[at].leaves.len() {
-            let leaf = &self.programs[at].leaves[leaf];
-            let (mixture, domains) = (leaf.mixture, leaf.domains.clone());
-            if mixture != NONE {
-                self.mark_all(&self.mixtures[mixture as usize].clone());
+        self.stale.mark(at);
+        for leaf in &self.programs[at].leaves {
+            let mixture = self.neighbours.mixtures.get(leaf.around.mixture as usize);
+            let domains = leaf.domains.iter().map(|&(domain, _)| &self.neighbours.occupants[domain as usize]);
+            for &(other, _) in mixture.into_iter().chain(domains).flatten() {
+                self.stale.mark(other);
             }
-            for (domain, _) in domains {
-                self.mark_all(&self.occupants[domain as usize].clone());
-            }
-        }
-    }
-
-    fn mark_all(&mut self, who: &[(usize, usize)]) {
-        who.iter().for_each(|&(at, _)| self.mark(at));
-    }
-
-    fn mark(&mut self, at: usize) {
-        if !std::mem::replace(&mut self.is_stale[at], true) {
-            self.stale.push(at);
         }
     }
 
@@ -247,8 +257,9 @@ impl World {
         let now_ns = self.now_ns;
         let program = &mut self.programs[at];
         let passed_ns = (now_ns - program.since_ns) as f64;
-        if let (Phase::Running, [leaf]) = (program.phase, &program.leaves[..])
-            && (leaf.cpus, leaf.mixture, leaf.slice_ns) == (program.team, NONE, 0)
+        if self.notebook.learns()
+            && let (Phase::Running, [leaf]) = (program.phase, &program.leaves[..])
+            && (leaf.cpus, leaf.around.mixture, leaf.around.slice_ns) == (program.team, NONE, 0)
         {
             let part = program.rate * passed_ns;
             self.notebook.saw(&program.profile, &leaf.domains, &self.domains, passed_ns, part);
@@ -260,16 +271,20 @@ impl World {
 
     /// New rates, and what follows from them, for everybody to whom something was done.
     pub fn settle(&mut self) {
-        let mut stale = std::mem::take(&mut self.stale);
+        let mut stale = std::mem::take(&mut self.stale.who);
+        let mut parts = std::mem::take(&mut self.parts);
         stale.sort_unstable();
         for &at in &stale {
-            self.programs[at].crowds = self.programs[at].leaves.iter().map(|leaf| self.crowd(leaf)).collect();
+            let mut crowds = std::mem::take(&mut self.programs[at].crowds);
+            crowds.clear();
+            crowds.extend(self.programs[at].leaves.iter().map(|leaf| self.crowd(leaf)));
+            self.programs[at].crowds = crowds;
         }
         for &at in &stale {
-            self.is_stale[at] = false;
+            self.stale.is[at] = false;
             if matches!(self.programs[at].phase, Phase::Starting | Phase::Running) {
                 self.catch_up(at);
-                let (rate, cpus_used) = self.rate(at);
+                let (rate, cpus_used) = self.rate(at, &mut parts);
                 let program = &mut self.programs[at];
                 (program.rate, program.cpus_used) = (rate, cpus_used);
                 if program.first_ran_ns.is_none() && rate > 0.0 {
@@ -279,12 +294,12 @@ impl World {
             }
         }
         stale.clear();
-        self.stale = stale;
+        self.stale.who = stale;
+        self.parts = parts;
     }
 
     fn foresee(&mut self, at: usize) {
-        let program = &mut self.programs[at];
-        program.generation += 1;
+        let program = &self.programs[at];
         let after = |work: f64| self.now_ns.saturating_add((work / program.rate).ceil() as u64);
         let mut next: Option<(u64, Kind)> = None;
         let mut maybe = |at_ns: u64, kind: Kind| {
@@ -302,13 +317,11 @@ impl World {
         if let Some(ends_ns) = program.pages.ends_ns(self.now_ns) {
             maybe(ends_ns, Kind::Migrated);
         }
-        if let Some((at_ns, kind)) = next {
-            self.queue.push(at_ns, at, program.generation, kind);
-        }
+        self.queue.foresee(at, next);
     }
 
     /// How fast `left` of a program falls, and how many CPUs it keeps busy.
-    fn rate(&self, at: usize) -> (f64, f64) {
+    fn rate(&self, at: usize, parts: &mut Vec<(f64, f64)>) -> (f64, f64) {
         let program = &self.programs[at];
         if program.phase == Phase::Starting {
             let crowded = program.leaves.iter().zip(&program.crowds);
@@ -317,7 +330,7 @@ impl World {
         }
         let (mut speed, mut cpus) = (0.0, 0.0);
         for (leaf, &crowd) in program.leaves.iter().zip(&program.crowds) {
-            let (fast, busy) = self.leaf_speed(program, leaf, crowd);
+            let (fast, busy) = self.leaf_speed(program, leaf, crowd, parts);
             speed += leaf.share() * fast;
             cpus += leaf.share() * busy;
         }
@@ -326,41 +339,51 @@ impl World {
     }
 
     /// Speed against one thread while the leaf is in turn, and CPUs kept busy then.
-    fn leaf_speed(&self, program: &Program, leaf: &Leaf, crowd: f64) -> (f64, f64) {
+    fn leaf_speed(
+        &self,
+        program: &Program,
+        leaf: &Leaf,
+        crowd: f64,
+        parts: &mut Vec<(f64, f64)>,
+    ) -> (f64, f64) {
         let (team, cpus) = (f64::from(program.team), f64::from(leaf.cpus));
         if leaf.cpus == 0 {
             return (0.0, 0.0);
         }
         let used = team.min(cpus);
-        let parts: Vec<(f64, f64)> = leaf
-            .domains
-            .iter()
-            .map(|&(domain, count)| (f64::from(count) * used / cpus, self.slow(program, leaf, domain)))
-            .collect();
+        let part = |&(domain, count): &(u16, u16)| {
+            (f64::from(count) * used / cpus, self.slow(program, leaf, domain))
+        };
+        parts.clear();
+        parts.extend(leaf.domains.iter().map(part));
         let profile = &program.profile;
-        let alone = place::speedup(profile, &parts);
-        let (crowd, busy) = match leaf.mixture {
+        let alone = place::speedup(profile, parts);
+        let (crowd, busy) = match leaf.around.mixture {
             NONE => (team / cpus, used),
             _ => (crowd, used / crowd.max(1.0)),
         };
-        let turns = if leaf.slice_ns > 0 { turns::keeps(profile, leaf.slice_ns, &self.laws) } else { 1.0 };
+        let turns = if leaf.around.slice_ns > 0 {
+            turns::keeps(profile, leaf.around.slice_ns, &self.laws)
+        } else {
+            1.0
+        };
         if crowd <= 1.0 {
             return (alone * turns, busy);
         }
         let keeps = waiting::keeps(profile, program.waiting, program.team, alone, crowd, &self.laws);
         // More threads than CPUs and all its own: each CPU does its pieces of the work in whole rounds.
-        let rounds = if leaf.mixture == NONE { crowd * crowd / crowd.ceil() } else { 1.0 };
+        let rounds = if leaf.around.mixture == NONE { crowd * crowd / crowd.ceil() } else { 1.0 };
         (alone * keeps * rounds * turns, busy)
     }
 
     /// Threads on each CPU of a leaf's place: those of all whose places in its mixture overlap with it,
     /// spread evenly over their own.
     fn crowd(&self, leaf: &Leaf) -> f64 {
-        if leaf.mixture == NONE {
+        if leaf.around.mixture == NONE {
             return 1.0;
         }
         let mut crowd = 0.0;
-        for &(other, number) in &self.mixtures[leaf.mixture as usize] {
+        for &(other, number) in &self.neighbours.mixtures[leaf.around.mixture as usize] {
             let (other, theirs) = (&self.programs[other], &self.programs[other].leaves[number]);
             if theirs.place.intersects(&leaf.place) {
                 let team = if other.phase == Phase::Running { other.team } else { 1 };
@@ -378,7 +401,7 @@ impl World {
         }
         let mut others = Demand::default();
         let mut own = Demand::default();
-        for &(at, number) in &self.occupants[domain as usize] {
+        for &(at, number) in &self.neighbours.occupants[domain as usize] {
             let other = &self.programs[at];
             if other.phase != Phase::Running {
                 continue;
@@ -401,34 +424,62 @@ impl World {
         Demand::of(&program.profile, f64::from(count) * used, self.domains.size(domain))
     }
 
-    /// The lists of who stands where, after leaves have changed.
-    fn list(&mut self, plan: &Plan) {
-        self.occupants.iter_mut().for_each(Vec::clear);
-        self.mixtures.iter_mut().for_each(Vec::clear);
-        let mut counted: HashMap<usize, usize> = HashMap::new();
-        plan.for_each_run(&mut |run| {
+    /// Brings the leaves of every program that is `wanted`, and the lists of who stands where, up to
+    /// the plan. Whose leaves are others now comes to the `changed`.
+    fn place(&mut self, plan: &Plan, wanted: impl Fn(&AppId) -> bool, changed: &mut Vec<usize>) {
+        let mut neighbours = std::mem::take(&mut self.spare);
+        neighbours.clear(self.domains.count());
+        let mut visited: Vec<usize> = Vec::new();
+        for_each_leaf(plan, |run, around| {
             let Some(&at) = self.index.get(&run.app) else { return };
-            let number = counted.entry(at).or_insert(0);
-            let leaf = &self.programs[at].leaves[*number];
-            if leaf.mixture != NONE {
-                let mixture = leaf.mixture as usize;
-                if self.mixtures.len() <= mixture {
-                    self.mixtures.resize(mixture + 1, Vec::new());
-                }
-                self.mixtures[mixture].push((at, *number));
+            let number = self.programs[at].placed;
+            if number == 0 {
+                visited.push(at);
             }
-            let profile = &self.programs[at].profile;
-            if profile.bandwidth > 0.0 || profile.cache > 0.0 || profile.memory_bytes > 0 {
-                for &(domain, _) in &leaf.domains {
-                    self.occupants[domain as usize].push((at, *number));
+            self.programs[at].placed += 1;
+            let known = self.programs[at].leaves.get(number);
+            let same_place = known.is_some_and(|leaf| leaf.place == run.place);
+            if wanted(&run.app) && !(same_place && known.is_some_and(|leaf| leaf.around == around)) {
+                self.leaves_change(at, changed);
+                let leaves = &mut self.programs[at].leaves;
+                if same_place {
+                    leaves[number].around = around;
+                } else {
+                    leaves.truncate(number);
+                    leaves.push(Leaf::new(run, around, &self.domains));
                 }
             }
-            *number += 1;
+            neighbours.add(at, number, &self.programs[at]);
         });
+        for at in visited {
+            let placed = std::mem::take(&mut self.programs[at].placed);
+            self.shorten(at, placed, changed);
+        }
+        self.spare = std::mem::replace(&mut self.neighbours, neighbours);
+    }
+
+    /// A program has no more than its first leaves left.
+    fn shorten(&mut self, at: usize, count: usize, changed: &mut Vec<usize>) {
+        if self.programs[at].leaves.len() > count {
+            self.leaves_change(at, changed);
+            self.programs[at].leaves.truncate(count);
+        }
+    }
+
+    /// Leaves of a program are about to change: whoever is beside it where it stands feels that it goes.
+    fn leaves_change(&mut self, at: usize, changed: &mut Vec<usize>) {
+        if !std::mem::replace(&mut self.programs[at].stirred, true) {
+            self.disturbed(at);
+            changed.push(at);
+        }
     }
 
     /// A program stands elsewhere: where its threads are, by domain.
     fn stands(&mut self, at: usize) {
+        // Without memory it leaves nothing behind.
+        if self.programs[at].profile.memory_bytes == 0 {
+            return;
+        }
         let mut shares = vec![0.0; self.domains.count()];
         let program = &mut self.programs[at];
         let mut sum = 0.0;
@@ -449,18 +500,9 @@ impl Actuator for World {
     type Error = Infallible;
 
     fn carry_out(&mut self, plan: &Plan, change: &Change) -> Result<(), Infallible> {
-        let everybody = change.turns || change.mixing;
-        let mut fresh: HashMap<usize, Vec<Leaf>> = HashMap::new();
-        let wanted = |app: &AppId| everybody || change.apps.contains_key(app);
-        leaves(plan, &self.domains, wanted, |app, leaf| {
-            if let Some(&at) = self.index.get(app) {
-                fresh.entry(at).or_default().push(leaf);
-            }
-        });
         let mut changed: Vec<usize> = Vec::new();
         for (app, steps) in &change.apps {
             let Some(&at) = self.index.get(app) else { continue };
-            fresh.entry(at).or_default();
             for step in steps {
                 match step {
                     AppChange::Moved { from, to } => {
@@ -476,24 +518,20 @@ impl Actuator for World {
                     AppChange::Started(to) | AppChange::Admitted(to) | AppChange::Resumed(to) => {
                         self.programs[at].wanted = to.threads;
                     }
-                    _ => {}
+                    AppChange::Gone | AppChange::Waits | AppChange::Suspended => {
+                        self.shorten(at, 0, &mut changed);
+                    }
+                    AppChange::Manner { .. } => {}
                 }
             }
             changed.push(at);
         }
-        let mut order: Vec<usize> = fresh.keys().copied().collect();
-        order.sort_unstable();
-        for at in order {
-            let leaves = fresh.remove(&at).unwrap_or_default();
-            if leaves != self.programs[at].leaves {
-                // Whoever was beside it where it stood feels that it goes.
-                self.disturbed(at);
-                self.programs[at].leaves = leaves;
-                changed.push(at);
-            }
-        }
-        self.list(plan);
+        let everybody = change.turns || change.mixing;
+        self.place(plan, |app| everybody || change.apps.contains_key(app), &mut changed);
+        changed.sort_unstable();
+        changed.dedup();
         for at in changed {
+            self.programs[at].stirred = false;
             self.stands(at);
             self.disturbed(at);
         }

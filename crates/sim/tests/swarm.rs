@@ -160,14 +160,57 @@ fn trial(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-#[test]
-fn every_simulation_ends_with_nothing_lost_and_no_plan_refused() {
-    let (first, cases) = (number("COPLACE_SEED", 1), number("COPLACE_CASES", 2_000));
+/// Every trial from seed `first` on; of the first that fails why, and the command that repeats it.
+fn swarm(first: u64, cases: u64, trial: impl Fn(u64) -> Result<(), String> + Sync) -> Result<(), String> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let one = |number: usize| trial(first + number as u64).map_err(|why| (first + number as u64, why));
-    if let Err((seed, why)) = many::in_order(cases as usize, workers, one, |_| ()) {
-        panic!(
+    let done = many::in_order(cases as usize, workers, one, |_| ());
+    done.map(|_| ()).map_err(|(seed, why)| {
+        format!(
             "{why}\nrepeat with: COPLACE_SEED={seed} COPLACE_CASES=1 cargo test -p coplace-sim --test swarm"
-        );
-    }
+        )
+    })
+}
+
+#[test]
+fn every_simulation_ends_with_nothing_lost_and_no_plan_refused() {
+    swarm(number("COPLACE_SEED", 1), number("COPLACE_CASES", 2_000), trial)
+        .unwrap_or_else(|why| panic!("{why}"));
+}
+
+#[test]
+fn a_failure_is_told_with_its_seed_and_the_command_that_repeats_it() {
+    let told = swarm(40, 20, |seed| if seed < 47 { Ok(()) } else { Err(format!("{seed} is wrong")) });
+    let command = "COPLACE_SEED=47 COPLACE_CASES=1 cargo test -p coplace-sim --test swarm";
+    assert_eq!(told, Err(format!("47 is wrong\nrepeat with: {command}")));
+}
+
+#[test]
+fn what_is_lost_in_a_simulation_is_noticed() {
+    let machine = Arc::new(Machine::synthetic("core:4").expect("a known description"));
+    let mut random = Random::new(3);
+    let scenario = scenario(&mut random, 4);
+    let settings = Settings::default();
+    let laws = Model::built_in().laws;
+    let setup = Setup {
+        machine,
+        laws,
+        settings: settings.clone(),
+        waiting: Waiting::Spinning,
+        keep_plans: false,
+        knowledge: Knowledge::None,
+    };
+    let good = simulate(&setup, &scenario, by_name("TA", &settings).expect("a known policy")).unwrap();
+    assert_eq!(wrong(&good, &scenario), [""; 0]);
+    let spoil = |spoil: &dyn Fn(&mut Outcome)| {
+        let mut outcome = good.clone();
+        spoil(&mut outcome);
+        !wrong(&outcome, &scenario).is_empty()
+    };
+    assert!(spoil(&|outcome| outcome.rejected = 1));
+    assert!(spoil(&|outcome| outcome.complaints = 1));
+    assert!(spoil(&|outcome| outcome.jobs[0].started_ns = outcome.jobs[0].ended_ns + 1));
+    assert!(spoil(&|outcome| outcome.jobs[0].cpu_ns *= 1e6));
+    assert!(spoil(&|outcome| outcome.jobs[0].entitled_ns *= 2.0));
+    assert!(spoil(&|outcome| outcome.makespan_ns /= 2));
 }

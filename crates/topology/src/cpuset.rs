@@ -1,6 +1,8 @@
 //! A set of processing units by their operating-system index (`os_index`).
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -12,13 +14,93 @@ pub const MAX_CPUS: u32 = 65_536;
 /// A set of PUs by `os_index`, written like the kernel's CPU lists: `0-3,8,10-11`.
 ///
 /// Holds only the words from its lowest to its highest member: on a big machine most sets are small
-/// and near the top as often as near 0.
-#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// and near the top as often as near 0. Sets that reach over up to 256 CPUs need no memory of their own.
+#[derive(Clone, Default)]
 pub struct CpuSet {
     /// Number of the first word held; 0 for the empty set.
     base: usize,
     /// Invariant: neither the first nor the last word is zero, so that equal sets are equal values.
-    words: Vec<u64>,
+    words: Words,
+}
+
+/// Words that are held in the set itself.
+const FEW: usize = 4;
+
+/// Invariant: `Few` up to that many words and `Many` beyond; unused words of `Few` are 0.
+#[derive(Clone)]
+enum Words {
+    Few(usize, [u64; FEW]),
+    Many(Vec<u64>),
+}
+
+impl Words {
+    const EMPTY: Words = Words::Few(0, [0; FEW]);
+
+    #[inline]
+    fn zeros(count: usize) -> Words {
+        if count <= FEW { Words::Few(count, [0; FEW]) } else { Words::Many(vec![0; count]) }
+    }
+
+    #[inline]
+    fn from_fn(count: usize, word: impl Fn(usize) -> u64) -> Words {
+        let mut words = Words::zeros(count);
+        words.iter_mut().enumerate().for_each(|(index, here)| *here = word(index));
+        words
+    }
+}
+
+impl Default for Words {
+    fn default() -> Words {
+        Words::EMPTY
+    }
+}
+
+impl std::ops::Deref for Words {
+    type Target = [u64];
+
+    #[inline]
+    fn deref(&self) -> &[u64] {
+        match self {
+            Words::Few(count, words) => &words[..*count],
+            Words::Many(words) => words,
+        }
+    }
+}
+
+impl std::ops::DerefMut for Words {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u64] {
+        match self {
+            Words::Few(count, words) => &mut words[..*count],
+            Words::Many(words) => words,
+        }
+    }
+}
+
+impl PartialEq for CpuSet {
+    fn eq(&self, other: &CpuSet) -> bool {
+        self.base == other.base && self.words[..] == other.words[..]
+    }
+}
+
+impl Eq for CpuSet {}
+
+impl Hash for CpuSet {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.base, &self.words[..]).hash(state);
+    }
+}
+
+impl PartialOrd for CpuSet {
+    fn partial_cmp(&self, other: &CpuSet) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for CpuSet {
+    fn cmp(&self, other: &CpuSet) -> Ordering {
+        (self.base, &self.words[..]).cmp(&(other.base, &other.words[..]))
+    }
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -30,7 +112,7 @@ pub struct ParseCpuSetError {
 
 impl CpuSet {
     pub const fn new() -> Self {
-        CpuSet { base: 0, words: Vec::new() }
+        CpuSet { base: 0, words: Words::EMPTY }
     }
 
     /// The CPUs `0..count`.
@@ -51,7 +133,7 @@ impl CpuSet {
         };
         assert!(highest < MAX_CPUS, "CPU {highest} is beyond {MAX_CPUS}");
         let base = lowest as usize / 64;
-        let mut words = vec![0; highest as usize / 64 + 1 - base];
+        let mut words = Words::zeros(highest as usize / 64 + 1 - base);
         for &cpu in cpus {
             words[cpu as usize / 64 - base] |= 1 << (cpu % 64);
         }
@@ -62,7 +144,7 @@ impl CpuSet {
     fn range(first: u32, last: u32) -> CpuSet {
         assert!(last < MAX_CPUS, "CPU {last} is beyond {MAX_CPUS}");
         let (base, end) = (first as usize / 64, last as usize / 64);
-        let mut words = vec![u64::MAX; end + 1 - base];
+        let mut words = Words::from_fn(end + 1 - base, |_| u64::MAX);
         words[0] &= u64::MAX << (first % 64);
         words[end - base] &= u64::MAX >> (63 - last % 64);
         CpuSet { base, words }
@@ -72,49 +154,62 @@ impl CpuSet {
         assert!(cpu < MAX_CPUS, "CPU {cpu} is beyond {MAX_CPUS}");
         let word = cpu as usize / 64;
         if self.words.is_empty() {
-            self.base = word;
-        }
-        if word < self.base {
-            self.words.splice(..0, std::iter::repeat_n(0, self.base - word));
-            self.base = word;
-        }
-        if word >= self.end() {
-            self.words.resize(word + 1 - self.base, 0);
+            (self.base, self.words) = (word, Words::zeros(1));
+        } else if word < self.base || word >= self.end() {
+            let (base, end) = (self.base.min(word), self.end().max(word + 1));
+            self.words = Words::from_fn(end - base, |index| self.word(base + index));
+            self.base = base;
         }
         self.words[word - self.base] |= 1 << (cpu % 64);
     }
 
     pub fn remove(&mut self, cpu: u32) {
-        let word = (cpu as usize / 64).checked_sub(self.base);
-        if let Some(word) = word.and_then(|word| self.words.get_mut(word)) {
-            *word &= !(1 << (cpu % 64));
+        if self.contains(cpu) {
+            let (gone, bit) = (cpu as usize / 64, 1 << (cpu % 64));
+            *self = CpuSet::from_words(self.base..self.end(), |index| {
+                self.word(index) & !(if index == gone { bit } else { 0 })
+            });
         }
-        self.trim();
     }
 
+    #[inline]
     pub fn contains(&self, cpu: u32) -> bool {
         self.word(cpu as usize / 64) >> (cpu % 64) & 1 == 1
     }
 
+    #[inline]
     fn word(&self, index: usize) -> u64 {
         index.checked_sub(self.base).and_then(|index| self.words.get(index)).copied().unwrap_or(0)
     }
 
     /// Number of the word after the last one held.
+    #[inline]
     fn end(&self) -> usize {
         self.base + self.words.len()
     }
 
+    /// The set of these words; the first and the last may be 0.
+    #[inline]
     fn from_words(range: std::ops::Range<usize>, word: impl Fn(usize) -> u64) -> CpuSet {
-        let mut set = CpuSet { base: range.start, words: range.map(word).collect() };
-        set.trim();
-        set
+        let std::ops::Range { start: mut base, mut end } = range;
+        while base < end && word(base) == 0 {
+            base += 1;
+        }
+        while base < end && word(end - 1) == 0 {
+            end -= 1;
+        }
+        if base >= end {
+            return CpuSet::new();
+        }
+        CpuSet { base, words: Words::from_fn(end - base, |index| word(base + index)) }
     }
 
+    #[inline]
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
@@ -139,6 +234,7 @@ impl CpuSet {
         self.words.last().map(|word| self.end() as u32 * 64 - 1 - word.leading_zeros())
     }
 
+    #[inline]
     pub fn union(&self, other: &CpuSet) -> CpuSet {
         match (self.is_empty(), other.is_empty()) {
             (_, true) => self.clone(),
@@ -151,48 +247,52 @@ impl CpuSet {
     }
 
     /// The union, in place.
+    #[inline]
     pub fn add_all(&mut self, other: &CpuSet) {
         if self.is_empty() || other.base < self.base || other.end() > self.end() {
             *self = self.union(other);
             return;
         }
-        for (index, word) in (other.base..).zip(&other.words) {
-            self.words[index - self.base] |= word;
-        }
+        let first = other.base - self.base;
+        self.words[first..].iter_mut().zip(other.words.iter()).for_each(|(mine, theirs)| *mine |= theirs);
     }
 
+    #[inline]
     pub fn intersection(&self, other: &CpuSet) -> CpuSet {
         CpuSet::from_words(self.common_words(other), |index| self.word(index) & other.word(index))
     }
 
+    #[inline]
     pub fn difference(&self, other: &CpuSet) -> CpuSet {
         CpuSet::from_words(self.base..self.end(), |index| self.word(index) & !other.word(index))
     }
 
+    #[inline]
     fn common_words(&self, other: &CpuSet) -> std::ops::Range<usize> {
         self.base.max(other.base)..self.end().min(other.end())
     }
 
+    #[inline]
     pub fn is_subset(&self, other: &CpuSet) -> bool {
         (self.base..self.end()).all(|index| self.word(index) & !other.word(index) == 0)
     }
 
+    #[inline]
     pub fn intersects(&self, other: &CpuSet) -> bool {
         self.common_words(other).any(|index| self.word(index) & other.word(index) != 0)
+    }
+
+    /// How many members both have.
+    #[inline]
+    pub fn common_len(&self, other: &CpuSet) -> usize {
+        self.common_words(other)
+            .map(|index| (self.word(index) & other.word(index)).count_ones() as usize)
+            .sum()
     }
 
     /// The `count` lowest members (all, where there are fewer).
     pub fn take(&self, count: usize) -> CpuSet {
         self.iter().take(count).collect()
-    }
-
-    fn trim(&mut self) {
-        while self.words.last() == Some(&0) {
-            self.words.pop();
-        }
-        let zeros = self.words.iter().take_while(|&&word| word == 0).count();
-        self.words.drain(..zeros);
-        self.base = if self.words.is_empty() { 0 } else { self.base + zeros };
     }
 }
 

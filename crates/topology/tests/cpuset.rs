@@ -33,6 +33,11 @@ proptest! {
         prop_assert_eq!(x.is_subset(&y), a.is_subset(&b));
         prop_assert_eq!(x.intersection(&y).is_subset(&y), true);
         prop_assert_eq!(x.intersects(&y), !a.is_disjoint(&b));
+        prop_assert_eq!(x.common_len(&y), a.intersection(&b).count());
+        prop_assert_eq!(x.cmp(&y) == std::cmp::Ordering::Equal, a == b);
+        let mut less = x.clone();
+        less.remove(cpu);
+        prop_assert_eq!(less, x.difference(&CpuSet::from_cpus(&[cpu])));
         prop_assert_eq!(x == y, a == b);
         prop_assert_eq!(x.len(), a.len());
         prop_assert_eq!(x.is_empty(), a.is_empty());

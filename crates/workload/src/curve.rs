@@ -49,6 +49,8 @@ impl Curve {
 
     /// The first size up to `most` at which the program takes longer than on fewer CPUs.
     pub fn slows_down_at(&self, most: u32) -> Option<u32> {
+        /// What rounding may make of two equal speeds.
+        const ROUNDING: f64 = 1e-9;
         let mut best = 1.0;
         let sizes: Box<dyn Iterator<Item = u32>> = match self {
             Curve::Table(points) => Box::new(points.iter().map(|&(cpus, _)| cpus)),
@@ -56,10 +58,10 @@ impl Curve {
         };
         for cpus in sizes {
             let speedup = self.speedup(f64::from(cpus));
-            if speedup < best {
+            if speedup < best * (1.0 - ROUNDING) {
                 return Some(cpus);
             }
-            best = speedup;
+            best = speedup.max(best);
         }
         None
     }

@@ -13,7 +13,7 @@ mod scenario_file;
 mod swf;
 mod words;
 
-pub use app::{AppId, Demand, Malleability, ParseAppIdError};
+pub use app::{AppId, ByApp, Demand, Malleability, NameHasher, ParseAppIdError};
 pub use bytes::{parse_bytes, show_bytes};
 pub use curve::Curve;
 pub use generate::Generator;
@@ -21,5 +21,5 @@ pub use mix::{Instance, Mix, Program};
 pub use profile::{Profile, Waiting};
 pub use random::Random;
 pub use reader::MixError;
-pub use scenario::{Job, Scenario, TooWide};
+pub use scenario::{Job, Scenario, SlowsDown, TooWide};
 pub use scenario_file::{ScenarioFile, profiles};

@@ -21,6 +21,8 @@ pub struct Profile {
     /// Run time on one CPU alone, without the start-up.
     pub sequential_ns: u64,
     pub curve: Curve,
+    /// Whether it is known to take longer on some numbers of CPUs than on fewer.
+    pub may_slow_down: bool,
     /// CPUs that shared a last-level cache and memory bandwidth on the machine where the curve was
     /// measured; `None`: nothing about places is known, only their sizes count.
     pub domain_cpus: Option<u32>,
@@ -49,6 +51,7 @@ impl Profile {
             name: name.to_owned(),
             sequential_ns,
             curve,
+            may_slow_down: false,
             domain_cpus: None,
             regions: 1000,
             waits_per_region: 1.0,

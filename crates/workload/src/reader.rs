@@ -100,7 +100,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    fn only(&self, known: &[&str]) -> Result<(), MixError> {
+    pub(crate) fn only(&self, known: &[&str]) -> Result<(), MixError> {
         // The map is sorted by name; people expect the first in the file.
         let unknown = self.entries.keys().filter(|key| !known.contains(&key.get_ref().as_ref()));
         let Some(key) = unknown.min_by_key(|key| key.span().start) else { return Ok(()) };
@@ -318,19 +318,24 @@ impl<'a> Table<'a> {
     }
 
     pub(crate) fn tables(&self, key: &str, known: &[&str]) -> Result<Vec<Table<'a>>, MixError> {
+        let tables = self.unchecked_tables(key)?;
+        tables.iter().try_for_each(|table| table.only(known))?;
+        Ok(tables)
+    }
+
+    /// The same with whatever keys they have, so that a wrong one need not spoil the others.
+    pub(crate) fn unchecked_tables(&self, key: &str) -> Result<Vec<Table<'a>>, MixError> {
         let Some(value) = self.get(key) else { return Ok(Vec::new()) };
         let wanted = format!("a list of tables, each begun by [[{key}]]");
         let Some(items) = value.get_ref().as_array() else { return self.wrong(value, key, &wanted) };
-        let mut tables = Vec::new();
-        for item in items.iter() {
-            match item.get_ref() {
-                DeValue::Table(entries) => {
-                    tables.push(self.inner(key, item.span().start, entries, known)?);
-                }
-                _ => return self.wrong(item, key, &wanted),
+        let table = |item: &'a Spanned<DeValue<'a>>| match item.get_ref() {
+            DeValue::Table(entries) => {
+                let prefix = format!("{}{key}.", self.prefix);
+                Ok(Table { reader: self.reader, prefix, at: item.span().start, entries })
             }
-        }
-        Ok(tables)
+            _ => self.wrong(item, key, &wanted),
+        };
+        items.iter().map(table).collect()
     }
 
     fn inner(

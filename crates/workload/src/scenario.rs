@@ -35,6 +35,19 @@ pub struct TooWide {
     pub has: u32,
 }
 
+/// Why a curve is none on a machine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{job}: {program} takes longer on {cpus} CPUs than on {}, and the machine has {has}; times must not rise with \
+    the number of CPUs (write may_slow_down = true if that was measured, or leave such jobs out with --lenient)",
+    line.map_or(String::new(), |line| format!("line {line}: ")), cpus - 1)]
+pub struct SlowsDown {
+    pub line: Option<usize>,
+    pub job: AppId,
+    pub program: String,
+    pub cpus: u32,
+    pub has: u32,
+}
+
 impl Job {
     /// Fewest CPUs that it can ever run on.
     pub fn needs(&self) -> u32 {
@@ -42,6 +55,13 @@ impl Job {
             Malleability::Rigid => self.demand.max_threads.unwrap_or(self.demand.min_threads),
             _ => self.demand.min_threads,
         }
+    }
+
+    /// The first number of CPUs, of those that it can use of `most`, on which it takes longer than on fewer,
+    /// unless it is known to.
+    fn slows_down_at(&self, most: u32) -> Option<u32> {
+        let most = self.demand.max_threads.map_or(most, |own| own.min(most));
+        self.profile.curve.slows_down_at(most).filter(|_| !self.profile.may_slow_down)
     }
 }
 
@@ -60,10 +80,19 @@ impl Scenario {
         }
     }
 
-    /// Leaves out what a machine of `cpus` CPUs cannot run, and counts it.
-    pub fn without_too_wide(mut self, cpus: u32) -> Scenario {
+    /// The first job that would take longer on some number of CPUs of a machine of `cpus` than on one CPU
+    /// fewer, and does not say so.
+    pub fn speeds_up(&self, cpus: u32) -> Result<(), SlowsDown> {
+        let slows_down = self.jobs.iter().find_map(|job| job.slows_down_at(cpus).map(|at| (job, at)));
+        let Some((job, at)) = slows_down else { return Ok(()) };
+        let program = job.profile.name.clone();
+        Err(SlowsDown { line: job.line, job: job.id.clone(), program, cpus: at, has: cpus })
+    }
+
+    /// Leaves out what a machine of `cpus` CPUs cannot run or would slow down, and counts it.
+    pub fn without_unfit(mut self, cpus: u32) -> Scenario {
         let before = self.jobs.len();
-        self.jobs.retain(|job| job.needs() <= cpus);
+        self.jobs.retain(|job| job.needs() <= cpus && job.slows_down_at(cpus).is_none());
         self.skipped += before - self.jobs.len();
         self
     }

@@ -43,10 +43,13 @@ impl ScenarioFile {
         let reader = Reader::new(text, path);
         let document = reader.document()?;
         let document = reader.root(&document, &["profile", "program", "generate"])?;
-        let mut profiles = read_profiles(&document)?;
-        profiles.extend(known.iter().cloned());
+        let (mut profiles, wrong) =
+            if lenient { right_profiles(&document)? } else { (read_profiles(&document)?, Vec::new()) };
+        // What the file means by a name is wrong, not what the model does.
+        profiles.extend(known.iter().filter(|known| !wrong.contains(&known.name)).cloned());
+        profiles.retain(|profile| !wrong.contains(&profile.name));
         let title = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("workload");
-        let programs = document.tables("program", PROGRAM_KEYS)?;
+        let programs = document.unchecked_tables("program")?;
         if let Some(table) = document.table("generate", &["jobs", "arrivals_per_minute", "mix"])? {
             if !programs.is_empty() {
                 return Err(table.missing("", "either [generate] or [[program]]s, not both"));
@@ -77,15 +80,33 @@ pub fn profiles(text: &str, path: &Path) -> Result<Vec<Arc<Profile>>, MixError> 
 
 fn read_profiles(document: &Table<'_>) -> Result<Vec<Arc<Profile>>, MixError> {
     let mut profiles: Vec<Arc<Profile>> = Vec::new();
-    for table in document.tables("profile", PROFILE_KEYS)? {
-        let profile = profile(&table)?;
-        if profiles.iter().any(|known| known.name == profile.name) {
-            let what = format!("'{}' stands in the file twice", profile.name);
-            return Err(table.error_at(table.at(), "name", &what));
-        }
-        profiles.push(Arc::new(profile));
+    for table in document.unchecked_tables("profile")? {
+        profiles.push(Arc::new(another_profile(&table, &profiles)?));
     }
     Ok(profiles)
+}
+
+/// Without those that are wrong, and the names that these have.
+fn right_profiles(document: &Table<'_>) -> Result<(Vec<Arc<Profile>>, Vec<String>), MixError> {
+    let (mut profiles, mut wrong) = (Vec::new(), Vec::new());
+    for table in document.unchecked_tables("profile")? {
+        match another_profile(&table, &profiles) {
+            Ok(profile) => profiles.push(Arc::new(profile)),
+            Err(_) => wrong.extend(table.string("name").ok().flatten().map(|name| name.value)),
+        }
+    }
+    Ok((profiles, wrong))
+}
+
+/// A profile beside others of the same file.
+fn another_profile(table: &Table<'_>, others: &[Arc<Profile>]) -> Result<Profile, MixError> {
+    table.only(PROFILE_KEYS)?;
+    let profile = profile(table)?;
+    if others.iter().any(|known| known.name == profile.name) {
+        let what = format!("'{}' stands in the file twice", profile.name);
+        return Err(table.error_at(table.at(), "name", &what));
+    }
+    Ok(profile)
 }
 
 const PROFILE_KEYS: &[&str] = &[
@@ -117,7 +138,8 @@ fn profile(table: &Table<'_>) -> Result<Profile, MixError> {
         Some(time) => return Err(table.error_at(time.at, "sequential_s", "must be above 0")),
         None => return Err(table.missing("sequential_s", "sequential_s = 94")),
     };
-    let plain = Profile::plain(&name, sequential, curve(table)?);
+    let may_slow_down = table.boolean("may_slow_down")?.unwrap_or(false);
+    let plain = Profile { may_slow_down, ..Profile::plain(&name, sequential, curve(table, may_slow_down)?) };
     let share =
         |key: &str, most: f64| Ok::<_, MixError>(table.number(key, "a number", 0.0..=most)?.map(|v| v.value));
     let waiting = match table.string("waiting")? {
@@ -147,13 +169,12 @@ fn profile(table: &Table<'_>) -> Result<Profile, MixError> {
     })
 }
 
-fn curve(table: &Table<'_>) -> Result<Curve, MixError> {
+fn curve(table: &Table<'_>, may_slow_down: bool) -> Result<Curve, MixError> {
     let mut curves: Vec<Curve> = Vec::new();
     let points = table.numbers_by_size("speedup")?;
     if !points.is_empty() {
         let curve = Curve::Table(points.iter().map(|(cpus, speedup)| (*cpus, speedup.value)).collect());
-        let tolerated = table.boolean("may_slow_down")?.unwrap_or(false);
-        if let Some(cpus) = curve.slows_down_at(0).filter(|_| !tolerated) {
+        if let Some(cpus) = curve.slows_down_at(0).filter(|_| !may_slow_down) {
             let at = points.iter().find(|(size, _)| *size == cpus).map_or(table.at(), |(_, at)| at.at);
             let what = "the program takes longer than on fewer CPUs; times must not rise with the number of \
                         CPUs (write may_slow_down = true if that was measured)";
@@ -204,6 +225,7 @@ fn named(
 }
 
 fn program(table: &Table<'_>, profiles: &[Arc<Profile>], names: &mut Names) -> Result<Vec<Job>, MixError> {
+    table.only(PROGRAM_KEYS)?;
     let Some(wanted) = table.string("profile")? else {
         return Err(table.missing("profile", "profile = \"cg.B\""));
     };
@@ -320,5 +342,43 @@ mod tests {
         let text =
             PROFILE.replace("12 = 4", "12 = 2.5") + "may_slow_down = true\n[[program]]\nprofile = 'mine'\n";
         assert!(parse(&text, false).is_ok());
+    }
+
+    #[test]
+    fn lenient_leaves_out_whoever_names_a_wrong_profile_or_has_a_wrong_key() {
+        let wrong = "[[profile]]\nname = 'bad'\nsequential_s = -1\namdahl = { serial = 0 }\n";
+        let programs = "[[program]]\nprofile = 'mine'\n[[program]]\nprofile = 'bad'\n[[program]]\nprofile = \
+                        'mine'\ncolour = 'red'\n";
+        let text = format!("{PROFILE}{wrong}{programs}");
+        assert!(parse(&text, false).is_err());
+        let ScenarioFile::Fixed(scenario) = parse(&text, true).unwrap() else { panic!() };
+        assert_eq!((scenario.jobs.len(), scenario.skipped), (1, 2));
+        // The model's program of that name is not what the file means.
+        let known = [Arc::new(Profile::plain("bad", 1_000_000_000, Curve::Linear))];
+        let ScenarioFile::Fixed(scenario) =
+            ScenarioFile::parse(&text, Path::new("w.toml"), &known, true).unwrap()
+        else {
+            panic!()
+        };
+        assert_eq!((scenario.jobs.len(), scenario.skipped), (1, 2));
+    }
+
+    #[test]
+    fn a_curve_of_any_kind_that_rises_in_time_within_the_machine_is_named_with_its_line() {
+        let profile = "[[profile]]\nname = 'mine'\nsequential_s = 10\n\
+                       sevcik = { imbalance = 1, serial = 0, overhead_per_cpu = 0.01 }\n";
+        let fixed = |more: &str, job: &str| {
+            let text = format!("{profile}{more}[[program]]\nprofile = 'mine'\n{job}");
+            let ScenarioFile::Fixed(scenario) = parse(&text, false).unwrap() else { panic!() };
+            scenario
+        };
+        // 1/n + n/100 is least at 10.
+        let scenario = fixed("", "");
+        assert_eq!(scenario.speeds_up(10), Ok(()));
+        let error = scenario.speeds_up(24).unwrap_err().to_string();
+        assert!(error.starts_with("line 5: mine: mine takes longer on 11 CPUs than on 10"), "{error}");
+        assert_eq!(scenario.without_unfit(24).skipped, 1);
+        assert_eq!(fixed("may_slow_down = true\n", "").speeds_up(24), Ok(()));
+        assert_eq!(fixed("", "[program.demand]\nmax_threads = 10\n").speeds_up(24), Ok(()));
     }
 }

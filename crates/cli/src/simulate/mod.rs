@@ -64,7 +64,7 @@ pub struct Args {
     /// Another model of programs and laws (docs/simulator.md)
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
-    /// Leave jobs out that are wrong or too wide for the machine, and count them
+    /// Leave jobs out that are wrong or not for the machine, and count them
     #[arg(long)]
     lenient: bool,
     /// Simulations at a time; what comes out does not depend on it

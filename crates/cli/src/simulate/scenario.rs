@@ -64,7 +64,7 @@ pub fn main(args: &Args, workload: &str, machine: Arc<Machine>, settings: Settin
     };
     let ran = play(&setup, &scenarios, &chosen, args.workers)?;
     if asked.skipped > 0 {
-        eprintln!("coplace: {} jobs of {workload} are wrong or too wide and were left out", asked.skipped);
+        eprintln!("coplace: {} jobs of {workload} are wrong or unfit and were left out", asked.skipped);
     }
     if let Some(path) = &args.csv {
         output::write(path, &output::csv(&asked, &ran))?;
@@ -120,9 +120,10 @@ fn scenarios(
     let fixed = scenarios.len() == 1 && args.seeds == 1;
     for scenario in &mut scenarios {
         if args.lenient {
-            *scenario = std::mem::replace(scenario, Scenario::new("", Vec::new())).without_too_wide(cpus);
+            *scenario = std::mem::replace(scenario, Scenario::new("", Vec::new())).without_unfit(cpus);
         }
         scenario.fits(cpus).map_err(|error| Failure::bad_input(format!("{workload}: {error}")))?;
+        scenario.speeds_up(cpus).map_err(|error| Failure::bad_input(format!("{workload}: {error}")))?;
         if scenario.jobs.is_empty() {
             return Err(Failure::bad_input(format!("{workload}: no job fits a machine of {cpus} CPUs")));
         }

@@ -169,6 +169,11 @@ fn workloads_that_cannot_be_simulated_are_told_with_file_line_and_rule() {
         "mixed.swf",
         &format!("{good}2 0 -1 5\n{}", good.replacen("1 0", "3 0", 1).replace(" 2 ", " 9 ")),
     );
+    world.file("wide.swf", &good.replace(" 2 -1 -1 1 ", " 9 -1 -1 1 "));
+    world.file("missing.toml", "[[program]]\narrive_s = 1\n");
+    let rises = "[[profile]]\nname = 'p'\nsequential_s = 9\n\
+                 sevcik = { imbalance = 1, serial = 0, overhead_per_cpu = 0.2 }\n";
+    world.file("rises.toml", &format!("{rises}[[program]]\nprofile = 'p'\n"));
     let simulate = |file: &str, status: i32, wanted: &[&str]| {
         world.fails(&["simulate", file, "--machine", "core:4", "--policy", "TA"], status, wanted);
     };
@@ -179,6 +184,9 @@ fn workloads_that_cannot_be_simulated_are_told_with_file_line_and_rule() {
     simulate("short.swf", 2, &["short.swf:1:", "5 fields"]);
     simulate("mixed.swf", 2, &["mixed.swf:2:", "4 fields"]);
     simulate("none.toml", 2, &["none.toml"]);
+    simulate("wide.swf", 2, &["wide.swf", "line 1", "needs 9 CPUs", "has 4"]);
+    simulate("missing.toml", 2, &["missing.toml:1:", "profile: is missing"]);
+    simulate("rises.toml", 2, &["rises.toml", "line 5", "longer on 3 CPUs than on 2", "may_slow_down"]);
     simulate("set:X", 2, &["no set 'X'"]);
     world.fails(&["simulate"], 2, &["WORKLOAD"]);
     world.fails(&["simulate", "set:A", "--steps", "3"], 2, &["--steps"]);

@@ -68,3 +68,21 @@ fn everybody_is_given_the_same_in_every_step_of_levels() {
     assert_eq!(steps[6]["turns"][0]["picture"], "GG GG");
     assert_eq!(steps[6]["turns"][0]["slice_ns"], 8_571_428);
 }
+
+#[test]
+fn a_seed_gives_the_same_bytes_on_every_run_and_with_any_number_of_workers() {
+    let world = World::new();
+    let play = |workers: &str| {
+        let words =
+            ["simulate", "set:B", "--seeds", "3", "--seed", "5", "--machine", "pack:4 [numa] l3:1 core:6"];
+        let more = ["--policy", "BP,EQ,TA,CO,LA", "--json", "--csv", "jobs.csv", "--html", "page.html"];
+        let output = world.run(&[&words[..], &more, &["--workers", workers]].concat());
+        assert!(output.status.success(), "{output:?}");
+        let file = |name: &str| std::fs::read(world.path(name)).unwrap();
+        [output.stdout, file("jobs.csv"), file("page.html")]
+    };
+    let one = play("1");
+    assert!(one.iter().all(|bytes| bytes.len() > 1000));
+    assert_eq!(one, play("1"), "another run");
+    assert_eq!(one, play("2"), "two workers");
+}

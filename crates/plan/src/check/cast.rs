@@ -1,35 +1,42 @@
 //! Every program that a plan or its snapshot names, by number: the checks look at each program
 //! several times, and names are slow to compare.
 
-use std::collections::HashMap;
+use workload::{AppId, ByApp};
 
-use workload::AppId;
-
-use crate::{App, Plan, Snapshot};
+use crate::{App, Plan, Run, Snapshot};
 
 /// The snapshot's programs have the numbers of their order; strangers come after them.
 pub struct Cast<'a> {
     /// Only looked into, never walked through: its order is not the same twice.
-    numbers: HashMap<&'a AppId, usize>,
+    numbers: ByApp<'a, usize>,
     names: Vec<&'a AppId>,
     apps: &'a [App],
+    /// Every run of the plan, left to right, with the number of its program.
+    pub runs: Vec<(&'a Run, usize)>,
 }
 
 impl<'a> Cast<'a> {
     pub fn of(plan: &'a Plan, snapshot: &'a Snapshot) -> Cast<'a> {
         let names: Vec<&AppId> = snapshot.apps.iter().map(|app| &app.id).collect();
         let numbers = names.iter().enumerate().map(|(number, name)| (*name, number)).collect();
-        let mut cast = Cast { numbers, names, apps: &snapshot.apps };
-        plan.for_each_run(&mut |run| cast.add(&run.app));
-        plan.waiting.iter().chain(&plan.suspended).for_each(|app| cast.add(app));
+        let mut cast = Cast { numbers, runs: Vec::with_capacity(names.len()), names, apps: &snapshot.apps };
+        plan.for_each_run(&mut |run| {
+            let number = cast.add(&run.app);
+            cast.runs.push((run, number));
+        });
+        plan.waiting.iter().chain(&plan.suspended).for_each(|app| {
+            cast.add(app);
+        });
         cast
     }
 
-    fn add(&mut self, name: &'a AppId) {
+    fn add(&mut self, name: &'a AppId) -> usize {
         let next = self.names.len();
-        if *self.numbers.entry(name).or_insert(next) == next {
+        let number = *self.numbers.entry(name).or_insert(next);
+        if number == next {
             self.names.push(name);
         }
+        number
     }
 
     pub fn len(&self) -> usize {
@@ -39,6 +46,11 @@ impl<'a> Cast<'a> {
     /// Of a program that the plan or the snapshot names.
     pub fn number(&self, name: &AppId) -> usize {
         self.numbers[name]
+    }
+
+    /// Of a program that the plan or the snapshot may name.
+    pub fn known(&self, name: &AppId) -> Option<usize> {
+        self.numbers.get(name).copied()
     }
 
     pub fn name(&self, number: usize) -> &'a AppId {

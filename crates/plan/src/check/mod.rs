@@ -21,23 +21,55 @@ mod shapes;
 mod shares;
 mod violation;
 
+use std::cell::OnceCell;
+
 pub use sequence::{Explanation, Sequence};
 pub use violation::Violation;
 
 use crate::{Plan, Promise, Snapshot};
 use cast::Cast;
+use shapes::{Offered, Partitioned};
+
+/// A plan and the snapshot that it was made for, with what several checks ask of the two.
+pub struct Case<'a> {
+    plan: &'a Plan,
+    snapshot: &'a Snapshot,
+    cast: Cast<'a>,
+    partitioned: OnceCell<Partitioned<'a>>,
+    offered: OnceCell<Option<Offered>>,
+}
+
+impl<'a> Case<'a> {
+    pub fn of(plan: &'a Plan, snapshot: &'a Snapshot) -> Case<'a> {
+        let cast = Cast::of(plan, snapshot);
+        Case { plan, snapshot, cast, partitioned: OnceCell::new(), offered: OnceCell::new() }
+    }
+
+    /// Everything that is wrong with the plan, given what its policy promises; empty: valid.
+    pub fn check(&self, promise: &Promise) -> Vec<Violation> {
+        let mut found = Vec::new();
+        occurrence::check(self.plan, &self.cast, &mut found);
+        places::check(self.plan, self.snapshot, &self.cast, &mut found);
+        if promise.equal_shapes {
+            shapes::check(self, &mut found);
+        }
+        if let Some(bound) = promise.share_bound {
+            shares::check(self.plan, self.snapshot, &self.cast, bound, &mut found);
+        }
+        found
+    }
+
+    fn partitioned(&self) -> &Partitioned<'a> {
+        self.partitioned.get_or_init(|| Partitioned::of(self.snapshot, &self.cast))
+    }
+
+    fn offered(&self) -> Option<&Offered> {
+        let offered = || Offered::of(self.snapshot, &self.cast, self.partitioned());
+        self.offered.get_or_init(offered).as_ref()
+    }
+}
 
 /// Everything that is wrong with `plan` for `snapshot`, given what its policy promises; empty: valid.
 pub fn check_plan(plan: &Plan, snapshot: &Snapshot, promise: &Promise) -> Vec<Violation> {
-    let mut found = Vec::new();
-    let cast = Cast::of(plan, snapshot);
-    occurrence::check(plan, &cast, &mut found);
-    places::check(plan, snapshot, &cast, &mut found);
-    if promise.equal_shapes {
-        shapes::check(plan, snapshot, &cast, &mut found);
-    }
-    if let Some(bound) = promise.share_bound {
-        shares::check(plan, snapshot, &cast, bound, &mut found);
-    }
-    found
+    Case::of(plan, snapshot).check(promise)
 }

@@ -14,7 +14,7 @@ pub fn check(plan: &Plan, cast: &Cast<'_>, found: &mut Vec<Violation>) {
     };
     let (waiting, suspended) = (flags(&mut plan.waiting.iter()), flags(&mut plan.suspended.iter()));
     let mut running = vec![false; cast.len()];
-    plan.for_each_run(&mut |run| running[cast.number(&run.app)] = true);
+    cast.runs.iter().for_each(|&(_, number)| running[number] = true);
     for number in 0..cast.len() {
         let app = || cast.name(number).clone();
         let lists = [running[number], waiting[number], suspended[number]];
@@ -35,52 +35,65 @@ pub fn check(plan: &Plan, cast: &Cast<'_>, found: &mut Vec<Violation>) {
         }
     }
     if let Some(tree) = &plan.tree {
-        let mut stamps = Stamps { of: vec![0; cast.len()], last: 0 };
-        check_tree(tree, cast, &mut stamps, found);
+        let stamps = vec![0; cast.len()];
+        Walk { cast, runs: 0, stamps, last: 0, below: Vec::new(), found }.tree(tree);
     }
 }
 
-/// At which node each program was seen last.
-struct Stamps {
-    of: Vec<u32>,
+struct Walk<'a> {
+    cast: &'a Cast<'a>,
+    /// Runs that were seen.
+    runs: usize,
+    /// At which node each program was seen last.
+    stamps: Vec<u32>,
     last: u32,
+    /// Numbers of the programs below the nodes that are done and whose parents are not.
+    below: Vec<usize>,
+    found: &'a mut Vec<Violation>,
 }
 
-/// Numbers of all programs below, having reported what is malformed there.
-fn check_tree(tree: &Tree, cast: &Cast<'_>, stamps: &mut Stamps, found: &mut Vec<Violation>) -> Vec<usize> {
-    let node = match tree {
-        Tree::Run(run) => {
-            if run.place.is_empty() || run.threads == 0 {
-                found.push(Violation::EmptyRun { app: run.app.clone() });
+impl Walk<'_> {
+    /// Puts the number of each program below `tree` on the list once, having reported what is
+    /// malformed there.
+    fn tree(&mut self, tree: &Tree) {
+        let node = match tree {
+            Tree::Run(run) => {
+                if run.place.is_empty() || run.threads == 0 {
+                    self.found.push(Violation::EmptyRun { app: run.app.clone() });
+                }
+                self.below.push(self.cast.runs[self.runs].1);
+                self.runs += 1;
+                return;
             }
-            return vec![cast.number(&run.app)];
-        }
-        Tree::SideBySide(_) => "side_by_side",
-        Tree::Mixed { .. } => "mixed",
-        Tree::InTurn { slots, .. } => {
-            for slot in slots.iter().filter(|slot| slot.slice_ns == 0) {
-                let names: Vec<&str> = slot.tree.apps().into_iter().map(AppId::as_str).collect();
-                found.push(Violation::EmptySlot { apps: names.join(", ") });
+            Tree::SideBySide(_) => "side_by_side",
+            Tree::Mixed { .. } => "mixed",
+            Tree::InTurn { slots, .. } => {
+                for slot in slots.iter().filter(|slot| slot.slice_ns == 0) {
+                    let names: Vec<&str> = slot.tree.apps().into_iter().map(AppId::as_str).collect();
+                    self.found.push(Violation::EmptySlot { apps: names.join(", ") });
+                }
+                "in_turn"
             }
-            "in_turn"
+        };
+        if tree.children().next().is_none() {
+            self.found.push(Violation::EmptyNode { node: node.to_owned() });
         }
-    };
-    if tree.children().next().is_none() {
-        found.push(Violation::EmptyNode { node: node.to_owned() });
-    }
-    let turns = matches!(tree, Tree::InTurn { .. });
-    let below: Vec<Vec<usize>> =
-        tree.children().map(|child| check_tree(child, cast, stamps, found)).collect();
-    stamps.last += 1;
-    let mut programs = Vec::new();
-    for number in below.into_iter().flatten() {
-        if stamps.of[number] != stamps.last {
-            stamps.of[number] = stamps.last;
-            programs.push(number);
-        } else if !turns {
-            // In several slots of an in_turn a program is never in two places at once.
-            found.push(Violation::TwoPlacesAtOnce { app: cast.name(number).clone() });
+        let mine = self.below.len();
+        tree.children().for_each(|child| self.tree(child));
+        self.last += 1;
+        let turns = matches!(tree, Tree::InTurn { .. });
+        let mut kept = mine;
+        for at in mine..self.below.len() {
+            let number = self.below[at];
+            if self.stamps[number] != self.last {
+                self.stamps[number] = self.last;
+                self.below[kept] = number;
+                kept += 1;
+            } else if !turns {
+                // In several slots of an in_turn a program is never in two places at once.
+                self.found.push(Violation::TwoPlacesAtOnce { app: self.cast.name(number).clone() });
+            }
         }
+        self.below.truncate(kept);
     }
-    programs
 }

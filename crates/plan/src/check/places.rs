@@ -17,13 +17,18 @@ pub fn check(plan: &Plan, snapshot: &Snapshot, cast: &Cast<'_>, found: &mut Vec<
         }
     }
     if let Some(tree) = &plan.tree {
-        Checker { snapshot, cast, found }.tree(tree, false);
+        let some_fixed = snapshot.apps.iter().any(|app| !app.stoppable);
+        Checker { snapshot, cast, some_fixed, runs: 0, found }.tree(tree, false);
     }
 }
 
 struct Checker<'a> {
     snapshot: &'a Snapshot,
     cast: &'a Cast<'a>,
+    /// Whether anybody must not be stopped.
+    some_fixed: bool,
+    /// Runs that were seen.
+    runs: usize,
     found: &'a mut Vec<Violation>,
 }
 
@@ -32,14 +37,15 @@ impl Checker<'_> {
         match tree {
             Tree::Run(run) => {
                 // Strangers are invariant 1's business.
-                if let Some(app) = self.cast.app_named(&run.app) {
+                if let Some(app) = self.cast.app(self.cast.runs[self.runs].1) {
                     self.place(run, app);
                     self.threads(run, app, mixed);
                 }
+                self.runs += 1;
             }
             Tree::SideBySide(parts) => self.disjoint(parts),
             Tree::Mixed { owner, parts } => self.owners(owner, parts),
-            Tree::InTurn { slots, .. } if slots.len() > 1 => {
+            Tree::InTurn { slots, .. } if slots.len() > 1 && self.some_fixed => {
                 let fixed = |run: &&Run| self.cast.app_named(&run.app).is_some_and(|app| !app.stoppable);
                 let fixed_of = |tree: &Tree| -> BTreeSet<AppId> {
                     tree.runs().into_iter().filter(fixed).map(|run| run.app.clone()).collect()

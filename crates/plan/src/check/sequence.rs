@@ -1,14 +1,14 @@
 //! Invariants 6 and 7: what must hold from one plan to the next.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use topology::CpuSet;
 use workload::AppId;
 
-use super::Violation;
-use super::cast::Cast;
-use super::shapes::{Looks, Offered, partitioned, unit_of};
-use crate::{Plan, Promise, Run, Snapshot, State, Tree, WaitingBound};
+use super::shapes::{Looks, shared, unit_of};
+use super::{Case, Violation};
+use crate::{Plan, Promise, Run, Snapshot, Tree, WaitingBound};
 
 /// What the policy says about its plan.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +22,8 @@ pub struct Explanation<'a> {
 /// A sequence of plans so far, as far as judging the next one needs it.
 #[derive(Clone, Debug, Default)]
 pub struct Sequence {
-    last: Option<Plan>,
-    live: BTreeSet<AppId>,
+    last: Option<Arc<Plan>>,
+    live: Vec<AppId>,
     /// Who waits, and how many programs that ran have ended since.
     waiting: BTreeMap<AppId, u32>,
 }
@@ -37,16 +37,32 @@ impl Sequence {
         promise: &Promise,
         explanation: Explanation<'_>,
     ) -> Vec<Violation> {
+        let found = self.check_case(&Case::of(plan, snapshot), promise, explanation);
+        self.follow(Arc::new(plan.clone()));
+        found
+    }
+
+    /// Judges a plan as the successor of the one before; [`Sequence::follow`] takes it into the sequence.
+    pub fn check_case(
+        &mut self,
+        case: &Case<'_>,
+        promise: &Promise,
+        explanation: Explanation<'_>,
+    ) -> Vec<Violation> {
         let mut found = Vec::new();
-        self.waits(plan, snapshot, promise, &mut found);
+        self.waits(case, promise, &mut found);
         if promise.equal_shapes {
-            left_over(plan, snapshot, explanation.lines, &mut found);
+            left_over(case, explanation.lines, &mut found);
         }
         if let Some(last) = self.last.as_ref().filter(|_| promise.keeps_cpus) {
-            keeps(last, plan, snapshot, promise, explanation.moves, &mut found);
+            keeps(last, case, promise, explanation.moves, &mut found);
         }
-        self.last = Some(plan.clone());
         found
+    }
+
+    /// The plan that was judged last, and its successors are judged by.
+    pub fn follow(&mut self, plan: Arc<Plan>) {
+        self.last = Some(plan);
     }
 
     /// Another policy decides from here on: nobody has waited for it yet.
@@ -54,10 +70,14 @@ impl Sequence {
         self.waiting.clear();
     }
 
-    fn waits(&mut self, plan: &Plan, snapshot: &Snapshot, promise: &Promise, found: &mut Vec<Violation>) {
-        let live: BTreeSet<AppId> = snapshot.apps.iter().map(|app| app.id.clone()).collect();
-        let ran = self.last.as_ref().and_then(|plan| plan.tree.as_ref()).map(Tree::apps).unwrap_or_default();
-        let ended = self.live.difference(&live).filter(|app| ran.contains(app)).count() as u32;
+    fn waits(&mut self, case: &Case<'_>, promise: &Promise, found: &mut Vec<Violation>) {
+        let Case { plan, snapshot, cast, .. } = case;
+        let lives = |app: &AppId| cast.known(app).is_some_and(|number| cast.app(number).is_some());
+        let mut gone: BTreeSet<&AppId> = self.live.iter().filter(|app| !lives(app)).collect();
+        let mut ended = 0;
+        if let Some(last) = self.last.as_ref().filter(|_| !gone.is_empty()) {
+            last.for_each_run(&mut |run| ended += u32::from(gone.remove(&run.app)));
+        }
         self.waiting.retain(|app, _| plan.waiting.contains(app));
         for terminations in self.waiting.values_mut() {
             *terminations = terminations.saturating_add(ended);
@@ -65,7 +85,8 @@ impl Sequence {
         for app in &plan.waiting {
             self.waiting.entry(app.clone()).or_insert(0);
         }
-        self.live = live;
+        self.live.clear();
+        self.live.extend(snapshot.apps.iter().map(|app| app.id.clone()));
         let Some(bound) = promise.waiting_bound else { return };
         for (app, &terminations) in &self.waiting {
             let (over, promised) = match bound {
@@ -85,13 +106,11 @@ impl Sequence {
 }
 
 /// CPUs that the shape in force leaves over, and nobody uses, must be spoken of.
-fn left_over(plan: &Plan, snapshot: &Snapshot, lines: &[String], found: &mut Vec<Violation>) {
-    let cast = Cast::of(plan, snapshot);
-    let partitioned = partitioned(plan, snapshot, &cast);
-    let Some(offered) = Offered::of(plan, snapshot, &cast, &partitioned) else { return };
-    let used = plan.place();
+fn left_over(case: &Case<'_>, lines: &[String], found: &mut Vec<Violation>) {
+    let Some(offered) = case.offered() else { return };
+    let used = case.plan.place();
     let in_force: BTreeSet<usize> =
-        partitioned.iter().filter_map(|run| offered.find(&run.place)).map(|(at, _)| at).collect();
+        case.partitioned().runs.iter().filter_map(|run| offered.find(&run.place)).map(|(at, _)| at).collect();
     let left: BTreeSet<CpuSet> =
         in_force.into_iter().map(|at| offered.shape(at).left_over.difference(&used)).collect();
     for cpus in left.into_iter().filter(|cpus| !cpus.is_empty()) {
@@ -109,29 +128,30 @@ const EXACT: usize = 8;
 /// Whether `plan` keeps as many CPUs as any exchange of partitions of one shape would.
 fn keeps(
     last: &Plan,
-    plan: &Plan,
-    snapshot: &Snapshot,
+    case: &Case<'_>,
     promise: &Promise,
     reasons: &BTreeMap<AppId, String>,
     found: &mut Vec<Violation>,
 ) {
-    let before: BTreeMap<AppId, CpuSet> = last
-        .states()
-        .into_iter()
-        .filter_map(|(app, state)| match state {
-            State::Running(standing) => Some((app, standing.place)),
-            _ => None,
-        })
-        .collect();
+    let Case { plan, snapshot, cast, .. } = case;
+    let partitioned = case.partitioned();
+    if partitioned.runs.is_empty() {
+        return;
+    }
+    let is_free = |run: &Run| partitioned.free[cast.number(&run.app)];
+    // Where each program ran before, by its number.
+    let mut before: Vec<Option<CpuSet>> = vec![None; cast.len()];
+    last.for_each_run(&mut |run| {
+        if let Some(number) = cast.known(&run.app) {
+            before[number].get_or_insert_default().add_all(&run.place);
+        }
+    });
     // Programs in different slots do not compete for partitions.
     let slots: Vec<&Tree> = match &plan.tree {
         Some(Tree::InTurn { slots, .. }) => slots.iter().map(|slot| &slot.tree).collect(),
         other => other.iter().collect(),
     };
-    let cast = Cast::of(plan, snapshot);
-    let free = partitioned(plan, snapshot, &cast);
-    let free_apps: BTreeSet<&AppId> = free.iter().map(|run| &run.app).collect();
-    let offered = promise.equal_shapes.then(|| Offered::of(plan, snapshot, &cast, &free)).flatten();
+    let offered = promise.equal_shapes.then(|| case.offered()).flatten();
     let looks = Looks::of(&snapshot.machine);
     let look_of = |place: &CpuSet| looks.signature(unit_of(&snapshot.machine, place), place);
     for slot in slots {
@@ -143,20 +163,17 @@ fn keeps(
         for run in &runs {
             groups.entry(&run.place).or_default().push(run);
         }
-        let mut users: BTreeMap<u32, u32> = BTreeMap::new();
-        groups.keys().flat_map(|place| place.iter()).for_each(|cpu| *users.entry(cpu).or_default() += 1);
-        let exchangeable = |place: &CpuSet| {
-            groups[place].iter().all(|run| free_apps.contains(&run.app))
-                && place.iter().all(|cpu| users[&cpu] == 1)
-        };
+        let overlapping = shared(groups.keys().copied());
+        let exchangeable =
+            |place: &CpuSet| groups[place].iter().all(|run| is_free(run)) && !place.intersects(&overlapping);
         let mut alike: BTreeMap<(usize, Option<u64>), Vec<&CpuSet>> = BTreeMap::new();
         for &place in groups.keys().filter(|place| exchangeable(place)) {
             alike.entry((place.len(), look_of(place))).or_default().push(place);
         }
         for ((width, look), places) in alike {
-            let old = |run: &Run| before.get(&run.app);
+            let old = |run: &Run| before[cast.number(&run.app)].as_ref();
             let value = |group: &CpuSet, on: &CpuSet| -> usize {
-                groups[group].iter().map(|run| old(run).map_or(0, |old| old.intersection(on).len())).sum()
+                groups[group].iter().map(|run| old(run).map_or(0, |old| old.common_len(on))).sum()
             };
             // What one program keeps at most, anywhere.
             let most = |run: &Run| old(run).map_or(0, |old| old.len().min(width));
@@ -167,7 +184,7 @@ fn keeps(
             }
             let mut candidates: Vec<&CpuSet> = places.clone();
             let is_free = |place: &&CpuSet| place.len() == width && !place.intersects(&used);
-            let shapes = offered.iter().flat_map(Offered::shapes);
+            let shapes = offered.iter().flat_map(|offered| offered.shapes());
             let free: BTreeSet<&CpuSet> = shapes.flat_map(|shape| &shape.places).filter(is_free).collect();
             candidates.extend(free.into_iter().filter(|place| look_of(place) == look));
             let matrix: Vec<Vec<usize>> = places
@@ -175,7 +192,7 @@ fn keeps(
                 .map(|group| candidates.iter().map(|candidate| value(group, candidate)).collect())
                 .collect();
             let possible = most_kept(&matrix);
-            let lost = |run: &Run| most(run) - old(run).map_or(0, |old| old.intersection(&run.place).len());
+            let lost = |run: &Run| most(run) - old(run).map_or(0, |old| old.common_len(&run.place));
             let explained: usize = runs().filter(|run| reasons.contains_key(&run.app)).map(lost).sum();
             if possible > kept + explained {
                 let moved: Vec<&str> =

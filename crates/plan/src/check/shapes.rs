@@ -9,19 +9,20 @@ use std::sync::Arc;
 
 use topology::{CpuSet, Machine, Object, Shape};
 
+use super::Case;
 use super::Violation;
 use super::cast::Cast;
-use crate::{App, Plan, Run, Snapshot};
+use crate::{App, Run, Snapshot};
 
-pub fn check(plan: &Plan, snapshot: &Snapshot, cast: &Cast<'_>, found: &mut Vec<Violation>) {
-    let partitioned = partitioned(plan, snapshot, cast);
-    let Some(offered) = Offered::of(plan, snapshot, cast, &partitioned) else { return };
-    let looks = Looks::of(&snapshot.machine);
+pub fn check(case: &Case<'_>, found: &mut Vec<Violation>) {
+    let Some(offered) = case.offered() else { return };
+    let machine = &case.snapshot.machine;
+    let looks = Looks::of(machine);
     let mut covered: BTreeMap<usize, CpuSet> = BTreeMap::new();
     // One representative of each width, with what it looks like.
     let mut seen: BTreeMap<usize, (&CpuSet, Option<u64>)> = BTreeMap::new();
     let mut checked: BTreeSet<(usize, usize)> = BTreeSet::new();
-    for run in partitioned {
+    for run in &case.partitioned().runs {
         let place = &run.place;
         if place.is_empty() {
             continue;
@@ -36,7 +37,7 @@ pub fn check(plan: &Plan, snapshot: &Snapshot, cast: &Cast<'_>, found: &mut Vec<
         let shape = offered.shape(at);
         let covered =
             covered.entry(at).or_insert_with(|| shape.places.iter().flat_map(CpuSet::iter).collect());
-        let unit = unit_of(&snapshot.machine, place);
+        let unit = unit_of(machine, place);
         if crosses(unit, &looks, place, &shape.places, covered) {
             found.push(Violation::CrossingPartition { place: place.clone() });
         }
@@ -56,45 +57,63 @@ pub fn check(plan: &Plan, snapshot: &Snapshot, cast: &Cast<'_>, found: &mut Vec<
 /// Runs whose partitions are the policy's free choice: of programs that take a team of any size, may
 /// stand anywhere and do not have all that they can use to themselves. The others stand where they
 /// must, or may well have a narrower part.
-pub fn partitioned<'a>(plan: &'a Plan, snapshot: &Snapshot, cast: &Cast<'_>) -> Vec<&'a Run> {
-    let mut free: Vec<bool> = snapshot
-        .apps
-        .iter()
-        .map(|app| app.takes_orders() && app.within.is_none() && app.demand.min_threads <= 1)
-        .collect();
-    free.resize(cast.len(), false);
-    content(plan, snapshot, cast).into_iter().for_each(|run| free[cast.number(&run.app)] = false);
-    plan.runs().into_iter().filter(|run| free[cast.number(&run.app)]).collect()
+pub struct Partitioned<'a> {
+    pub runs: Vec<&'a Run>,
+    /// Whether they are a program's, by its number.
+    pub free: Vec<bool>,
+    content: Vec<&'a Run>,
+}
+
+impl<'a> Partitioned<'a> {
+    pub fn of(snapshot: &Snapshot, cast: &Cast<'a>) -> Partitioned<'a> {
+        let mut free: Vec<bool> = snapshot
+            .apps
+            .iter()
+            .map(|app| app.takes_orders() && app.within.is_none() && app.demand.min_threads <= 1)
+            .collect();
+        free.resize(cast.len(), false);
+        let some = free.contains(&true);
+        let content = if some { content(snapshot, cast) } else { Vec::new() };
+        content.iter().for_each(|&(_, number)| free[number] = false);
+        let runs = cast.runs.iter().filter(|(_, number)| free[*number]).map(|&(run, _)| run).collect();
+        Partitioned { runs, free, content: content.into_iter().map(|(run, _)| run).collect() }
+    }
 }
 
 /// Runs of programs that may stand anywhere and have CPUs to themselves all the time, as many as they
-/// can use; those that have least of them for their weight first.
-fn content<'a>(plan: &'a Plan, snapshot: &Snapshot, cast: &Cast<'_>) -> Vec<&'a Run> {
+/// can use; those that have least of them for their weight first. Each with its program's number.
+fn content<'a>(snapshot: &Snapshot, cast: &Cast<'a>) -> Vec<(&'a Run, usize)> {
     let cpus = snapshot.allowed.len() as u32;
     let most = |app: &App| if app.takes_orders() { app.demand.max_threads } else { Some(app.width(cpus)) };
     let bound = |app: &App| app.within.is_none().then(|| most(app)).flatten();
     if snapshot.apps.iter().all(|app| bound(app).is_none()) {
         return Vec::new();
     }
-    // Who uses each CPU; nobody in particular where several do.
-    let mut users: BTreeMap<u32, Option<usize>> = BTreeMap::new();
-    plan.for_each_run(&mut |run| {
-        let number = cast.number(&run.app);
-        for cpu in run.place.iter() {
-            let user = users.entry(cpu).or_insert(Some(number));
-            *user = user.filter(|user| *user == number);
-        }
-    });
-    let app = |run: &Run| cast.app_named(&run.app);
-    let enough = |run: &&Run| {
-        app(run).and_then(bound).is_some_and(|most| run.place.len() >= most as usize)
-            && run.place.iter().all(|cpu| users[&cpu].is_some())
+    // CPUs that several programs use.
+    let mut places = vec![CpuSet::new(); cast.len()];
+    cast.runs.iter().for_each(|(run, number)| places[*number].add_all(&run.place));
+    let shared = shared(&places);
+    let enough = |(run, number): &(&Run, usize)| {
+        cast.app(*number).and_then(bound).is_some_and(|most| run.place.len() >= most as usize)
+            && !run.place.intersects(&shared)
     };
-    let mut content: Vec<&Run> = plan.runs().into_iter().filter(enough).collect();
-    let weight = |run: &Run| app(run).map_or(1, |app| u128::from(app.demand.weight_milli.max(1)));
+    let mut content: Vec<(&Run, usize)> = cast.runs.iter().copied().filter(enough).collect();
+    let weight = |number: usize| cast.app(number).map_or(1, |app| u128::from(app.demand.weight_milli.max(1)));
     let width = |run: &Run| run.place.len() as u128;
-    content.sort_by(|a, b| (width(a) * weight(b)).cmp(&(width(b) * weight(a))));
+    content.sort_by(|a, b| (width(a.0) * weight(b.1)).cmp(&(width(b.0) * weight(a.1))));
     content
+}
+
+/// CPUs that lie in several of the places.
+pub fn shared<'s>(places: impl IntoIterator<Item = &'s CpuSet>) -> CpuSet {
+    let (mut used, mut shared) = (CpuSet::new(), CpuSet::new());
+    for place in places {
+        if used.intersects(place) {
+            shared.add_all(&used.intersection(place));
+        }
+        used.add_all(place);
+    }
+    shared
 }
 
 /// The shapes that partitions may have: of what is usable; where some programs stand where they
@@ -110,7 +129,8 @@ const NONE: usize = usize::MAX;
 
 impl Offered {
     /// `None` where nothing is partitioned.
-    pub fn of(plan: &Plan, snapshot: &Snapshot, cast: &Cast<'_>, partitioned: &[&Run]) -> Option<Offered> {
+    pub fn of(snapshot: &Snapshot, cast: &Cast<'_>, partitioned: &Partitioned<'_>) -> Option<Offered> {
+        let Partitioned { runs: partitioned, free, content } = partitioned;
         if partitioned.is_empty() {
             return None;
         }
@@ -119,20 +139,17 @@ impl Offered {
         if offered.all(partitioned) {
             return Some(offered);
         }
-        let mut free = vec![false; cast.len()];
-        partitioned.iter().for_each(|run| free[cast.number(&run.app)] = true);
         let mut fixed = CpuSet::new();
-        for run in plan.runs().into_iter().filter(|run| !free[cast.number(&run.app)]) {
+        for (run, _) in cast.runs.iter().filter(|(_, number)| !free[*number]) {
             fixed.add_all(&run.place);
         }
         let rest = snapshot.usable.difference(&fixed);
         offered.add(snapshot, &rest);
-        let by_weight = content(plan, snapshot, cast);
-        let mut by_width = by_weight.clone();
+        let mut by_width = content.clone();
         by_width.sort_by_key(|run| run.place.len());
         // Who came to be content by a partition of the others' shape must not be put, by its weight,
         // before those beside whom that shape was cut.
-        for content in [by_weight, by_width] {
+        for content in [content, &by_width] {
             let mut rest = snapshot.usable.clone();
             for run in content {
                 if offered.all(partitioned) {

@@ -16,9 +16,15 @@ pub fn check(
     bound: ShareBound,
     found: &mut Vec<Violation>,
 ) {
+    if !snapshot.apps.iter().any(is_free) {
+        return;
+    }
     let cpus = snapshot.machine.all_cpus().len().max(1) as f64;
     let mut shares = vec![0.0; cast.len()];
-    plan.for_each_given(&mut |run, given| shares[cast.number(&run.app)] += given / cpus);
+    let mut numbers = cast.runs.iter().map(|&(_, number)| number);
+    plan.for_each_given(&mut |_, given| {
+        shares[numbers.next().expect("as many as there are runs")] += given / cpus;
+    });
     let mut free: Vec<(&App, f64)> =
         snapshot.apps.iter().zip(shares).filter(|(app, _)| is_free(app)).collect();
     while let Some(&(first, _)) = free.first() {

@@ -28,7 +28,7 @@ use topology::CpuSet;
 use workload::AppId;
 
 use super::gather::{beside, leaf, mixed};
-use super::needs::{Need, needs};
+use super::needs::{Need, by_name, needs};
 use super::slices::{Period, slices};
 use super::{matrix, outcome, place};
 use crate::{Decision, LevelMemory, Memory, Settings};
@@ -38,6 +38,8 @@ pub(crate) struct Context<'a> {
     pub snapshot: &'a Snapshot,
     pub settings: &'a Settings,
     pub memory: &'a Memory,
+    /// The snapshot's programs in order of their names.
+    pub by_name: Vec<usize>,
     pub needs: Vec<Need<'a>>,
     /// Whether exact shares go before the bound on standing still, and before leaving programs that
     /// share a single CPU to the kernel, which knows no weights.
@@ -46,8 +48,9 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub fn new(snapshot: &'a Snapshot, settings: &'a Settings, memory: &'a Memory) -> Context<'a> {
-        let needs = needs(snapshot, &memory.places);
-        Context { snapshot, settings, memory, needs, exact_shares: false }
+        let by_name = by_name(snapshot);
+        let needs = needs(snapshot, &by_name, &memory.places);
+        Context { snapshot, settings, memory, by_name, needs, exact_shares: false }
     }
 
     /// How long the outermost turns last.

@@ -11,7 +11,6 @@ use super::place;
 pub(crate) struct Row {
     /// All that its gangs use.
     taken: CpuSet,
-    taken_count: usize,
     /// Which need, and where it stands.
     pub gangs: Vec<(usize, CpuSet)>,
 }
@@ -26,6 +25,8 @@ pub(crate) fn pack(
     gangs: &[usize],
 ) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
+    // CPUs that are taken of each row.
+    let mut counts: Vec<usize> = Vec::new();
     let all_count = cpus.len();
     for &index in gangs {
         let need = &needs[index];
@@ -33,21 +34,25 @@ pub(crate) fn pack(
         let roomy = if need.overflows { need.scope.clone().unwrap_or_default() } else { need.open(cpus) };
         let clear = roomy.difference(avoid);
         let ground = if clear.len() >= width { clear } else { roomy };
-        let place_in =
-            |taken: &CpuSet| place::of_width(machine, &ground.difference(taken), width, need.before);
-        let found = rows.iter().enumerate().find_map(|(number, row)| {
+        let stood = need.before.filter(|before| before.len() == width && before.is_subset(&ground));
+        let place_in = |taken: &CpuSet| match stood {
+            Some(before) if !before.intersects(taken) => Some(before.clone()),
+            _ => place::of_width(machine, &ground.difference(taken), width, need.before),
+        };
+        let found = counts.iter().zip(&rows).enumerate().find_map(|(number, (&count, row))| {
             // Full rows are the common case; do not compare sets for them.
-            let hopeless = need.scope.is_none() && row.taken_count + width > all_count;
+            let hopeless = need.scope.is_none() && count + width > all_count;
             if hopeless { None } else { Some((number, place_in(&row.taken)?)) }
         });
         let (number, place) = found.unwrap_or_else(|| {
             rows.push(Row::default());
+            counts.push(0);
             let place = place_in(&CpuSet::new()).unwrap_or_else(|| ground.clone());
             (rows.len() - 1, place)
         });
         let row = &mut rows[number];
-        row.taken = row.taken.union(&place);
-        row.taken_count = row.taken.intersection(cpus).len();
+        row.taken.add_all(&place);
+        counts[number] = row.taken.common_len(cpus);
         row.gangs.push((index, place));
     }
     rows

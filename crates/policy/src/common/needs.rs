@@ -91,18 +91,28 @@ impl<'a> Need<'a> {
 }
 
 /// The live programs in order of arrival, without those that a user suspended.
-pub(crate) fn needs<'a>(snapshot: &'a Snapshot, places: &'a BTreeMap<AppId, CpuSet>) -> Vec<Need<'a>> {
+pub(crate) fn needs<'a>(
+    snapshot: &'a Snapshot,
+    by_name: &[usize],
+    places: &'a BTreeMap<AppId, CpuSet>,
+) -> Vec<Need<'a>> {
     let (usable, allowed) = (snapshot.usable.len(), snapshot.allowed.len());
-    let live = snapshot.apps.iter().filter(|app| !app.suspended);
-    let mut needs: Vec<Need<'a>> = live.map(|app| Need::of(app, snapshot, usable, allowed)).collect();
     // Both in order of name: one walk instead of a search for each.
-    let mut order: Vec<usize> = (0..needs.len()).collect();
-    order.sort_unstable_by(|&a, &b| needs[a].app.id.cmp(&needs[b].app.id));
+    let mut before: Vec<Option<&CpuSet>> = vec![None; snapshot.apps.len()];
     let mut places = places.iter().peekable();
-    for index in order {
-        let id = &needs[index].app.id;
+    for &index in by_name {
+        let id = &snapshot.apps[index].id;
         while places.next_if(|(other, _)| *other < id).is_some() {}
-        needs[index].before = places.next_if(|(other, _)| *other == id).map(|(_, place)| place);
+        before[index] = places.next_if(|(other, _)| *other == id).map(|(_, place)| place);
     }
-    needs
+    let live = snapshot.apps.iter().zip(before).filter(|(app, _)| !app.suspended);
+    live.map(|(app, before)| Need { before, ..Need::of(app, snapshot, usable, allowed) }).collect()
+}
+
+/// The snapshot's programs in order of their names.
+pub(crate) fn by_name(snapshot: &Snapshot) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..snapshot.apps.len()).collect();
+    // Names that count up are all but in order of arrival, which this sort makes use of.
+    order.sort_by(|&a, &b| snapshot.apps[a].id.cmp(&snapshot.apps[b].id));
+    order
 }

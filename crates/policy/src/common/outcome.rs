@@ -1,10 +1,12 @@
 //! From a tree to a decision: who waits, who is suspended, what is remembered, and who was moved.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
 
 use plan::{App, Plan, Tree, display_ns};
 use topology::CpuSet;
-use workload::AppId;
+use workload::{AppId, ByApp};
 
 use super::compose::Context;
 use crate::{Decision, LevelMemory, Memory, Report};
@@ -28,22 +30,19 @@ pub(crate) fn decision(
             display_ns(cx.settings.min_slice_ns)
         ));
     }
-    // Programs, runs and old places all in order of name: one walk instead of searches.
-    let mut runs: Vec<(&AppId, &CpuSet)> = Vec::with_capacity(cx.needs.len());
-    if let Some(tree) = &plan.tree {
-        tree.for_each_run(&mut |run| runs.push((&run.app, &run.place)));
-    }
-    runs.sort_unstable();
-    let mut runs = runs.into_iter().peekable();
-    let mut apps: Vec<&App> = cx.snapshot.apps.iter().collect();
-    apps.sort_unstable_by(|a, b| a.id.cmp(&b.id));
-    let mut old = cx.memory.places.iter().peekable();
-    let mut places: Vec<(AppId, CpuSet)> = Vec::with_capacity(apps.len());
-    for app in apps {
-        let mut now: Option<CpuSet> = None;
-        while let Some((_, place)) = runs.next_if(|(id, _)| **id == app.id) {
-            now = Some(now.map_or_else(|| place.clone(), |now| now.union(place)));
+    let mut places_now: ByApp<'_, Cow<'_, CpuSet>> = ByApp::default();
+    places_now.reserve(cx.needs.len());
+    plan.for_each_run(&mut |run| match places_now.entry(&run.app) {
+        Entry::Vacant(none) => {
+            none.insert(Cow::Borrowed(&run.place));
         }
+        Entry::Occupied(mut place) => place.get_mut().to_mut().add_all(&run.place),
+    });
+    // Programs and old places both in order of name: one walk instead of searches.
+    let mut old = cx.memory.places.iter().peekable();
+    let mut places: Vec<(AppId, CpuSet)> = Vec::with_capacity(cx.by_name.len());
+    for app in cx.by_name.iter().map(|&index| &cx.snapshot.apps[index]) {
+        let now: Option<CpuSet> = places_now.get(&app.id).map(|place| CpuSet::clone(place));
         while old.next_if(|(id, _)| **id < app.id).is_some() {}
         let before = old.next_if(|(id, _)| **id == app.id).map(|(_, place)| place);
         if app.suspended {

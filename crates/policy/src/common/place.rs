@@ -34,33 +34,44 @@ pub(crate) fn of_width(
     {
         return Some(before.clone());
     }
-    let mut best: Option<(usize, usize, CpuSet)> = None;
-    search(&machine.root, free, width, before, &mut best);
+    let most = before.map_or(0, |before| free.common_len(before)).min(width);
+    let mut search = Search { free, width, before, most, best: None };
+    search.below(&machine.root);
     // CPUs that the tree does not know (none on a sound machine) are still usable.
-    Some(best.map_or_else(|| part(free, width, before), |(_, _, inside)| part(&inside, width, before)))
+    let inside = search.best.map(|(_, _, object)| object.cpus.intersection(free));
+    Some(part(inside.as_ref().unwrap_or(free), width, before))
 }
 
-/// Keeps in `best` (free CPUs, CPUs that the program had, the free set) the tightest object.
-fn search(
-    object: &Object,
-    free: &CpuSet,
+/// The search for the tightest object of the machine.
+struct Search<'a> {
+    free: &'a CpuSet,
     width: usize,
-    before: Option<&CpuSet>,
-    best: &mut Option<(usize, usize, CpuSet)>,
-) {
-    let inside = object.cpus.intersection(free);
-    let count = inside.len();
-    if count < width {
-        return;
-    }
-    let kept = before.map_or(0, |before| inside.intersection(before).len()).min(width);
-    let better = best.as_ref().is_none_or(|(best_count, best_kept, _)| {
-        count < *best_count || count == *best_count && kept > *best_kept
-    });
-    if better {
-        *best = Some((count, kept, inside));
-    }
-    for child in &object.children {
-        search(child, free, width, before, best);
+    before: Option<&'a CpuSet>,
+    /// CPUs of `before` that can be kept at most.
+    most: usize,
+    /// Its free CPUs, how many of those the program had, and the object.
+    best: Option<(usize, usize, &'a Object)>,
+}
+
+impl<'a> Search<'a> {
+    /// Looks at an object and all below it. Whether nothing better can be found anywhere.
+    fn below(&mut self, object: &'a Object) -> bool {
+        let count = object.cpus.common_len(self.free);
+        if count < self.width {
+            return false;
+        }
+        // With more free CPUs than the best it is no better, whatever it keeps.
+        if self.best.is_none_or(|(best, _, _)| count <= best) {
+            let had = |before: &CpuSet| object.cpus.intersection(self.free).common_len(before);
+            let kept = self.before.map_or(0, had).min(self.width);
+            if self.best.is_none_or(|(best, best_kept, _)| count < best || kept > best_kept) {
+                self.best = Some((count, kept, object));
+            }
+        }
+        // Below one without a CPU too many there are only its like.
+        if count == self.width {
+            return self.best.is_some_and(|(best, kept, _)| best == count && kept == self.most);
+        }
+        object.children.iter().any(|child| self.below(child))
     }
 }

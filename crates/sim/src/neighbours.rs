@@ -1,0 +1,41 @@
+//! Who stands where: programs that share a mixture, and programs that share a domain and feel or cause
+//! contention there.
+
+use crate::standing::NONE;
+use crate::world::Program;
+
+/// Program, and which of its leaves.
+pub type Standing = (usize, usize);
+
+#[derive(Clone, Debug, Default)]
+pub struct Neighbours {
+    /// In each mixture.
+    pub mixtures: Vec<Vec<Standing>>,
+    /// In each domain.
+    pub occupants: Vec<Vec<Standing>>,
+}
+
+impl Neighbours {
+    /// Nobody anywhere, on a machine of so many domains; the lists keep their memory.
+    pub fn clear(&mut self, domains: usize) {
+        self.occupants.resize(domains, Vec::new());
+        self.occupants.iter_mut().chain(&mut self.mixtures).for_each(Vec::clear);
+    }
+
+    /// A leaf of a program stands where it says.
+    pub fn add(&mut self, at: usize, number: usize, program: &Program) {
+        let leaf = &program.leaves[number];
+        if leaf.around.mixture != NONE {
+            let mixture = leaf.around.mixture as usize;
+            if self.mixtures.len() <= mixture {
+                self.mixtures.resize(mixture + 1, Vec::new());
+            }
+            self.mixtures[mixture].push((at, number));
+        }
+        if program.contends {
+            for &(domain, _) in &leaf.domains {
+                self.occupants[domain as usize].push((at, number));
+            }
+        }
+    }
+}
