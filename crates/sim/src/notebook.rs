@@ -177,3 +177,58 @@ fn alone(profile: &Profile, domains: &Domains, laws: &Laws) -> (Speedup, Evidenc
     };
     (Speedup::new(points).unwrap_or_else(|_| Speedup::new([]).expect("one thread is a curve")), evidence)
 }
+
+#[cfg(test)]
+mod tests {
+    use topology::Machine;
+
+    use super::*;
+    use crate::Model;
+
+    fn book(knowledge: Knowledge) -> (Notebook, Model, Domains) {
+        let (model, machine) =
+            (Model::built_in(), Machine::synthetic("pack:4 [numa] l3:1 core:6").expect("a machine"));
+        let domains = Domains::of(&machine);
+        let book = Notebook::new(knowledge, model.profiles.iter(), &domains, &model.laws);
+        (book, model, domains)
+    }
+
+    #[test]
+    fn a_full_notebook_has_the_curve_at_the_widths_of_table_i_and_what_is_left() {
+        let (book, model, _) = book(Knowledge::Full);
+        for profile in &model.profiles {
+            let (curve, evidence) = book.tells(profile, 0.25);
+            let curve = curve.expect("a curve");
+            for cpus in [2, 3, 6, 12, 24] {
+                let table = (profile.curve.speedup(f64::from(cpus)) * 1000.0).round() as u64;
+                assert_eq!(curve.milli(cpus), table, "{} on {cpus}", profile.name);
+            }
+            assert_eq!(evidence.left_ns.map(|left| left.value), Some(profile.sequential_ns / 4));
+        }
+    }
+
+    #[test]
+    fn an_empty_one_knows_nothing_until_it_has_seen_two_widths_and_no_length_until_an_end() {
+        let (mut book, model, domains) = book(Knowledge::Empty);
+        let bt = &model.profiles[0];
+        let run = |book: &mut Notebook, cpus: &[(u16, u16)], speed: f64| {
+            book.saw(bt, cpus, &domains, 5e9, speed * 5e9 / bt.sequential_ns as f64);
+        };
+        run(&mut book, &[(0, 1)], 1.0);
+        assert_eq!(book.tells(bt, 1.0), (None, Evidence::default()));
+        // Two in each of two domains are as fast as twice two in one.
+        run(&mut book, &[(0, 2), (1, 2)], 3.6);
+        let (curve, evidence) = book.tells(bt, 1.0);
+        assert_eq!((curve.expect("a curve").milli(2), evidence.left_ns), (1800, None));
+        book.ended(bt);
+        let left_s = book.tells(bt, 0.5).1.left_ns.expect("it ended once").value as f64 / 1e9;
+        assert!((left_s - 47.0).abs() < 0.1, "{left_s}");
+    }
+
+    #[test]
+    fn without_a_notebook_nothing_is_learned() {
+        let (book, model, _) = book(Knowledge::None);
+        assert!(!book.learns() && !book.is_used());
+        assert_eq!(book.tells(&model.profiles[0], 0.5), (None, Evidence::default()));
+    }
+}
