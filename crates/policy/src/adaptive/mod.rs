@@ -17,9 +17,9 @@
 //!
 //! - Partitions are neither of one shape nor whole units: a program may have two cores in each of four
 //!   nodes, where its memory is.
-//! - Resizable programs never take turns: on no curve that we know is a wide partition part of the
-//!   time worth more than a narrow one all of it. Programs that cannot shrink still do
-//!   (`common::compose`).
+//! - Resizable programs never take turns: by the model half of the cores of every node are worth more to each
+//!   program of the paper's Table I than all cores half of the time. Programs that cannot shrink still
+//!   do (`common::compose`).
 //!
 //! # Terms
 //!
