@@ -108,6 +108,7 @@ pub fn main(args: &Args) -> Outcome {
                 settings: grid.settings.clone(),
                 waiting: Waiting::Spinning,
                 keep_plans: false,
+                knowledge: sim::Knowledge::None,
             };
             let ran = play(&setup, &grid.scenarios(rate, machine)?, &grid.chosen, args.workers)?;
             cells.push(Cell { machine: Arc::clone(machine), rate, ran });

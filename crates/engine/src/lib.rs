@@ -72,7 +72,7 @@ impl std::fmt::Display for Rejection {
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The plan in force from now on.
-    pub plan: Plan,
+    pub plan: Arc<Plan>,
     /// What is different from the plan before; in [`Engine::run_step`], from the plan that was
     /// carried out last.
     pub change: Change,
@@ -358,9 +358,9 @@ impl Engine {
         report.lines.extend(complaints.iter().map(|broken| format!("a promise was broken: {broken}")));
         let earliest = self.snapshot.now_ns.saturating_add(SHORTEST_SLEEP_NS);
         self.wake_at_ns = wake_at_ns.map(|at| at.max(earliest));
-        let plan = stand_in.or_else(|| normal.ok()).unwrap_or_default();
+        let plan = Arc::new(stand_in.or_else(|| normal.ok()).unwrap_or_default());
         self.report = report.clone();
-        self.plan = Arc::new(plan.clone());
+        self.plan = Arc::clone(&plan);
         self.sequence.follow(Arc::clone(&self.plan));
         let (wake_at_ns, rejected) = (self.wake_at_ns, self.rejected.clone());
         let change = Change::default();

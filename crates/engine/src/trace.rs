@@ -128,7 +128,7 @@ pub fn replay(
             }
             Entry::Plan { now_ns, plan } => {
                 let again = engine.handle_all(now_ns, std::mem::take(&mut pending)).plan;
-                plans.push(Replayed { line, now_ns, recorded: parse(&plan)?, again });
+                plans.push(Replayed { line, now_ns, recorded: parse(&plan)?, again: Plan::clone(&again) });
             }
             Entry::Begin { .. } | Entry::Rejected { .. } => {}
         }

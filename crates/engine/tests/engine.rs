@@ -42,7 +42,7 @@ proptest! {
             step.change.apply(&mut states);
             prop_assert_eq!(&states, &step.plan.states());
             prop_assert!(step.wake_at_ns.is_none_or(|at| at > now_ns));
-            prop_assert_eq!(&step.plan, engine.plan());
+            prop_assert_eq!(&*step.plan, engine.plan());
             let honest = engine.policy().letters() != "LI";
             prop_assert!(!honest || step.rejected.is_empty(), "{:?}", step.rejected);
         }

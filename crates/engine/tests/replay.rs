@@ -32,7 +32,7 @@ proptest! {
         }
         let replayed = replay(&tape.text(), |letters, _| by_letters(letters)).unwrap();
         prop_assert!(replayed.iter().all(|step| step.recorded == step.again));
-        let again: Vec<_> = replayed.into_iter().map(|step| (step.now_ns, step.again)).collect();
+        let again: Vec<_> = replayed.into_iter().map(|step| (step.now_ns, std::sync::Arc::new(step.again))).collect();
         prop_assert_eq!(again, plans);
     }
 }

@@ -365,14 +365,14 @@ impl Scheduler {
         for violation in &step.rejected {
             self.note(format!("a plan was refused and not carried out: {violation}"));
         }
-        if step.plan != before {
+        if *step.plan != before {
             self.note(format!("plan: {}", step.plan));
             for line in &step.report.lines {
                 self.note(format!("  {line}"));
             }
         }
         if self.role != Role::Observer
-            && step.plan != before
+            && *step.plan != before
             && let Err(error) = self.live.carry_out(&step.plan, &step.change)
         {
             self.note(format!("the plan could not be carried out: {error}"));

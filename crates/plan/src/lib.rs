@@ -3,6 +3,7 @@
 
 pub mod check;
 mod diff;
+mod evidence;
 mod fold;
 mod normal;
 mod picture;
@@ -14,6 +15,7 @@ mod tree;
 
 pub use check::{Violation, check_plan};
 pub use diff::{AppChange, Change, Standing, State, diff};
+pub use evidence::{Evidence, Known, Source};
 pub use fold::Unfairness;
 pub use normal::{Limits, Refusal, normalise, standstill_ns};
 pub use promise::{Promise, ShareBound, WaitingBound};

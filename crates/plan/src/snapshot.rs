@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use topology::{CpuSet, Machine};
 use workload::{AppId, Demand, Malleability};
 
-use crate::{Speedup, parse_ns};
+use crate::{Evidence, Known, Speedup, parse_ns};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -45,6 +45,9 @@ pub struct App {
     /// How its speed grows with its threads, as learned from its region rates; `None`: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speedup: Option<Speedup>,
+    /// What else was learned about it.
+    #[serde(default, skip_serializing_if = "Evidence::is_empty")]
+    pub evidence: Evidence,
 }
 
 impl Snapshot {
@@ -143,6 +146,7 @@ impl App {
             suspended: false,
             within: None,
             speedup: None,
+            evidence: Evidence::default(),
         }
     }
 
@@ -182,7 +186,8 @@ impl FromStr for App {
     /// `cg`, `lg rigid max 8 team 8`, `sh fixed within 0-3`: the name, then in any order
     /// `rigid|moldable|malleable|evolving`, `min N`, `max N`, `team N` (threads), `weight N` (in
     /// thousandths), `within CPULIST`, `arrived DURATION`, `speedup 2:1900,4:3500` (threads and
-    /// thousandths of one thread's speed), `passive`, `uncoordinated` (its threads need not run at
+    /// thousandths of one thread's speed), `left DURATION`, `move DURATION`,
+    /// `bandwidth N`, `cache N` (what earlier runs showed, as [`Evidence`] has it), `passive`, `uncoordinated` (its threads need not run at
     /// the same time), `fixed` (must not be stopped), `suspended`. What is not said is as in [`App::new`].
     fn from_str(text: &str) -> Result<App, ParseAppError> {
         let error = |why: String| ParseAppError { text: text.trim().to_owned(), why };
@@ -190,6 +195,7 @@ impl FromStr for App {
         let name = words.next().unwrap_or_default();
         let id = AppId::new(name).map_err(|wrong| error(wrong.to_string()))?;
         let mut app = App::new(id, 0);
+        let remembered = |value: u64| Known::remembered(value, 0);
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| error(format!("'{word}' needs a value")));
             let number = |value: &str| -> Result<u32, ParseAppError> {
@@ -210,6 +216,10 @@ impl FromStr for App {
                 }
                 "arrived" => app.arrived_ns = parse_ns(value()?).map_err(error)?,
                 "speedup" => app.speedup = Some(value()?.parse().map_err(error)?),
+                "left" => app.evidence.left_ns = Some(remembered(parse_ns(value()?).map_err(error)?)),
+                "move" => app.evidence.move_ns = Some(remembered(parse_ns(value()?).map_err(error)?)),
+                "bandwidth" => app.evidence.bandwidth_milli = Some(remembered(number(value()?)?.into())),
+                "cache" => app.evidence.cache_milli = Some(remembered(number(value()?)?.into())),
                 "uncoordinated" => app.demand.coschedule = false,
                 "passive" => app.waits_passively = true,
                 "fixed" => app.stoppable = false,

@@ -9,6 +9,7 @@
 //! | TA | equal parts by topology; the default | II-A, III-B e |
 //! | CO | equal parts by topology with coscheduling | II-A, Listing 1, III-B f |
 //! | LV | equilibrium over levels | II-B, II-C |
+//! | adaptive | by evidence | none: our own, after II-C and V |
 //! | fixed | a fixed plan | none: for experiments |
 //! | FILE.lua | what the file says | none: anybody's own ([`lua`]) |
 //!
@@ -17,6 +18,7 @@
 //! numbers in all of them (`seats`), how gangs are packed into slots (`matrix`), how long slots last (`slices`) and how all that becomes
 //! one tree (`compose`).
 
+mod adaptive;
 mod bp;
 mod co;
 mod common;
@@ -38,8 +40,9 @@ use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 use workload::AppId;
 
+pub use adaptive::{Account, Served};
 pub use registry::{Listed, UnknownPolicy, by_name, list};
-pub use settings::{LevelDecision, Settings};
+pub use settings::{LevelDecision, Lever, Settings};
 
 /// A policy is a pure function: no clock, no files, no randomness of its own, no hidden state.
 pub trait Policy: Send + Sync {
@@ -85,6 +88,9 @@ pub struct Memory {
     /// Where each application stood last, to keep most CPUs where they are.
     #[serde(default)]
     pub places: BTreeMap<AppId, CpuSet>,
+    /// What `adaptive` has given to each program so far.
+    #[serde(default, skip_serializing_if = "Account::is_empty")]
+    pub account: Account,
     /// What a Lua policy remembers.
     #[serde(default, skip_serializing_if = "lua::Plain::is_empty")]
     pub script: lua::Plain,

@@ -1,6 +1,6 @@
 //! The policies by name.
 
-use crate::{Failed, Policy, Settings, bp, co, eq, fixed, la, lua, lv, ta, ue};
+use crate::{Failed, Policy, Settings, adaptive, bp, co, eq, fixed, la, lua, lv, ta, ue};
 
 /// A policy as people choose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum UnknownPolicy {
     Script(#[from] Failed),
 }
 
-const LIST: [Listed; 8] = [
+const LIST: [Listed; 9] = [
     Listed {
         letters: "TA",
         words: "equal parts by topology",
@@ -58,6 +58,11 @@ const LIST: [Listed; 8] = [
         letters: "LA",
         words: "load-adaptive",
         summary: "uncontrolled, but OpenMP programs size their teams by the load average (OMP_DYNAMIC)",
+    },
+    Listed {
+        letters: "adaptive",
+        words: "by evidence",
+        summary: "widths, neighbours and homes by what was learned about the programs",
     },
     Listed { letters: "fixed", words: "a fixed plan", summary: "the plan that the settings give" },
 ];
@@ -98,6 +103,7 @@ pub fn by_name(name: &str, settings: &Settings) -> Result<Box<dyn Policy>, Unkno
         "EQ" => Box::new(eq::EqualParts { settings }),
         "BP" => Box::new(bp::OneAfterAnother { settings }),
         "UE" => Box::new(ue::Uncontrolled { settings }),
+        "adaptive" => Box::new(adaptive::Adaptive { settings }),
         "LA" => Box::new(la::LoadAdaptive { settings }),
         _ => {
             let text = settings.plan.as_deref().ok_or(UnknownPolicy::NoPlan)?;

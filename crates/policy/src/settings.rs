@@ -37,6 +37,9 @@ pub struct Settings {
     pub plan: Option<String>,
     /// fixed: where programs run that the plan does not name; they wait if not given.
     pub others: Option<CpuSet>,
+    /// adaptive: what it does without, to see what each part of it brings.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<Lever>,
     /// A Lua policy: the text of its file, so that whoever decides needs no file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
@@ -48,6 +51,20 @@ pub enum LevelDecision {
     #[default]
     Global,
     Local,
+}
+
+/// A part of `adaptive` that can be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lever {
+    /// Widths by speed-up curves.
+    Widths,
+    /// Neighbours by what they ask of memory and caches.
+    Neighbours,
+    /// Programs stay in the NUMA nodes where their memory is.
+    Homes,
+    /// CPU time evens out over a program's life.
+    Parity,
 }
 
 impl Default for Settings {
@@ -67,6 +84,7 @@ impl Default for Settings {
             grace_ns: 1_000_000_000,
             plan: None,
             others: None,
+            without: Vec::new(),
             script: None,
         }
     }

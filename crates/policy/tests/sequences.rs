@@ -6,7 +6,7 @@ mod support;
 use coplace_policy::{by_name, trial};
 use support::from_environment;
 
-const POLICIES: [&str; 7] = ["UE", "LA", "BP", "EQ", "TA", "CO", "LV"];
+const POLICIES: [&str; 8] = ["UE", "LA", "BP", "EQ", "TA", "CO", "LV", "adaptive"];
 
 /// One sequence; the policy is chosen by the seed.
 fn sequence(seed: u64) -> Result<u64, String> {

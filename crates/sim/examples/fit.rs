@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use coplace_sim::{Figures, Model, Setup, simulate};
+use coplace_sim::{Figures, Knowledge, Model, Setup, simulate};
 use policy::Settings;
 use topology::Machine;
 use workload::{Generator, Profile, Waiting};
@@ -80,8 +80,14 @@ fn play(
         min_slice_ns: 3_000_000,
         ..Settings::default()
     };
-    let setup =
-        Setup { machine, laws: model.laws.clone(), settings: settings.clone(), waiting, keep_plans: false };
+    let setup = Setup {
+        machine,
+        laws: model.laws.clone(),
+        settings: settings.clone(),
+        waiting,
+        keep_plans: false,
+        knowledge: Knowledge::None,
+    };
     let set = Generator::set(set, &model.profiles).expect("a set");
     let one = |number: usize| -> Result<[f64; 3], String> {
         let (policy, seed) =

@@ -12,6 +12,7 @@ use crate::domains::Domains;
 use crate::laws::load::{EVERY_NS, LoadAverage};
 use crate::laws::{place, start};
 use crate::model::Laws;
+use crate::notebook::{Knowledge, Notebook};
 use crate::queue::Kind;
 use crate::world::{Phase, World};
 
@@ -25,6 +26,8 @@ pub struct Setup {
     pub waiting: Waiting,
     /// Whether the plans are kept, for pictures.
     pub keep_plans: bool,
+    /// What the node knows about its programs.
+    pub knowledge: Knowledge,
 }
 
 /// What became of one job.
@@ -87,11 +90,13 @@ pub fn simulate(setup: &Setup, scenario: &Scenario, policy: Box<dyn Policy>) -> 
     let name = policy.name();
     let all = setup.machine.all_cpus().clone();
     let domains = Domains::of(&setup.machine);
+    let profiles = scenario.jobs.iter().map(|job| &job.profile);
+    let notebook = Notebook::new(setup.knowledge, profiles, &domains, &setup.laws);
     let mut run = Run {
         scenario,
         engine: Engine::new(Arc::clone(&setup.machine), all.clone(), all, policy)
             .with_settings(setup.settings.clone()),
-        world: World::new(scenario, &setup.laws, domains, setup.waiting),
+        world: World::new(scenario, &setup.laws, domains, setup.waiting, notebook),
         arrived: 0,
         live: 0,
         load: LoadAverage::default(),
@@ -211,6 +216,9 @@ impl Run<'_> {
         if events.is_empty() && self.engine.wake_at_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             events.push(Event::Wake);
         }
+        if !events.is_empty() {
+            events.extend(self.world.evidence().into_iter().map(Event::Observed));
+        }
         events
     }
 
@@ -221,8 +229,8 @@ impl Run<'_> {
             self.outcome.decisions += 1;
             self.outcome.rejected += u64::from(!step.rejected.is_empty());
             self.outcome.complaints += step.complaints.len() as u64;
-            if self.keep_plans && self.outcome.plans.last().is_none_or(|(_, plan)| *plan != step.plan) {
-                self.outcome.plans.push((now_ns, step.plan));
+            if self.keep_plans && self.outcome.plans.last().is_none_or(|(_, plan)| *plan != *step.plan) {
+                self.outcome.plans.push((now_ns, Plan::clone(&step.plan)));
             }
         }
         self.world.settle();

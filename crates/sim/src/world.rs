@@ -20,6 +20,7 @@ use crate::laws::memory::Pages;
 use crate::laws::{place, regions, start, turns, waiting};
 use crate::model::Laws;
 use crate::neighbours::{Neighbours, Stale};
+use crate::notebook::Notebook;
 use crate::queue::{Kind, Queue};
 use crate::standing::{Leaf, NONE, for_each_leaf};
 
@@ -80,12 +81,19 @@ pub struct World {
     parts: Vec<(f64, f64)>,
     queue: Queue,
     pub now_ns: u64,
+    notebook: Notebook,
     /// Whose rate must be worked out again.
     stale: Stale,
 }
 
 impl World {
-    pub fn new(scenario: &Scenario, laws: &Laws, domains: Domains, runtime: Waiting) -> World {
+    pub fn new(
+        scenario: &Scenario,
+        laws: &Laws,
+        domains: Domains,
+        runtime: Waiting,
+        notebook: Notebook,
+    ) -> World {
         let program = |job: &workload::Job| {
             let how = waiting::of(&job.profile, runtime);
             let mut app = App::new(job.id.clone(), job.arrive_ns);
@@ -130,6 +138,7 @@ impl World {
             parts: Vec::new(),
             queue: Queue::default(),
             now_ns: 0,
+            notebook,
             stale: Stale::of(scenario.jobs.len()),
         }
     }
@@ -177,6 +186,7 @@ impl World {
             self.disturbed(at);
             return false;
         }
+        self.notebook.ended(&program.profile);
         program.phase = Phase::Ended;
         (program.left, program.rate, program.cpus_used) = (0.0, 0.0, 0.0);
         self.queue.foresee(at, None);
@@ -210,11 +220,43 @@ impl World {
         }
     }
 
+    /// Programs of which something else is known than before.
+    pub fn evidence(&mut self) -> Vec<App> {
+        let mut news = Vec::new();
+        if !self.notebook.is_used() {
+            return news;
+        }
+        for at in 0..self.programs.len() {
+            let left = match self.programs[at].phase {
+                Phase::Absent | Phase::Ended => continue,
+                Phase::Starting => 1.0,
+                Phase::Running => {
+                    self.catch_up(at);
+                    self.programs[at].left
+                }
+            };
+            let (speedup, evidence) = self.notebook.tells(&self.programs[at].profile, left);
+            let app = &mut self.programs[at].app;
+            if (&app.speedup, &app.evidence) != (&speedup, &evidence) {
+                (app.speedup, app.evidence) = (speedup, evidence);
+                news.push(app.clone());
+            }
+        }
+        news
+    }
+
     /// Brings what a program has done up to now.
     fn catch_up(&mut self, at: usize) {
         let now_ns = self.now_ns;
         let program = &mut self.programs[at];
         let passed_ns = (now_ns - program.since_ns) as f64;
+        if self.notebook.learns()
+            && let (Phase::Running, [leaf]) = (program.phase, &program.leaves[..])
+            && (leaf.cpus, leaf.around.mixture, leaf.around.slice_ns) == (program.team, NONE, 0)
+        {
+            let part = program.rate * passed_ns;
+            self.notebook.saw(&program.profile, &leaf.domains, &self.domains, passed_ns, part);
+        }
         program.left = (program.left - program.rate * passed_ns).max(0.0);
         program.cpu_ns += program.cpus_used * passed_ns;
         program.since_ns = now_ns;

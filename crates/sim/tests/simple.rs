@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use coplace_sim::{Figures, Laws, Model, Outcome, Setup, simulate};
+use coplace_sim::{Figures, Knowledge, Laws, Model, Outcome, Setup, simulate};
 use policy::{Settings, by_name};
 use topology::Machine;
 use workload::{Scenario, ScenarioFile, Waiting};
@@ -38,7 +38,14 @@ fn try_play(
     text: &str,
 ) -> Result<Outcome, String> {
     let machine = Arc::new(Machine::synthetic(machine).unwrap());
-    let setup = Setup { machine, laws, settings: settings.clone(), waiting, keep_plans: false };
+    let setup = Setup {
+        machine,
+        laws,
+        settings: settings.clone(),
+        waiting,
+        keep_plans: false,
+        knowledge: Knowledge::None,
+    };
     let outcome = simulate(&setup, &scenario(text), by_name(policy, &settings).unwrap());
     outcome.map_err(|error| error.to_string())
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use coplace_sim::{Figures, Model, Outcome, Setup, many, simulate};
+use coplace_sim::{Figures, Knowledge, Model, Outcome, Setup, many, simulate};
 use policy::{LevelDecision, Settings, by_name};
 use topology::Machine;
 use workload::{AppId, Curve, Demand, Job, Malleability, Profile, Random, Scenario, Waiting};
@@ -139,7 +139,14 @@ fn trial(seed: u64) -> Result<(), String> {
     let waiting = *random.pick(&[Waiting::Spinning, Waiting::Passive, Waiting::Active]);
     let policy = POLICIES[(seed % POLICIES.len() as u64) as usize];
     let laws = Model::built_in().laws;
-    let setup = Setup { machine, laws, settings: settings.clone(), waiting, keep_plans: true };
+    let setup = Setup {
+        machine,
+        laws,
+        settings: settings.clone(),
+        waiting,
+        keep_plans: true,
+        knowledge: Knowledge::None,
+    };
     let play = || simulate(&setup, &scenario, by_name(policy, &settings).expect("a known policy"));
     let context = format!("{policy} on {} with {settings:?}", setup.machine.name);
     let outcome = play().map_err(|error| format!("{context}\n{error}"))?;
@@ -185,8 +192,14 @@ fn what_is_lost_in_a_simulation_is_noticed() {
     let scenario = scenario(&mut random, 4);
     let settings = Settings::default();
     let laws = Model::built_in().laws;
-    let setup =
-        Setup { machine, laws, settings: settings.clone(), waiting: Waiting::Spinning, keep_plans: false };
+    let setup = Setup {
+        machine,
+        laws,
+        settings: settings.clone(),
+        waiting: Waiting::Spinning,
+        keep_plans: false,
+        knowledge: Knowledge::None,
+    };
     let good = simulate(&setup, &scenario, by_name("TA", &settings).expect("a known policy")).unwrap();
     assert_eq!(wrong(&good, &scenario), [""; 0]);
     let spoil = |spoil: &dyn Fn(&mut Outcome)| {

@@ -58,6 +58,9 @@ pub struct Args {
     /// How OpenMP's runtime lets threads wait
     #[arg(long, value_enum, default_value_t = Waiting::Spinning)]
     waiting: Waiting,
+    /// What the modelled node knows about its programs, for the policies that ask
+    #[arg(long, value_enum, default_value_t = Notebook::None)]
+    notebook: Notebook,
     /// Another model of programs and laws (docs/simulator.md)
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
@@ -92,6 +95,26 @@ enum Waiting {
     Passive,
     /// They spin for ever (OMP_WAIT_POLICY=active)
     Active,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Notebook {
+    /// Nothing, and nothing is learned
+    None,
+    /// Nothing at first; it learns from the rates of their regions
+    Empty,
+    /// What runs of each program alone have shown, and how long they took
+    Full,
+}
+
+impl From<Notebook> for sim::Knowledge {
+    fn from(notebook: Notebook) -> sim::Knowledge {
+        match notebook {
+            Notebook::None => sim::Knowledge::None,
+            Notebook::Empty => sim::Knowledge::Empty,
+            Notebook::Full => sim::Knowledge::Full,
+        }
+    }
 }
 
 impl From<Waiting> for workload::Waiting {

@@ -60,6 +60,7 @@ pub fn main(args: &Args, workload: &str, machine: Arc<Machine>, settings: Settin
         settings,
         waiting: args.waiting.into(),
         keep_plans: args.html.is_some(),
+        knowledge: args.notebook.into(),
     };
     let ran = play(&setup, &scenarios, &chosen, args.workers)?;
     if asked.skipped > 0 {

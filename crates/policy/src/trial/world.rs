@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plan::{App, Snapshot, Speedup};
+use plan::{App, Evidence, Known, Snapshot, Source, Speedup};
 use topology::{CpuSet, Machine};
 use workload::{AppId, Demand, Malleability, Random};
 
@@ -123,6 +123,20 @@ impl World {
         if random.chance(30) {
             app.team = Some(1 + random.below(cpus) as u32);
         }
+        let mut maybe = |most: u64| {
+            let error_milli = random.below(500) as u32;
+            random.chance(30).then(|| Known {
+                value: random.below(most),
+                error_milli,
+                source: Source::Remembered,
+            })
+        };
+        app.evidence = Evidence {
+            left_ns: maybe(100_000_000_000),
+            bandwidth_milli: maybe(2000),
+            cache_milli: maybe(2000),
+            move_ns: maybe(50_000_000_000),
+        };
     }
 
     /// One thing happens.

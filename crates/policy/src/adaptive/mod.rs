@@ -1,0 +1,170 @@
+//! adaptive: by evidence.
+//!
+//! # Problem
+//!
+//! Equal parts treat programs alike that are not: one gains nothing from its sixth core, another loses a
+//! third of its speed beside a neighbour that fills the memory bus, a third spends a minute fetching
+//! its memory after it was moved for the sake of equal shapes.
+//!
+//! # Source
+//!
+//! Our own. What it takes up: J. H. Schönherr, B. Juurlink, J. Richling: Topology-aware Equipartitioning
+//! with Coscheduling on Multicore Systems, 2013, II-B and II-C (fair shares for programs of unlike
+//! needs) and V (widths by speed-up and placement by contention, named there as future work). The sum
+//! of logarithms is J. F. Nash: The Bargaining Problem, 1950.
+//!
+//! # Where we differ
+//!
+//! - Partitions are neither of one shape nor whole units: a program may have two cores in each of four
+//!   nodes, where its memory is.
+//! - Resizable programs never take turns: by the model half of the cores of every node are worth more to each
+//!   program of the paper's Table I than all cores half of the time. Programs that cannot shrink still
+//!   do (`common::compose`).
+//!
+//! # Terms
+//!
+//! node: CPUs that share memory (NUMA node, else package, else last-level cache). cell: a core, or
+//! a CPU where there are more programs than cores. home: the nodes that a program stands in.
+//! evidence: what the snapshot knows of a program ([`plan::Evidence`], [`plan::Speedup`]). served: CPU
+//! time that plans gave to a program ÷ what its weight entitled it to, over its life.
+//!
+//! # Pseudocode
+//!
+//! ```text
+//! worth(division) = - Σ weight × ln(expected time to its end) - parity × (served at its end ÷ 0.95 - 1)²
+//! newcomers       : the home that is worth most, where everybody there makes room evenly
+//! until nothing is worth it, at most 200 times:
+//!   one cell, or one in each node of a home, changes hands  if worth rises by 0.02
+//!   the best change of one program's home                   if worth rises by 0.1
+//! again at every event, and every 5 s
+//! ```
+//!
+//! The expected time (`model`) takes the curve, the neighbours' demands on memory and cache, what is left
+//! of the work, and what a move to other nodes costs. What is not known is assumed, for all alike.
+//!
+//! # Properties
+//!
+//! - `a_lone_program_gets_everything`
+//! - `a_program_with_a_flat_curve_leaves_its_cpus_to_one_that_scales`
+//! - `who_lives_from_memory_leaves_cpus_to_who_does_not`
+//! - `a_short_rest_is_not_worth_a_move`
+//! - `without_evidence_equal_programs_get_equal_parts_and_nobody_changes_nodes`
+//! - everybody always runs, on a quarter of an equal part at least (less on machines of more than four
+//!   nodes): `nobody_ever_has_less_than_a_quarter_of_an_equal_part`
+//! - who had less gets more: `who_was_given_less_is_given_more`
+//! - `a_rigid_program_is_never_narrowed`, `every_plan_of_every_policy_passes_the_checker`
+//!
+//! # Cost
+//!
+//! A division is judged in programs × nodes steps; a decision takes five million such steps at most.
+//!
+//! # Limits
+//!
+//! With more than 48 programs, more programs than CPUs, or programs that may stand on some CPUs only, parts
+//! are equal ([`crate::eq`]). Cores of unlike capacity count alike. A curve is taken to hold wherever
+//! the CPUs lie. The search ends at the first division that no single change improves.
+
+mod account;
+mod model;
+mod search;
+mod seats;
+
+use plan::{Promise, Snapshot, WaitingBound};
+use topology::CpuSet;
+
+use crate::common::compose::{Context, Divide, Division, compose};
+use crate::eq;
+use crate::{Decision, Memory, Policy, Settings};
+pub use account::{Account, Served};
+use model::{Facts, Ground};
+use seats::Seats;
+
+/// How often shares are looked at if nothing happens.
+const REVIEW_NS: u64 = 5_000_000_000;
+/// Beyond so many programs parts are equal.
+const MOST_PROGRAMS: usize = 48;
+/// Everybody gets at least an equal part ÷ this, or ÷ the number of nodes if that is more.
+const LEAST_PART: usize = 4;
+
+pub(crate) struct Adaptive {
+    pub settings: Settings,
+}
+
+impl Policy for Adaptive {
+    fn letters(&self) -> &'static str {
+        "adaptive"
+    }
+
+    fn words(&self) -> &'static str {
+        "by evidence"
+    }
+
+    fn promise(&self) -> Promise {
+        Promise { waiting_bound: Some(WaitingBound::Terminations(0)), ..Promise::default() }
+    }
+
+    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
+        let cx = Context::new(snapshot, &self.settings, &memory);
+        let mut account = memory.account.until(snapshot);
+        let divide = ByEvidence { cx: &cx, account: &account };
+        let mut decision = compose(&cx, &divide, &cx.everybody());
+        account.follow(snapshot, &decision.plan);
+        decision.memory.account = account;
+        for (app, why) in &mut decision.report.moves {
+            if memory.places.get(app).is_some_and(|before| before.is_subset(&snapshot.usable)) {
+                *why = "by the evidence the others gain more by its CPUs than it loses".to_owned();
+            }
+        }
+        decision
+    }
+}
+
+struct ByEvidence<'a, 'c> {
+    cx: &'c Context<'a>,
+    account: &'c Account,
+}
+
+impl Divide for ByEvidence<'_, '_> {
+    fn width_for(&self, count: usize) -> u32 {
+        (self.cx.snapshot.usable.len() / count.max(1)).max(1) as u32
+    }
+
+    fn divide(&self, blocked: &CpuSet, members: &[usize]) -> Division {
+        let cx = self.cx;
+        let clear = cx.snapshot.usable.difference(blocked);
+        let cpus = if clear.is_empty() { cx.snapshot.usable.clone() } else { clear };
+        let restricted = members.iter().any(|&index| cx.needs[index].scope.is_some());
+        if members.is_empty() || restricted || members.len() > cpus.len().min(MOST_PROGRAMS) {
+            return eq::Division::of_usable(cx).divide(blocked, members);
+        }
+        let mut seats = Seats::of(&cx.snapshot.machine, &cpus, members.len());
+        let weights: u64 = members.iter().map(|&index| cx.needs[index].weight).sum();
+        let cells: usize = seats.cells().iter().sum();
+        let ground = Ground {
+            cell_cpus: seats.cell_cpus(),
+            share: cpus.len() as f64 / weights.max(1) as f64,
+            least: cells / (members.len() * seats.cells().len().max(LEAST_PART)),
+            cells: seats.cells(),
+        };
+        let mut facts: Vec<Facts> = Vec::new();
+        for &index in members {
+            let need = &cx.needs[index];
+            let memory = seats.sit(need.before);
+            let served = self.account.served(&need.app.id);
+            facts.push(Facts::of(need, &ground, memory, served, &cx.settings.without));
+        }
+        let counts = search::divide(&facts, &ground, seats.counts());
+        let parts = seats.take(&counts, members);
+        let mut lines = vec![format!(
+            "{} programs on {} nodes of memory by what is known of them.",
+            members.len(),
+            ground.cells.len()
+        )];
+        lines.extend(
+            members.iter().zip(&facts).zip(&counts).map(|((&i, facts), row)| facts.tell(&cx.needs[i], row)),
+        );
+        let review = members.len() > 1;
+        let wake_at_ns = review.then(|| cx.snapshot.now_ns.saturating_add(REVIEW_NS));
+        Division { layers: vec![parts], wake_at_ns, lines, ..Division::default() }
+    }
+}

@@ -1,0 +1,242 @@
+//! What `adaptive` expects of a division: when each program ends, and what that is worth.
+//!
+//! ```text
+//! speed(i)  = CPUs × min over nodes d of (S(k_d) / k_d) / slow_d × x(m)
+//! x(m)      = S(m c) / (m S(c)); where above 1, as far as it has the nodes' caches
+//! slow_d    = (1 + 1.3 × b_i × max(0, U_d - max(1, own))) × (1 + cache_i × part of d that others have)
+//! U_d       = sum over programs there of b × S(k_d) / S(c)
+//! finish(i) = left_i / speed(i) + move_i × part of its memory that lies elsewhere
+//! served(i) = (CPU time so far + CPUs × finish) / (entitled to so far + equal part × finish)
+//! worth     = - sum over i of weight_i × ln finish(i) + parity × (served(i) / 0.95 - 1)²
+//! ```
+//!
+//! S is the speed-up curve, k_d the CPUs in node d, c the CPUs of a node, m the nodes of a home, b the share
+//! of a node's bandwidth that a program asks for.
+//!
+//! The sum of logarithms is Nash's bargaining solution: a change is good if it makes some faster by a
+//! larger factor than it makes others slower; nobody is left with next to nothing, because that would
+//! cost more than all others together can gain. Alone it gives CPU time to those who make most of
+//! it. The second term evens CPU time out over a program's life; it aims below 1 because start-ups and
+//! teams on their way to another size use less than they are given.
+
+use plan::{Known, Source};
+
+use super::account::Served;
+use crate::common::needs::Need;
+use crate::settings::Lever;
+
+/// By how much more than in proportion demand beyond what a node delivers slows down who lives from it.
+const NEIGHBOURS: f64 = 1.3;
+/// What served programs should come to at their end, and how much being off it counts: of a program
+/// of which nobody knows within a tenth how much is left, less.
+const SERVED: f64 = 0.95;
+const PARITY: f64 = 15.0;
+const PARITY_UNSURE: f64 = 4.0;
+const SURE_MILLI: u32 = 100;
+/// Of a program whose curve is not known: what the next doubling of its CPUs brings.
+const UNKNOWN_DOUBLING: f64 = 1.6;
+/// Of a program that was never seen to its end: what it still has to do, in seconds on one CPU.
+const UNKNOWN_LEFT_S: f64 = 60.0;
+/// Running time in seconds that a program loses by a move to other nodes, as long as nobody has seen it.
+const UNKNOWN_MOVE_S: f64 = 30.0;
+
+/// One program, as the search needs it.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    /// Speed with so many cells of one node, against one CPU; the first is no cell.
+    speed: Vec<f64>,
+    /// x(m); the first two are 1.
+    cross: Vec<f64>,
+    bandwidth: f64,
+    cache: f64,
+    left_s: f64,
+    move_s: f64,
+    weight: f64,
+    /// CPUs that it is entitled to.
+    share: f64,
+    served: Served,
+    parity: f64,
+    /// Part of its memory in each node; empty: it has none yet.
+    memory: Vec<f64>,
+    /// Fewest cells that it can run on, that it gets, and most that it can use.
+    pub needs: usize,
+    pub floor: usize,
+    pub cap: usize,
+}
+
+/// Nodes, and how they are cut into cells.
+#[derive(Clone, Debug)]
+pub(super) struct Ground {
+    /// Cells in each node.
+    pub cells: Vec<usize>,
+    /// CPUs of a cell.
+    pub cell_cpus: usize,
+    /// CPUs that a weight of 1 is entitled to.
+    pub share: f64,
+    /// Cells that everybody gets at least.
+    pub least: usize,
+}
+
+/// Cells, by program and node.
+pub(super) type Counts = Vec<Vec<usize>>;
+
+/// What programs ask of a node together.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    bandwidth: f64,
+    cells: usize,
+}
+
+/// What `counts` is worth; higher is better.
+pub(super) fn worth(facts: &[Facts], ground: &Ground, counts: &Counts) -> f64 {
+    let mut loads = vec![Load::default(); ground.cells.len()];
+    for (facts, row) in facts.iter().zip(counts) {
+        for (load, &cells) in loads.iter_mut().zip(row) {
+            load.bandwidth += facts.demand(cells);
+            load.cells += cells;
+        }
+    }
+    let lost = |(facts, row): (&Facts, &Vec<usize>)| {
+        let finish_s = facts.finish_s(row, &loads, ground);
+        let cpus = (row.iter().sum::<usize>() * ground.cell_cpus) as f64;
+        facts.weight * libm::log(finish_s) + facts.unfair(cpus, finish_s)
+    };
+    -facts.iter().zip(counts).map(lost).sum::<f64>()
+}
+
+impl Facts {
+    /// `memory` and `served` as for [`Facts`].
+    pub fn of(
+        need: &Need<'_>,
+        ground: &Ground,
+        memory: Vec<f64>,
+        served: Served,
+        without: &[Lever],
+    ) -> Facts {
+        let (evidence, nodes) = (&need.app.evidence, ground.cells.len());
+        let with = |lever: Lever| !without.contains(&lever);
+        let curve = need.app.speedup.as_ref().filter(|_| with(Lever::Widths));
+        let on = |cpus: usize| match curve {
+            Some(curve) => curve.milli(cpus as u32) as f64 / 1000.0,
+            None => libm::pow(cpus as f64, libm::log2(UNKNOWN_DOUBLING)),
+        };
+        let widest = ground.cells.iter().copied().max().unwrap_or(1);
+        let full = on(widest * ground.cell_cpus);
+        let speed = (0..=widest).map(|cells| if cells == 0 { 0.0 } else { on(cells * ground.cell_cpus) });
+        let cross = (0..=nodes).map(|m| match (m, curve) {
+            (0 | 1, _) | (_, None) => 1.0,
+            (m, Some(_)) => on(m * widest * ground.cell_cpus) / (m as f64 * full),
+        });
+        // What the second half of a node's CPUs does not bring is what its memory does not deliver.
+        let half = widest.div_ceil(2);
+        let flat = match curve {
+            Some(_) if widest > half => {
+                1.0 - (full - on(half * ground.cell_cpus)) / ((widest - half) * ground.cell_cpus) as f64
+            }
+            _ => 0.0,
+        };
+        let part = |known: Option<Known>, otherwise: f64| {
+            let value = known.map_or(otherwise, |known| known.value as f64 / 1000.0);
+            if with(Lever::Neighbours) { value.clamp(0.0, 1.0) } else { 0.0 }
+        };
+        let seconds =
+            |known: Option<Known>, otherwise: f64| known.map_or(otherwise, |known| known.value as f64 / 1e9);
+        let in_cells = |cpus: u32| (cpus as usize).div_ceil(ground.cell_cpus).max(1);
+        let (needs, cap) = (in_cells(need.floor), in_cells(need.cap));
+        let sure = evidence.left_ns.is_some_and(|left| left.error_milli <= SURE_MILLI);
+        let parity = if sure { PARITY } else { PARITY_UNSURE };
+        Facts {
+            speed: speed.collect(),
+            cross: cross.collect(),
+            bandwidth: part(evidence.bandwidth_milli, flat),
+            cache: part(evidence.cache_milli, 0.0),
+            left_s: seconds(evidence.left_ns, UNKNOWN_LEFT_S).max(0.1),
+            move_s: if with(Lever::Homes) { seconds(evidence.move_ns, UNKNOWN_MOVE_S) } else { 0.0 },
+            weight: need.weight as f64 / 1000.0,
+            share: need.weight as f64 * ground.share,
+            served,
+            parity: if with(Lever::Parity) { parity } else { 0.0 },
+            memory,
+            needs,
+            floor: ground.least.min(cap).max(needs),
+            cap,
+        }
+    }
+
+    /// How far from an equal share it will be when it ends, as it counts.
+    fn unfair(&self, cpus: f64, finish_s: f64) -> f64 {
+        let had_s = self.served.used_ns as f64 / 1e9 + cpus * finish_s;
+        let entitled_s = self.served.entitled_ns as f64 / 1e9 + self.share * finish_s;
+        let off = had_s / entitled_s.max(1e-9) / SERVED - 1.0;
+        self.parity * off * off
+    }
+
+    fn demand(&self, cells: usize) -> f64 {
+        let most = self.speed.len() - 1;
+        self.bandwidth * (self.speed[cells.min(most)] / self.speed[most]).min(1.0)
+    }
+
+    fn finish_s(&self, row: &[usize], loads: &[Load], ground: &Ground) -> f64 {
+        let (mut slowest, mut cells, mut nodes) = (f64::INFINITY, 0, 0);
+        for (node, &here) in row.iter().enumerate().filter(|(_, here)| **here > 0) {
+            let (load, own) = (&loads[node], self.demand(here));
+            let over = (load.bandwidth - own.max(1.0)).max(0.0);
+            let others = (load.cells - here) as f64 / ground.cells[node] as f64;
+            let slow = (1.0 + NEIGHBOURS * self.bandwidth * over) * (1.0 + self.cache * others);
+            slowest = slowest.min(self.speed[here] / here as f64 / slow);
+            cells += here;
+            nodes += 1;
+        }
+        if cells == 0 {
+            return f64::MAX;
+        }
+        let mut cross = self.cross[nodes];
+        if cross > 1.0 {
+            let all = nodes * (self.speed.len() - 1);
+            cross = 1.0 + (cross - 1.0) * (cells as f64 / all as f64).min(1.0);
+        }
+        let speed = cells as f64 * slowest * cross;
+        self.left_s / speed.max(1e-6) + self.move_s * self.remote(row, cells)
+    }
+
+    /// Part of its memory that lies elsewhere than where it would stand.
+    fn remote(&self, row: &[usize], cells: usize) -> f64 {
+        let apart = |(&lies, &here): (&f64, &usize)| (lies - here as f64 / cells as f64).abs();
+        self.memory.iter().zip(row).map(apart).sum::<f64>() / 2.0
+    }
+
+    /// What it gets, and by what evidence.
+    pub fn tell(&self, need: &Need<'_>, row: &[usize]) -> String {
+        let (app, evidence) = (&need.app, &need.app.evidence);
+        let nodes = row.iter().filter(|cells| **cells > 0).count();
+        let cells: usize = row.iter().sum();
+        let mut known: Vec<String> = Vec::new();
+        if let Some(curve) = &app.speedup {
+            let all = self.speed.len() - 1;
+            let cpus = (all * (need.cap as usize).min(row.len() * all) / all).max(1) as u32;
+            known.push(format!(
+                "{:.1} times as fast on {cpus} CPUs as on one",
+                curve.milli(cpus) as f64 / 1e3
+            ));
+        }
+        let source = |known: &Known| match known.source {
+            Source::Measured => "measured",
+            Source::Remembered => "remembered",
+        };
+        let mut tell = |what: &str, unit: &str, scale: f64, value: &Option<Known>| {
+            if let Some(value) = value {
+                let (number, error) = (value.value as f64 / scale, f64::from(value.error_milli) / 10.0);
+                known.push(format!("{what} {number:.1} {unit} ({}, ± {error:.0}%)", source(value)));
+            }
+        };
+        tell("left on one CPU", "s", 1e9, &evidence.left_ns);
+        tell("asks of a node's bandwidth for", "%", 10.0, &evidence.bandwidth_milli);
+        tell("loses without cache", "%", 10.0, &evidence.cache_milli);
+        tell("loses by a move", "s", 1e9, &evidence.move_ns);
+        let place = format!("{} cores of {nodes} nodes", cells);
+        if known.is_empty() {
+            return format!("{}: {place}; nothing is known of {}.", app.id, app.id);
+        }
+        format!("{}: {place}; {}.", app.id, known.join(", "))
+    }
+}

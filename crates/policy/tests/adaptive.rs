@@ -1,0 +1,162 @@
+//! The rules of `adaptive`: who gets wider, who stays where its memory is, who stands beside whom, and
+//! what it does when it knows nothing.
+
+mod bench;
+
+use std::collections::BTreeMap;
+
+use bench::Bench;
+use coplace_policy::trial::Random;
+use coplace_policy::{Lever, Settings};
+use plan::Plan;
+
+/// Four sockets of six cores, each with its memory.
+const MACHINE: &str = "pack:4 [numa] l3:1 core:6";
+/// A program that scales, and one that gains nothing beyond one CPU of a node.
+const SCALES: &str = "speedup 2:2000,3:3000,6:6000,12:12000,24:24000 bandwidth 0 cache 0 left 100s move 10s";
+const FLAT: &str = "speedup 2:1010,3:1015,6:1020,12:1030,24:1040 bandwidth 0 cache 0 left 100s move 10s";
+const HUNGRY: &str = "speedup 2:1300,3:1400,6:1500,12:2800,24:5600 bandwidth 900 left 100s move 30s";
+
+fn bench() -> Bench {
+    Bench::new(MACHINE, "adaptive", &Settings::default())
+}
+
+fn widths(plan: &Plan) -> BTreeMap<String, usize> {
+    plan.runs().into_iter().map(|run| (run.app.to_string(), run.place.len())).collect()
+}
+
+/// The sockets that a program stands on.
+fn nodes(plan: &Plan, name: &str) -> Vec<u32> {
+    let runs = plan.runs();
+    let place = &runs.iter().find(|run| run.app.as_str() == name).expect("it runs").place;
+    let mut nodes: Vec<u32> = place.iter().map(|cpu| cpu / 6).collect();
+    nodes.dedup();
+    nodes
+}
+
+#[test]
+fn a_lone_program_gets_everything() {
+    assert_eq!(bench().arrive("a team 24").to_string(), "a on 0-23");
+    assert_eq!(bench().arrive(&format!("a team 24 {SCALES}")).to_string(), "a on 0-23");
+}
+
+#[test]
+fn a_program_with_a_flat_curve_leaves_its_cpus_to_one_that_scales() {
+    // With parity it gets no more than an equal part; without, the least that anybody gets.
+    for (without, most) in [(Vec::new(), 12), (vec![Lever::Parity], 6)] {
+        let mut bench = Bench::new(MACHINE, "adaptive", &Settings { without, ..Settings::default() });
+        let plan = bench.arrive(&format!("flat team 1 {FLAT}; scales team 1 {SCALES}"));
+        let widths = widths(&plan);
+        assert!((3..=most).contains(&widths["flat"]) && widths["scales"] == 24 - widths["flat"], "{plan}");
+    }
+}
+
+#[test]
+fn without_evidence_equal_programs_get_equal_parts_and_nobody_changes_nodes() {
+    let mut bench = bench();
+    let mut homes: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    for count in 1..=12 {
+        let plan = bench.arrive(&format!("a{count} team 1"));
+        let widths = widths(&plan);
+        let (least, most) = (widths.values().min().unwrap(), widths.values().max().unwrap());
+        assert!(*most <= 2 * *least, "{count} programs: {plan}");
+        for (name, home) in &homes {
+            let now = nodes(&plan, name);
+            assert!(now.iter().all(|node| home.contains(node)), "{name} was on {home:?}: {plan}");
+        }
+        homes = widths.keys().map(|name| (name.clone(), nodes(&plan, name))).collect();
+    }
+}
+
+#[test]
+fn a_rigid_program_is_never_narrowed() {
+    let mut bench = bench();
+    bench.arrive("r rigid max 24 team 24");
+    for count in 1..=6 {
+        let plan = bench.arrive(&format!("a{count} team 1 {SCALES}"));
+        assert!(plan.runs().iter().all(|run| run.app.as_str() != "r" || run.place.len() == 24), "{plan}");
+    }
+}
+
+#[test]
+fn who_lives_from_memory_leaves_cpus_to_who_does_not() {
+    // Without parity, which evens CPU time out whatever comes of it.
+    let settings = Settings { without: vec![Lever::Parity], ..Settings::default() };
+    let mut bench = Bench::new("pack:2 [numa] l3:1 core:6", "adaptive", &settings);
+    let plan = bench
+        .arrive(&format!("m1 team 1 {HUNGRY}; m2 team 1 {HUNGRY}; c1 team 1 {SCALES}; c2 team 1 {SCALES}"));
+    let widths = widths(&plan);
+    assert!(widths["m1"] + widths["m2"] < widths["c1"] + widths["c2"], "{plan}");
+}
+
+#[test]
+fn nobody_ever_has_less_than_a_quarter_of_an_equal_part() {
+    for seed in 1..=300 {
+        let (mut random, mut bench) = (Random::new(seed), bench());
+        for step in 0..20 {
+            let count = bench.snapshot.apps.len();
+            let plan = if count > 0 && random.chance(40) {
+                let name = bench.snapshot.apps[random.below(count as u64) as usize].id.to_string();
+                bench.leave(&name)
+            } else {
+                let kind = *random.pick(&[SCALES, FLAT, HUNGRY, ""]);
+                bench.arrive(&format!("a{step} team 1 {kind}"))
+            };
+            let widths = widths(&plan);
+            assert_eq!(widths.len(), bench.snapshot.apps.len(), "seed {seed}: {plan}");
+            for (name, width) in &widths {
+                let least = (24 / (4 * widths.len())).max(1);
+                assert!(*width >= least, "seed {seed}: {name} has {width} of {least}: {plan}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_was_given_less_is_given_more() {
+    let mut bench = bench();
+    let programs = "a team 12; b team 12";
+    bench.arrive(&format!("{programs}; c team 1 {SCALES}; d team 1 {SCALES}"));
+    let poorest = |bench: &Bench| {
+        let account = &bench.memory.account;
+        let served = |app: &plan::App| {
+            let served = account.served(&app.id);
+            served.used_ns as f64 / served.entitled_ns.max(1) as f64
+        };
+        bench.snapshot.apps.iter().map(served).fold(f64::INFINITY, f64::min)
+    };
+    let mut least = f64::INFINITY;
+    for _ in 0..60 {
+        for app in &mut bench.snapshot.apps {
+            app.team = bench.memory.places.get(&app.id).map(|place| place.len() as u32);
+        }
+        bench.snapshot.now_ns += 5_000_000_000;
+        bench.decide();
+        least = poorest(&bench);
+    }
+    assert!(least > 0.75, "somebody was served {least} of its share");
+}
+
+#[test]
+fn a_short_rest_is_not_worth_a_move() {
+    let mut bench = bench();
+    bench.arrive(&format!("a team 6 {SCALES}; b team 6 {SCALES}; c team 6 {SCALES}; d team 6 {SCALES}"));
+    let before = bench.memory.places.clone();
+    for app in &mut bench.snapshot.apps {
+        app.evidence.left_ns = Some(plan::Known::remembered(1_000_000_000, 0));
+        app.evidence.move_ns = Some(plan::Known::remembered(30_000_000_000, 0));
+    }
+    let plan = bench.leave("d");
+    for run in plan.runs() {
+        assert!(before[&run.app].is_subset(&run.place) || run.place.is_subset(&before[&run.app]), "{plan}");
+    }
+}
+
+#[test]
+fn the_report_cites_the_evidence_that_decided() {
+    let mut bench = bench();
+    bench.arrive(&format!("flat team 1 {FLAT}; scales team 1 {SCALES}; unknown team 1"));
+    let lines = bench.lines.join("\n");
+    assert!(lines.contains("scales") && lines.contains("remembered"), "{lines}");
+    assert!(lines.contains("nothing is known of unknown"), "{lines}");
+}
