@@ -244,6 +244,8 @@ fn what_an_unmanaged_program_uses_is_left_to_it() {
     let mut burn = home.command("/usr/bin/taskset");
     let burn = home.start("burn", burn.args(["-c", "0", &app("burn"), "--seconds", "60"]));
     let daemon = home.daemon(&["--policy", "TA", "--cpus", "0-1"]);
+    // Beside managed threads on its CPU it would get half of it, which is not told from wanting half.
+    home.until("its use is seen", || home.status().is_some_and(|status| status["usable"] == "1"));
     let mut run = home.coplace();
     let run = home.start("run", run.args(["run", "--name", "a", &app("regions"), "--size", "M"]));
     home.until("the managed program leaves CPU 0 alone", || {
