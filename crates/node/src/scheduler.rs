@@ -42,6 +42,8 @@ const LOOK_SELDOM_NS: u64 = 100_000_000;
 const LOOK_ALONE_NS: u64 = 300_000_000;
 /// How often the use by unmanaged programs and the load are sampled.
 const SAMPLE_NS: u64 = 250_000_000;
+/// The same while no program is managed, so that the first one does not come where others compute.
+const SAMPLE_IDLE_NS: u64 = 1_000_000_000;
 /// How often the limits of our own group and mask are read again.
 const ALLOWANCE_NS: u64 = 1_000_000_000;
 /// How often programs are looked for that a rule of the configuration means.
@@ -290,8 +292,9 @@ impl Scheduler {
                 guard_at = now + lease::BEAT_NS;
                 guard.check();
             }
-            if now >= sample_at && !self.live.apps().is_empty() {
-                sample_at = now + SAMPLE_NS;
+            let pause_ns = if self.live.apps().is_empty() { SAMPLE_IDLE_NS } else { SAMPLE_NS };
+            if now >= sample_at || now + pause_ns < sample_at {
+                sample_at = now + pause_ns;
                 events.extend(self.sample());
             }
             if now >= gate_at {
