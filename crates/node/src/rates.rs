@@ -92,31 +92,13 @@ impl Rates {
     /// The curve, if teams of two sizes at least were seen for long enough.
     pub fn speedup(&self) -> Option<Speedup> {
         let rates = self.steady();
-        let mut points = rates.iter().map(|(&threads, &rate)| (threads, rate));
-        let (narrowest, second) = (points.next()?, points.next()?);
         let pairs: Vec<(u32, f64)> = rates.iter().map(|(&threads, &rate)| (threads, rate)).collect();
         let gain = |pair: &[(u32, f64)]| pair[1].1 / pair[0].1 * f64::from(pair[0].0) / f64::from(pair[1].0);
         if pairs.windows(2).any(|pair| gain(pair) > MOST_GAIN) {
             return None;
         }
-        let one = rate_of_one(narrowest, second);
-        let milli = |rate: f64| ((rate / one * 1000.0).round() as u32).max(1);
-        let points = pairs.iter().filter(|(threads, _)| *threads > 1);
-        Speedup::new(points.map(|&(threads, rate)| (threads, milli(rate)))).ok()
+        Speedup::from_rates(&rates).map(|(curve, _)| curve)
     }
-}
-
-/// The rate with one thread: as seen, else what Amdahl's law (a part of the time that threads shorten
-/// in proportion, a part that they do not) makes of the two narrowest sizes that were seen.
-fn rate_of_one((low, slow): (u32, f64), (high, fast): (u32, f64)) -> f64 {
-    if low == 1 {
-        return slow;
-    }
-    let (low, high) = (f64::from(low), f64::from(high));
-    // 1 ÷ rate = serial + parallel ÷ threads, for both sizes.
-    let parallel = ((1.0 / slow - 1.0 / fast) / (1.0 / low - 1.0 / high)).max(0.0);
-    let serial = (1.0 / slow - parallel / low).max(0.0);
-    1.0 / (serial + parallel.min(low / slow))
 }
 
 /// Programs that a plan has share CPUs with others at the same time: left to the kernel, or in turn with

@@ -27,6 +27,18 @@ impl Speedup {
         Ok(Speedup(speeds))
     }
 
+    /// From rates by team size, in whatever unit: the curve, and the rate with one thread. `None` with
+    /// fewer than two sizes. Where one thread was not seen, its rate is what Amdahl's law (a part of the
+    /// time that threads shorten in proportion, a part that they do not) makes of the two narrowest.
+    pub fn from_rates(rates: &BTreeMap<u32, f64>) -> Option<(Speedup, f64)> {
+        let mut points = rates.iter().map(|(&threads, &rate)| (threads, rate));
+        let one = rate_of_one(points.next()?, points.next()?);
+        let milli = |rate: f64| ((rate / one * 1000.0).round() as u32).max(1);
+        let wider = rates.iter().filter(|(threads, _)| **threads > 1);
+        let curve = Speedup::new(wider.map(|(&threads, &rate)| (threads, milli(rate)))).ok()?;
+        Some((curve, one))
+    }
+
     /// Speed with `threads`: on a straight line between the team sizes that were measured, and no more
     /// than with the widest of them beyond it.
     pub fn milli(&self, threads: u32) -> u64 {
@@ -43,6 +55,17 @@ impl Speedup {
             (None, None) => 1000,
         }
     }
+}
+
+fn rate_of_one((low, slow): (u32, f64), (high, fast): (u32, f64)) -> f64 {
+    if low == 1 {
+        return slow;
+    }
+    let (low, high) = (f64::from(low), f64::from(high));
+    // 1 ÷ rate = serial + parallel ÷ threads, for both sizes.
+    let parallel = ((1.0 / slow - 1.0 / fast) / (1.0 / low - 1.0 / high)).max(0.0);
+    let serial = (1.0 / slow - parallel / low).max(0.0);
+    1.0 / (serial + parallel.min(low / slow))
 }
 
 impl TryFrom<BTreeMap<u32, u32>> for Speedup {
@@ -76,6 +99,18 @@ impl FromStr for Speedup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_make_a_curve_and_two_sizes_tell_what_one_thread_would_do() {
+        // A tenth of the time is serial: 1 ÷ (0.1 + 0.9 ÷ n) of 50 a second.
+        let rate = |threads: u32| 50.0 / (0.1 + 0.9 / f64::from(threads));
+        for seen in [[1, 2, 4], [2, 4, 8]] {
+            let (curve, one) = Speedup::from_rates(&seen.map(|n| (n, rate(n))).into()).unwrap();
+            assert!((one - 50.0).abs() < 1e-9, "{one}");
+            assert_eq!((curve.milli(2), curve.milli(4)), (1818, 3077));
+        }
+        assert_eq!(Speedup::from_rates(&BTreeMap::from([(2, 5.0)])), None);
+    }
 
     #[test]
     fn speeds_lie_on_straight_lines_and_end_with_the_widest_team() {

@@ -130,29 +130,13 @@ impl Notebook {
 
 impl Page {
     fn tells(&self, left: f64) -> (Option<Speedup>, Evidence) {
-        let mut points = self.fastest.iter().map(|(&team, &rate)| (team, rate));
-        let (Some(first), Some(second)) = (points.next(), points.next()) else { return Default::default() };
-        let one = rate_of_one(first, second);
-        let milli = |rate: f64| ((rate / one * 1000.0).round() as u32).max(1);
-        let curve =
-            self.fastest.iter().filter(|(team, _)| **team > 1).map(|(&team, &rate)| (team, milli(rate)));
+        let Some((curve, one)) = Speedup::from_rates(&self.fastest) else { return Default::default() };
         let known = |value: f64| Known::measured(value as u64, RATE_ERROR_MILLI);
         let left_ns = self
             .regions
             .map(|regions| Known { source: plan::Source::Remembered, ..known(regions * left / one * 1e9) });
-        (Speedup::new(curve).ok(), Evidence { left_ns, ..Evidence::default() })
+        (Some(curve), Evidence { left_ns, ..Evidence::default() })
     }
-}
-
-/// The rate with one thread: as seen, else by Amdahl's law from the two narrowest teams.
-fn rate_of_one((low, slow): (u32, f64), (high, fast): (u32, f64)) -> f64 {
-    if low == 1 {
-        return slow;
-    }
-    let (low, high) = (f64::from(low), f64::from(high));
-    let parallel = ((1.0 / slow - 1.0 / fast) / (1.0 / low - 1.0 / high)).max(0.0);
-    let serial = (1.0 / slow - parallel / low).max(0.0);
-    1.0 / (serial + parallel.min(low / slow))
 }
 
 /// What runs of a program alone teach.
