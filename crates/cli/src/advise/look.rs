@@ -32,13 +32,11 @@ pub fn look(duration: Duration, root: &Root) -> Result<Look> {
     let stats: BTreeMap<Process, Stat> =
         procfs::all(root)?.into_iter().map(|stat| (stat.process(), stat)).collect();
     let mut programs: BTreeMap<Process, Seen> = BTreeMap::new();
-    let mut ran_ns = 0;
     for (&(process, tid), now) in &after.threads {
         // A thread that began meanwhile is counted from its beginning.
         let then = before.threads.get(&(process, tid)).copied().unwrap_or_default();
         let run_ns = now.run_ns.saturating_sub(then.run_ns);
         let wait_ns = now.wait_ns.saturating_sub(then.wait_ns);
-        ran_ns += run_ns;
         if run_ns + wait_ns == 0 {
             continue;
         }
@@ -51,7 +49,14 @@ pub fn look(duration: Duration, root: &Root) -> Result<Look> {
     let mut seen = join_ranks(programs, &stats);
     seen.retain(|seen| seen.wanted_cpus >= 0.05);
     seen.sort_by(|a, b| b.wanted_cpus.total_cmp(&a.wanted_cpus).then(a.pid.cmp(&b.pid)));
-    Ok(Look { seen, hidden, blind: ran_ns == 0 })
+    Ok(Look { seen, hidden, blind: keeps_no_times(root)? })
+}
+
+/// Whether even we, who certainly ran, are said to have never run. That nobody else ran meanwhile says
+/// nothing: the machine may be idle.
+fn keeps_no_times(root: &Root) -> Result<bool> {
+    let own = procfs::own_pid(root)?;
+    Ok(!procfs::task_runtime_ns(own, own, root).is_ok_and(|runtime| runtime.run_ns > 0))
 }
 
 fn sample(root: &Root) -> Result<(Sample, u32)> {
@@ -210,6 +215,27 @@ fn join_ranks(programs: BTreeMap<Process, Seen>, stats: &BTreeMap<Process, Stat>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A machine on which nobody but us is there, and we ran for this long.
+    fn alone_after(run_ns: u64) -> tempfile::TempDir {
+        let base = tempfile::tempdir().unwrap();
+        let task = base.path().join("proc/42/task/42");
+        std::fs::create_dir_all(&task).unwrap();
+        std::fs::write(task.join("schedstat"), format!("{run_ns} 0 7\n")).unwrap();
+        std::os::unix::fs::symlink("42", base.path().join("proc/self")).unwrap();
+        base
+    }
+
+    #[test]
+    fn an_idle_machine_is_told_from_a_kernel_that_keeps_no_times() {
+        let look_after = |run_ns| {
+            let base = alone_after(run_ns);
+            look(Duration::ZERO, &Root::at(base.path())).unwrap()
+        };
+        let idle = look_after(1_000_000);
+        assert!(!idle.blind && idle.seen.is_empty());
+        assert!(look_after(0).blind);
+    }
 
     #[test]
     fn libraries_are_known_by_their_files_also_under_the_names_of_python_wheels() {
