@@ -185,6 +185,11 @@ pub fn protected_own(process: Process, root: &Root) -> Option<Reason> {
     reason.filter(|reason| !matches!(reason, Reason::Shell { .. }) || !runs_script(&stat, root))
 }
 
+/// Whether it launches parallel programs: cheaper than to ask for every reason.
+pub fn is_launcher(process: Process, root: &Root) -> bool {
+    process.stat(root).is_ok_and(|stat| matches!(by_name(&stat, root), Some(Reason::Launcher { .. })))
+}
+
 /// Shells proper, without what holds terminals or changes users.
 const SHELLS: &[&str] =
     &["sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "tcsh", "csh", "ash", "busybox", "nu", "xonsh"];

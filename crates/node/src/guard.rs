@@ -19,7 +19,7 @@ use rustix::fs::FlockOperation;
 
 use crate::home::Home;
 use crate::identity;
-use crate::lease::{Lease, LeaseView};
+use crate::lease::{Lease, OpenLease};
 use crate::registry::Registry;
 use crate::restore;
 
@@ -67,10 +67,9 @@ pub fn run(home: &Home) -> io::Result<()> {
     detach();
     linux::clock::raise_priority();
     let root = Root::live();
-    let mut holder: Option<PidFd> = None;
     loop {
-        if let Some(lease) = fresh_lease(home) {
-            wait_for_end(&mut holder, lease.holder, &root);
+        if let Some(lease) = Lease::open(home).filter(|lease| lease.view().is_fresh(linux::clock::now_ns())) {
+            watch_over(&lease, &root);
         } else if !taken_over(home) && !set_everything_free(home, &root) {
             return Ok(());
         }
@@ -96,24 +95,20 @@ fn detach() {
     let _ = fs::write("/proc/self/oom_score_adj", "-900");
 }
 
-fn fresh_lease(home: &Home) -> Option<LeaseView> {
-    Lease::read(home).filter(|lease| lease.is_fresh(linux::clock::now_ns()))
-}
-
 fn lease_is_fresh(home: &Home) -> bool {
-    fresh_lease(home).is_some()
+    Lease::read(home).is_some_and(|lease| lease.is_fresh(linux::clock::now_ns()))
 }
 
-/// Until the holder ends, at most until the next look.
-fn wait_for_end(holder: &mut Option<PidFd>, process: ProcessId, root: &Root) {
-    let process = identity::to_linux(process);
-    if holder.as_ref().map(PidFd::process) != Some(process) {
-        *holder = PidFd::open(process, root).ok();
-    }
-    match holder {
-        Some(pidfd) if pidfd.wait_exit(LOOK_NS).is_ok() => {}
-        _ => drop(linux::clock::sleep_until(linux::clock::now_ns() + LOOK_NS)),
-    }
+/// Until the holder ends or ceases to beat. While it does neither, a look costs no more than a wait
+/// and a read: there are ten of them a second.
+fn watch_over(lease: &OpenLease, root: &Root) {
+    let holder = PidFd::open(identity::to_linux(lease.view().holder), root);
+    // Without a handle on the holder every look is a whole one.
+    let Ok(holder) = holder else {
+        linux::clock::sleep_until(linux::clock::now_ns() + LOOK_NS);
+        return;
+    };
+    while holder.wait_exit(LOOK_NS).is_ok_and(|ended| !ended) && lease.beats(linux::clock::now_ns()) {}
 }
 
 /// Waits a moment for a fresh lease.
@@ -162,13 +157,21 @@ pub struct GuardHandle {
     program: Option<PathBuf>,
     child: Option<Child>,
     tried: Option<Instant>,
+    /// When the lock was last seen held, by our guard or somebody else's.
+    held: Option<Instant>,
     problem: Option<String>,
 }
 
 /// Sees to it that a guard runs; fails only where the home cannot be used at all.
 pub fn ensure(home: &Home) -> io::Result<GuardHandle> {
-    let mut handle =
-        GuardHandle { home: home.clone(), program: program(), child: None, tried: None, problem: None };
+    let mut handle = GuardHandle {
+        home: home.clone(),
+        program: program(),
+        child: None,
+        tried: None,
+        held: None,
+        problem: None,
+    };
     drop(lock(home)?);
     handle.check();
     Ok(handle)
@@ -202,9 +205,14 @@ impl GuardHandle {
         {
             self.child = None;
         }
-        let tried_within = |ms| self.tried.is_some_and(|tried| tried.elapsed() < Duration::from_millis(ms));
-        let is_starting = self.child.is_some() && tried_within(1000);
-        if is_starting || tried_within(90) || lock(&self.home)?.is_none() {
+        let within = |at: Option<Instant>, ms| at.is_some_and(|at| at.elapsed() < Duration::from_millis(ms));
+        // A guard of ours that lives has the lock or is about to take it.
+        let is_ours = self.child.is_some() && (within(self.tried, 1000) || within(self.held, 1000));
+        if is_ours || within(self.tried, 90) {
+            return Ok(());
+        }
+        if lock(&self.home)?.is_none() {
+            self.held = Some(Instant::now());
             return Ok(());
         }
         let Some(program) = &self.program else {

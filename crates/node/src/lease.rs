@@ -4,8 +4,8 @@
 //! cannot tell that: a scheduler that is stopped or starved holds it for ever.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,7 +51,7 @@ impl Lease {
     /// Takes the lease after the lock, with one beat. The epoch rises with every holder.
     pub fn take(home: &Home) -> Result<Lease, LeaseError> {
         let path = home.lease();
-        let epoch = read_words(&path).map_or(1, |words| words[4].wrapping_add(1));
+        let epoch = epoch_at(&path).map_or(1, |epoch| epoch.wrapping_add(1));
         let lease_error = |error| LeaseError { path: path.clone(), error };
         let own = identity::own();
         let words: [u64; WORDS] = [
@@ -81,7 +81,7 @@ impl Lease {
     pub fn beat(&self, now_ns: u64) -> bool {
         // SAFETY: the mapping has BYTES bytes, is aligned to a page, and lives as long as `self`.
         let word = unsafe { AtomicU64::from_ptr(self.map.cast::<u64>().add(BEAT_WORD)) };
-        now_ns.saturating_sub(word.swap(now_ns, Ordering::AcqRel)) < FRESH_NS
+        is_recent(word.swap(now_ns, Ordering::AcqRel), now_ns)
     }
 
     pub fn epoch(&self) -> u64 {
@@ -90,19 +90,49 @@ impl Lease {
 
     /// Who holds the lease, if anybody.
     pub fn read(home: &Home) -> Option<LeaseView> {
-        let words = read_words(&home.lease())?;
-        Some(LeaseView {
+        Some(Lease::open(home)?.view)
+    }
+
+    /// The same, to be looked at again and again.
+    pub fn open(home: &Home) -> Option<OpenLease> {
+        let file = File::open(home.lease()).ok()?;
+        let words = read_words(&file)?;
+        let view = LeaseView {
             holder: ProcessId { pid: words[2].try_into().ok()?, start_time_ticks: words[3] },
             epoch: words[4],
             beat_ns: words[BEAT_WORD],
-        })
+        };
+        Some(OpenLease { file, view })
     }
+}
+
+/// A lease as a guard keeps it open. A successor's lease is another file: this one ceases to beat.
+#[derive(Debug)]
+pub struct OpenLease {
+    file: File,
+    view: LeaseView,
+}
+
+impl OpenLease {
+    /// As it was when it was opened.
+    pub fn view(&self) -> LeaseView {
+        self.view
+    }
+
+    /// Whether its holder still acts; that it lives is not asked.
+    pub fn beats(&self, now_ns: u64) -> bool {
+        read_words(&self.file).is_some_and(|words| is_recent(words[BEAT_WORD], now_ns))
+    }
+}
+
+fn is_recent(beat_ns: u64, now_ns: u64) -> bool {
+    now_ns.saturating_sub(beat_ns) < FRESH_NS
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         // Only a file that is still this lease: a successor may have replaced it.
-        if read_words(&self.path).is_some_and(|words| words[4] == self.epoch) {
+        if epoch_at(&self.path) == Some(self.epoch) {
             let _ = fs::remove_file(&self.path);
         }
         // SAFETY: mapped by `map_shared` with this length; nothing refers to it any more.
@@ -121,8 +151,12 @@ pub struct LeaseView {
 impl LeaseView {
     /// Whether the holder lives and acts.
     pub fn is_fresh(&self, now_ns: u64) -> bool {
-        now_ns.saturating_sub(self.beat_ns) < FRESH_NS && identity::lives(self.holder)
+        is_recent(self.beat_ns, now_ns) && identity::lives(self.holder)
     }
+}
+
+fn epoch_at(path: &Path) -> Option<u64> {
+    Some(read_words(&File::open(path).ok()?)?[4])
 }
 
 fn write_words(path: &Path, words: &[u64; WORDS]) -> io::Result<File> {
@@ -156,9 +190,9 @@ fn map_shared(file: &File) -> io::Result<*mut libc::c_void> {
     if map == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(map) }
 }
 
-fn read_words(path: &Path) -> Option<[u64; WORDS]> {
+fn read_words(file: &File) -> Option<[u64; WORDS]> {
     let mut bytes = [0; BYTES];
-    File::open(path).and_then(|mut file| file.read_exact(&mut bytes)).ok()?;
+    file.read_exact_at(&mut bytes, 0).ok()?;
     let mut words = [0; WORDS];
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
         *word = u64::from_ne_bytes(bytes.try_into().ok()?);
@@ -200,6 +234,20 @@ mod tests {
         second.beat(77);
         drop(first);
         assert_eq!(Lease::read(&home).unwrap().beat_ns, 77);
+    }
+
+    #[test]
+    fn a_lease_that_is_kept_open_beats_with_its_holder_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path()).unwrap();
+        let first = Lease::take(&home).unwrap();
+        let open = Lease::open(&home).unwrap();
+        first.beat(5_000_000_000);
+        assert!(open.beats(5_000_000_000 + FRESH_NS - 1) && !open.beats(5_000_000_000 + FRESH_NS));
+        let second = Lease::take(&home).unwrap();
+        second.beat(9_000_000_000);
+        assert!(!open.beats(9_000_000_000), "the predecessor's lease does not beat any more");
+        assert!(Lease::open(&home).unwrap().beats(9_000_000_000));
     }
 
     #[test]

@@ -39,7 +39,7 @@ const SETTLING_NS: u64 = 1_000_000;
 /// waits for.
 const LOOK_NS: u64 = 25_000_000;
 const LOOK_SELDOM_NS: u64 = 100_000_000;
-const LOOK_ALONE_NS: u64 = 300_000_000;
+const LOOK_ALONE_NS: u64 = 500_000_000;
 /// How often the use by unmanaged programs and the load are sampled.
 const SAMPLE_NS: u64 = 250_000_000;
 /// The same while no program is managed, so that the first one does not come where others compute.

@@ -217,10 +217,10 @@ impl Watch {
             let first = due_ns == 0;
             let pause_ns = if first || self.outsiders.contains(&process) { 0 } else { SELDOM_NS };
             self.examined.insert(process, (now_ns + pause_ns).max(1));
-            match protection::protected_own(process, &self.root) {
-                Some(Reason::Launcher { .. }) => drop(self.outsiders.insert(process)),
-                _ => drop(self.outsiders.remove(&process)),
-            }
+            match protection::is_launcher(process, &self.root) {
+                true => self.outsiders.insert(process),
+                false => self.outsiders.remove(&process),
+            };
         }
         self.outsiders.retain(|process| self.members.contains(process));
     }
