@@ -128,15 +128,21 @@ grow(5)";
     assert!(tids.iter().all(|tid| affinity::get(*tid).unwrap() == all));
 }
 
-#[test]
-fn a_thread_that_chooses_its_own_mask_is_noticed_and_keeps_it() {
-    let root = Root::live();
+/// All CPUs that we may use, the first and the last of them.
+fn all_first_and_last() -> Option<(CpuSet, CpuSet, CpuSet)> {
     let all = affinity::get(0).unwrap();
     if all.len() < 2 {
         println!("SKIPPED: one CPU only");
-        return;
+        return None;
     }
     let (first, last) = (all.take(1), all.difference(&all.take(all.len() - 1)));
+    Some((all, first, last))
+}
+
+#[test]
+fn a_thread_that_chooses_its_own_mask_is_noticed_and_keeps_it() {
+    let root = Root::live();
+    let Some((all, first, last)) = all_first_and_last() else { return };
     let program = Program::sleep();
     let mut masks = Masks::default();
     affinity::set_all(&[program.process], &first, &mut masks, &root).unwrap();
@@ -155,12 +161,7 @@ fn a_thread_that_chooses_its_own_mask_is_noticed_and_keeps_it() {
 #[test]
 fn a_thread_whose_own_mask_is_its_first_place_keeps_it_in_a_wider_one() {
     let root = Root::live();
-    let all = affinity::get(0).unwrap();
-    if all.len() < 2 {
-        println!("SKIPPED: one CPU only");
-        return;
-    }
-    let (first, last) = (all.take(1), all.difference(&all.take(all.len() - 1)));
+    let Some((all, first, last)) = all_first_and_last() else { return };
     let script = "
 import threading, time
 threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
