@@ -13,11 +13,7 @@
 #define FIRST_SPAN_NS UINT64_C(50000)
 #define REFINE_NS (NS_PER_S / 2)
 
-static bool counter;          /* the register is usable */
-static uint64_t anchor_ticks; /* set once at load */
-static uint64_t anchor_ns;
-static uint64_t scale = UINT64_C(1) << 32; /* ns per tick, times 2^32 */
-static uint64_t refine_at;                 /* ticks */
+struct clock process_clock = {.scale = UINT64_C(1) << 32};
 static bool started;
 
 uint64_t clock_monotonic_ns(void)
@@ -34,21 +30,11 @@ static bool counter_is_invariant(void)
     unsigned a, b, c, d;
     return __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d & (1u << 8));
 }
-static inline uint64_t counter_read(void) { return __builtin_ia32_rdtsc(); }
 #elif defined(__aarch64__)
 static bool counter_is_invariant(void) { return true; } /* by the architecture */
-static inline uint64_t counter_read(void)
-{
-    uint64_t v;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(v));
-    return v;
-}
 #else
 static bool counter_is_invariant(void) { return false; }
-static inline uint64_t counter_read(void) { return 0; }
 #endif
-
-uint64_t clock_ticks(void) { return LIKELY(counter) ? counter_read() : clock_monotonic_ns(); }
 
 /* Both clocks at one moment. Whoever is interrupted between two readings has a pair that is off by the
  * interruption, which over a short span spoils the scale: of a few pairs the closest is taken. */
@@ -66,47 +52,32 @@ static void pair(uint64_t *ticks, uint64_t *ns)
     }
 }
 
-uint64_t clock_span_ns(uint64_t ticks)
+void clock_rescale(void)
 {
-    /* Counters of two cores may differ by a hair: a span that came out negative is none. */
-    if (UNLIKELY((int64_t)ticks < 0))
-        return 0;
-    return (uint64_t)(((unsigned __int128)ticks * LOAD(&scale)) >> 32);
-}
-
-uint64_t clock_at_ns(uint64_t ticks) { return anchor_ns + clock_span_ns(ticks - anchor_ticks); }
-
-static void rescale(void)
-{
-    uint64_t ticks = anchor_ticks, ns = anchor_ns;
+    uint64_t ticks = process_clock.anchor_ticks, ns = process_clock.anchor_ns;
     pair(&ticks, &ns);
-    uint64_t span = ticks - anchor_ticks;
+    uint64_t span = ticks - process_clock.anchor_ticks;
     if (span == 0)
         return;
-    STORE(&scale, (uint64_t)(((unsigned __int128)(ns - anchor_ns) << 32) / span));
-    STORE(&refine_at, ticks + (uint64_t)(((unsigned __int128)REFINE_NS << 32) / LOAD(&scale)));
+    uint64_t scale = (uint64_t)(((unsigned __int128)(ns - process_clock.anchor_ns) << 32) / span);
+    STORE(&process_clock.scale, scale);
+    STORE(&process_clock.refine_at, ticks + (uint64_t)(((unsigned __int128)REFINE_NS << 32) / scale));
 }
 
 void clock_load(void)
 {
-    counter = counter_is_invariant();
-    pair(&anchor_ticks, &anchor_ns);
+    process_clock.counter = counter_is_invariant();
+    pair(&process_clock.anchor_ticks, &process_clock.anchor_ns);
 }
 
 void clock_start(void)
 {
     if (LIKELY(LOAD(&started)))
         return;
-    if (counter) {
-        while (clock_monotonic_ns() - anchor_ns < FIRST_SPAN_NS)
+    if (process_clock.counter) {
+        while (clock_monotonic_ns() - process_clock.anchor_ns < FIRST_SPAN_NS)
             continue;
-        rescale();
+        clock_rescale();
     }
     STORE(&started, true);
-}
-
-void clock_refine(uint64_t ticks)
-{
-    if (UNLIKELY(counter && ticks > LOAD(&refine_at)))
-        rescale();
 }

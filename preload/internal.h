@@ -88,14 +88,57 @@ struct runtime {
 #undef X
 };
 
-/* clock.c */
+/* clock.c; what every region calls stands here, so that it costs no call */
 void clock_load(void);  /* at load: takes the anchor, no waiting */
 void clock_start(void); /* before the first region: the scale is known from then on */
 uint64_t clock_monotonic_ns(void); /* by the system; the others need clock_start() */
-uint64_t clock_ticks(void);
-uint64_t clock_span_ns(uint64_t ticks);
-uint64_t clock_at_ns(uint64_t ticks);
-void clock_refine(uint64_t ticks); /* call now and then: mostly a comparison */
+void clock_rescale(void);
+
+extern struct clock {
+    bool counter;          /* the processor's counter is usable */
+    uint64_t anchor_ticks; /* set once at load */
+    uint64_t anchor_ns;
+    uint64_t scale;     /* ns per tick, times 2^32 */
+    uint64_t refine_at; /* ticks */
+} process_clock __attribute__((visibility("hidden")));
+
+#if defined(__x86_64__)
+static inline uint64_t counter_read(void) { return __builtin_ia32_rdtsc(); }
+#elif defined(__aarch64__)
+static inline uint64_t counter_read(void)
+{
+    uint64_t v;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(v));
+    return v;
+}
+#else
+static inline uint64_t counter_read(void) { return 0; }
+#endif
+
+static inline uint64_t clock_ticks(void)
+{
+    return LIKELY(process_clock.counter) ? counter_read() : clock_monotonic_ns();
+}
+
+static inline uint64_t clock_span_ns(uint64_t ticks)
+{
+    /* Counters of two cores may differ by a hair: a span that came out negative is none. */
+    if (UNLIKELY((int64_t)ticks < 0))
+        return 0;
+    return (uint64_t)(((unsigned __int128)ticks * LOAD(&process_clock.scale)) >> 32);
+}
+
+static inline uint64_t clock_at_ns(uint64_t ticks)
+{
+    return process_clock.anchor_ns + clock_span_ns(ticks - process_clock.anchor_ticks);
+}
+
+/* To be called now and then; mostly a comparison. */
+static inline void clock_refine(uint64_t ticks)
+{
+    if (UNLIKELY(process_clock.counter && ticks > LOAD(&process_clock.refine_at)))
+        clock_rescale();
+}
 
 /* page.c */
 extern struct coplace_page *page_live; /* NULL: the library is inert. Once set it stays at one address. */

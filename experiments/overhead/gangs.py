@@ -26,31 +26,75 @@ def window(gangs, cpus, warm_ns):
     return first + warm_ns, last - warm_ns
 
 
-def together(gangs, cpus, from_ns, to_ns):
-    """(time for which every CPU ran the same gang, time for which CPUs ran different ones), as
-    shares of the window. The rest is time for which a CPU ran none of them."""
-    events = []
+def timeline(gangs, cpus, from_ns, to_ns):
+    """[(from, to, who ran on each CPU)] without holes over the window; None where no gang ran."""
+    events = [(to_ns, 1, 0, None)]
     for number, gang in enumerate(gangs):
         for place, cpu in enumerate(cpus):
             for begin, end in gang[cpu]:
                 begin, end = max(begin, from_ns), min(end, to_ns)
                 if begin < end:
                     events += [(begin, 1, place, number), (end, 0, place, number)]
-    runs = [None] * len(cpus)
-    same = different = 0
-    before = from_ns
-    for at, begins, place, number in sorted(events):
-        if None not in runs:
-            if len(set(runs)) == 1:
-                same += at - before
-            else:
-                different += at - before
+    pieces, runs, before = [], [None] * len(cpus), from_ns
+    for at, begins, place, number in sorted(events, key=lambda event: event[:3]):
+        if at > before:
+            pieces.append((before, at, tuple(runs)))
         before = at
         if begins:
             runs[place] = number
         elif runs[place] == number:
             runs[place] = None
-    return same / (to_ns - from_ns), different / (to_ns - from_ns)
+    return pieces
+
+
+def together(pieces):
+    """(time for which every CPU ran the same gang, time for which CPUs ran different ones), as
+    shares of a timeline. The rest is time for which a CPU ran none of them."""
+    same = different = 0
+    for begin, end, runs in pieces:
+        if _one(runs) is not None:
+            same += end - begin
+        elif None not in runs:
+            different += end - begin
+    whole = pieces[-1][1] - pieces[0][0]
+    return same / whole, different / whole
+
+
+def lost(pieces, switches):
+    """The share of a timeline for which not all CPUs ran one gang because of the switches: around each, from
+    the last moment before its first write in which all ran one gang to the first moment in which all ran
+    another (or to the next switch); and wherever else CPUs ran different gangs."""
+    total, done = 0, pieces[0][0]
+    inside = [at for at, _ in switches if pieces[0][0] < at < pieces[-1][1]]
+    begins = [begin for begin, _, _ in pieces]
+    for at, until in zip(inside, inside[1:] + [pieces[-1][1]]):
+        index = bisect_right(begins, at) - 1
+        while index > 0 and _one(pieces[index][2]) is None:
+            index -= 1
+        old = _one(pieces[index][2])
+        while index < len(pieces):
+            begin, end, runs = pieces[index]
+            begin, end = max(begin, done), min(end, until)
+            if begin >= until or _one(runs) not in (None, old) and begin >= at:
+                break
+            if _one(runs) is None and begin < end:
+                total += end - begin
+                done = end
+            index += 1
+        # The rest of the slice, in which a host's pauses are none of ours.
+        for begin, end, runs in pieces[index:]:
+            if begin >= until:
+                break
+            begin, end = max(begin, done), min(end, until)
+            if _one(runs) is None and None not in runs and begin < end:
+                total += end - begin
+                done = end
+    return total / (pieces[-1][1] - pieces[0][0])
+
+
+def _one(runs):
+    """The gang that runs on all CPUs, if one does."""
+    return runs[0] if len(set(runs)) == 1 else None
 
 
 def switch_times(gangs, cpus, switches, from_ns, to_ns):

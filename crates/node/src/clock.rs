@@ -1,7 +1,7 @@
 //! The gang clock: one thread that turns the wheels in time.
 //!
-//! At each switch it first stops who goes out and then lets go who comes in, so that two gangs
-//! never run together longer than the mechanism takes. It runs at the highest priority it can
+//! At each switch it stops who goes out and lets go who comes in, the one right after the other, so
+//! that two gangs never run together longer than the mechanism takes. It runs at the highest priority it can
 //! get, because on a machine full of spinning threads a clock of ordinary priority comes late by
 //! whole slices. It plans nothing: the rotation and the members come from the actuator.
 
@@ -22,6 +22,12 @@ use crate::switch_log::SwitchLog;
 pub trait Turn: Send {
     fn stop(&mut self) -> io::Result<()>;
     fn go(&mut self) -> io::Result<()>;
+    /// Whether it is let go before those who go out are stopped, so that its threads wait for their CPUs
+    /// when these become free: a CPU that goes idle in between has to be woken, which in a virtual machine
+    /// costs more than the switch.
+    fn comes_in_first(&self) -> bool {
+        false
+    }
     /// Hands the application over to its user, who has stopped it: it must not be kept from
     /// running by us, nor run by us against its user's will.
     fn leave(&mut self) -> io::Result<()> {
@@ -78,13 +84,23 @@ impl State {
 
     /// Makes the members' state what the wheels say.
     fn switch(&mut self) {
-        let running = self.running();
-        let now = now_ns();
+        let (running, now) = (self.running(), now_ns());
+        let came = self.let_in(&running, true);
+        let went = self.keep_out(&running, now);
+        if self.let_in(&running, false) | came | went {
+            self.stats.switches += 1;
+            let written = now_ns();
+            keep(&mut self.stats.switching_ns, self.stats.switches, written - now);
+            self.log.note(now, written);
+        }
+    }
+
+    /// Stops those who are not to run; whether there were any.
+    fn keep_out(&mut self, running: &BTreeSet<AppId>, now: u64) -> bool {
         let State { members, held, stopped, stats, .. } = self;
         let mut changed = false;
         for (app, (_, turn)) in members.iter_mut() {
-            let out = held.contains(app) || !running.contains(app);
-            if out && !stopped.contains_key(app) {
+            if (held.contains(app) || !running.contains(app)) && !stopped.contains_key(app) {
                 changed = true;
                 match turn.stop() {
                     Ok(()) => drop(stopped.insert(app.clone(), now)),
@@ -92,9 +108,15 @@ impl State {
                 }
             }
         }
-        for (app, (_, turn)) in members.iter_mut() {
-            let out = held.contains(app) || !running.contains(app);
-            if !out && stopped.contains_key(app) {
+        changed
+    }
+
+    /// Lets go those who stand still and are to run; whether there were any.
+    fn let_in(&mut self, running: &BTreeSet<AppId>, first: bool) -> bool {
+        let State { members, held, stopped, stats, .. } = self;
+        let mut changed = false;
+        for (app, (_, turn)) in members.iter_mut().filter(|entry| entry.1.1.comes_in_first() == first) {
+            if running.contains(app) && !held.contains(app) && stopped.contains_key(app) {
                 changed = true;
                 match turn.go() {
                     Ok(()) => {
@@ -105,12 +127,7 @@ impl State {
                 }
             }
         }
-        if changed {
-            stats.switches += 1;
-            let written = now_ns();
-            keep(&mut stats.switching_ns, stats.switches, written - now);
-            self.log.note(now, written);
-        }
+        changed
     }
 
     /// Counts the time since the last look for those who were in turn and for those who were not.
