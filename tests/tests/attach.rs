@@ -184,7 +184,7 @@ fn play(config: &str, lead: bool, count: u64, random: &mut Random) -> u64 {
                 let before = member.before.take().expect("it was attached");
                 let differences = before.differences(&condition(pid));
                 if member.child.has_ended().is_none() {
-                    assert_eq!(differences, Vec::<String>::new(), "{said}");
+                    assert_eq!(differences, Vec::<String>::new(), "{said}; {}", home.traces());
                     assert!(!processes::is_frozen(pid) && processes::state(pid) != Some('T'), "{said}");
                 }
             }

@@ -192,6 +192,10 @@ impl Masks {
 
     /// `mask: None` restores.
     fn apply(&mut self, processes: &[Process], mask: Option<&CpuSet>, root: &Root) -> Result<Outcome> {
+        if self.entries.is_empty() {
+            // Before we gave any, every mask is a thread's own, even one that is what it is to get.
+            self.remember(&procfs::tree_fast(processes, root)?, root);
+        }
         let mut outcome = Outcome { processes: processes.to_vec(), ..Outcome::default() };
         let mut done: BTreeSet<Process> = BTreeSet::new();
         while outcome.rounds < MAX_ROUNDS && !outcome.settled {

@@ -153,6 +153,34 @@ fn a_thread_that_chooses_its_own_mask_is_noticed_and_keeps_it() {
 }
 
 #[test]
+fn a_thread_whose_own_mask_is_its_first_place_keeps_it_in_a_wider_one() {
+    let root = Root::live();
+    let all = affinity::get(0).unwrap();
+    if all.len() < 2 {
+        println!("SKIPPED: one CPU only");
+        return;
+    }
+    let (first, last) = (all.take(1), all.difference(&all.take(all.len() - 1)));
+    let script = "
+import threading, time
+threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+print(flush=True)
+time.sleep(1000)";
+    let Some(program) = Program::python(script) else { return };
+    let main = program.process.pid;
+    let tids = procfs::threads(main, &root).unwrap();
+    let other = *tids.iter().find(|tid| **tid != main).unwrap();
+    // As runtimes bind a team: each thread to a CPU of its own.
+    affinity::set(main, &first).unwrap();
+    affinity::set(other, &last).unwrap();
+    let mut masks = Masks::default();
+    affinity::set_all(&[program.process], &last, &mut masks, &root).unwrap();
+    assert_eq!((affinity::get(main).unwrap(), affinity::get(other).unwrap()), (last.clone(), last.clone()));
+    affinity::set_all(&[program.process], &all, &mut masks, &root).unwrap();
+    assert_eq!((affinity::get(main).unwrap(), affinity::get(other).unwrap()), (first, last));
+}
+
+#[test]
 fn an_impossible_mask_is_an_error_that_names_the_thread() {
     let error = affinity::set(0, &CpuSet::new()).unwrap_err();
     assert!(error.to_string().contains("thread 0"), "{error}");

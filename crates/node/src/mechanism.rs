@@ -232,7 +232,7 @@ impl Mechanisms {
     pub fn shortest_slice_ns(&self, mode: plan::TurnMode) -> u64 {
         match (mode, self.strict, self.filling) {
             (plan::TurnMode::Filling, _, Some(_)) => 200_000_000,
-            (_, Strict::Freeze(_), _) => 5_000_000,
+            (_, Strict::Freeze(_), _) => 10_000_000,
             (_, Strict::Stop, _) => 50_000_000,
         }
     }

@@ -29,7 +29,7 @@ const MOST_THREADS: usize = 256;
 const SETTLE_NS: u64 = 250_000_000;
 /// Shortest time that a program must have been let run for its threads' share of CPU to be judged.
 const JUDGE_NS: u64 = 90_000_000;
-/// How often a program whose threads need no judging is looked at for the rest.
+/// How often a program is looked at for what changes seldom.
 const SELDOM_NS: u64 = 1_000_000_000;
 
 /// What a program is, as far as it has shown.
@@ -103,9 +103,13 @@ pub struct Watch {
     memory_at_ns: u64,
     /// Why a program with several busy threads shows no page, once that was looked into.
     unheard: Option<String>,
+    /// When that is looked into again; its binary is read for it.
+    unheard_at_ns: u64,
     passive: Option<bool>,
     protected: Option<String>,
     foreground: bool,
+    /// When its processes are next asked what forbids to stop them.
+    reasons_at_ns: u64,
     root: Root,
 }
 
@@ -133,9 +137,11 @@ impl Watch {
             memory: Resident::default(),
             memory_at_ns: 0,
             unheard: None,
+            unheard_at_ns: 0,
             passive: None,
             protected: None,
             foreground: false,
+            reasons_at_ns: 0,
             root: root.clone(),
         }
     }
@@ -253,7 +259,11 @@ impl Watch {
         let ran_ns = passed_ns.saturating_sub(still_ns.saturating_sub(self.judged_still_ns));
         if ran_ns >= JUDGE_NS && (passed_ns >= SELDOM_NS || !unseen.is_empty()) {
             (self.judged_ns, self.judged_still_ns) = (now_ns, still_ns);
-            self.judge(ran_ns, &unseen);
+            if now_ns >= self.reasons_at_ns {
+                self.reasons_at_ns = now_ns + SELDOM_NS;
+                self.look_for_reasons();
+            }
+            self.judge(now_ns, ran_ns, &unseen);
         }
         if now_ns >= self.memory_at_ns {
             // Soon at first: a short program ends before anybody looks twice.
@@ -336,14 +346,18 @@ impl Watch {
         self.memory = Resident { now_bytes, peak_bytes: self.memory.peak_bytes.max(peak_bytes) };
     }
 
-    /// Counts the threads that want a CPU, and looks whether any process must not be stopped.
-    fn judge(&mut self, ran_ns: u64, unseen: &[Process]) {
+    /// Looks whether any process must not be stopped.
+    fn look_for_reasons(&mut self) {
         let insiders = self.insiders();
         let reasons = insiders.iter().find_map(|process| protection::protected_own(*process, &self.root));
         self.protected = reasons.map(|reason| reason.sentence());
         let in_foreground =
             |process: &Process| protection::protected(*process, &self.root) == Some(Reason::ForegroundJob);
         self.foreground = self.attached && self.members.iter().any(in_foreground);
+    }
+
+    /// Counts the threads that want a CPU.
+    fn judge(&mut self, now_ns: u64, ran_ns: u64, unseen: &[Process]) {
         let mut wanted = BTreeMap::new();
         let (mut busy, mut busiest) = (0, (0, None));
         for process in unseen {
@@ -370,7 +384,9 @@ impl Watch {
         self.most_busy = self.most_busy.max(busy);
         if let (2.., Some(pid)) = busiest
             && self.unheard.is_none()
+            && now_ns >= self.unheard_at_ns
         {
+            self.unheard_at_ns = now_ns + SELDOM_NS;
             self.unheard = why_unheard(pid, &self.root);
         }
     }
