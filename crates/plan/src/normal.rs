@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use workload::{AppId, ByApp};
 
-use crate::{Plan, Slot, Tree, TurnMode};
+use crate::{Plan, Run, Slot, Tree, TurnMode};
 
 /// What the mechanisms of a world can do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,11 +95,18 @@ fn is_flat(tree: &Tree) -> bool {
             parts.len() > 1
                 && parts.iter().all(|part| !matches!(part, Tree::SideBySide(_)) && is_flat(part))
         }
-        Tree::Mixed { parts, .. } => {
-            parts.len() > 1 && parts.iter().all(|part| matches!(part, Tree::Run(_)))
-        }
+        Tree::Mixed { parts, .. } => match &parts[..] {
+            [Tree::Run(run)] => !fits_alone(run),
+            _ => parts.len() > 1 && parts.iter().all(|part| matches!(part, Tree::Run(_))),
+        },
         Tree::InTurn { slots, .. } => slots.len() > 1 && slots.iter().all(|slot| is_flat(&slot.tree)),
     }
+}
+
+/// Whether a program that is alone in a `mixed` can do without it: it has nobody to share with, and needs
+/// one only for more threads than CPUs.
+fn fits_alone(run: &Run) -> bool {
+    run.threads as usize <= run.place.len()
 }
 
 /// Without empty and single nodes, and with nested `side_by_side` and `mixed` merged into one.
@@ -132,9 +139,8 @@ fn flatten(tree: &Tree) -> Result<Option<Tree>, Refusal> {
                     other => flat.extend(other),
                 }
             }
-            // A program alone has nothing to share; only more threads than CPUs need `mixed`.
             let alone = match &flat[..] {
-                [Tree::Run(run)] => run.threads as usize <= run.place.len(),
+                [Tree::Run(run)] => fits_alone(run),
                 [_] => true,
                 _ => false,
             };
