@@ -35,6 +35,21 @@ fn single_and_empty_nodes_disappear_and_nested_ones_of_a_kind_merge() {
 }
 
 #[test]
+fn what_is_in_normal_form_is_taken_as_it_is() {
+    for text in [
+        "idle",
+        "a on 0",
+        "mixed [a on 0-1 x 4]",
+        "mixed [a on 0, b on 0]",
+        "side_by_side [mixed [a on 0 x 2], b on 1]",
+        "in_turn [a on 0, side_by_side [b on 0, c on 1]]",
+    ] {
+        let plan = plan(text);
+        assert!(matches!(normalise(&plan, &Limits::default()), Ok(Cow::Borrowed(_))), "{text}");
+    }
+}
+
+#[test]
 fn all_four_levels_can_be_carried_out() {
     let text = "in_turn strict [20ms side_by_side [in_turn strict [20ms mixed [a on 0, b on 0], 20ms c on 0], d on 1], 20ms e on 0-1]";
     assert_eq!(normal(text), text);
