@@ -22,6 +22,7 @@ mod stand_in;
 mod steps;
 pub mod trace;
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
@@ -324,7 +325,7 @@ impl Engine {
     /// The step, and the policy's plan where it was not taken.
     fn decide(&mut self) -> (Step, Option<Plan>) {
         let mut promise = self.policy.promise();
-        let decided = self.policy.try_decide(&self.snapshot, self.memory.clone());
+        let decided = self.policy.try_decide(&self.snapshot, &self.memory);
         let failed = decided.as_ref().err().map(|failed| Rejection::Failed(failed.to_string()));
         // Who has failed is asked again when something happens, not before.
         let Decision { plan: wanted, memory, wake_at_ns, mut report } = decided.unwrap_or_default();
@@ -335,10 +336,10 @@ impl Engine {
         let case = normal.as_ref().ok().map(|plan| Case::of(plan, &self.snapshot));
         let found = case.as_ref().map(|case| case.check(&promise)).unwrap_or_default();
         let mut stand_in = None;
-        let (case, refused) = match case.filter(|_| found.is_empty()) {
+        let case = match case.filter(|_| found.is_empty()) {
             Some(case) => {
                 self.memory = memory;
-                (case, None)
+                case
             }
             None => {
                 // What the policy remembers of a plan that never was would mislead it.
@@ -350,7 +351,7 @@ impl Engine {
                 report.lines = vec![format!("{} {what}:", self.policy.name())];
                 report.lines.extend(self.rejected.iter().map(Rejection::to_string));
                 let stand_in = stand_in.insert(self.stand_in());
-                (Case::of(stand_in, &self.snapshot), Some(wanted))
+                Case::of(stand_in, &self.snapshot)
             }
         };
         let explanation = Explanation { lines: &report.lines, moves: &report.moves };
@@ -358,7 +359,16 @@ impl Engine {
         report.lines.extend(complaints.iter().map(|broken| format!("a promise was broken: {broken}")));
         let earliest = self.snapshot.now_ns.saturating_add(SHORTEST_SLEEP_NS);
         self.wake_at_ns = wake_at_ns.map(|at| at.max(earliest));
-        let plan = Arc::new(stand_in.or_else(|| normal.ok()).unwrap_or_default());
+        let fitted = match normal {
+            Ok(Cow::Owned(plan)) => Some(plan),
+            // As it was wanted.
+            _ => None,
+        };
+        let (plan, refused) = match stand_in {
+            Some(plan) => (plan, Some(wanted)),
+            None => (fitted.unwrap_or(wanted), None),
+        };
+        let plan = Arc::new(plan);
         self.report = report.clone();
         self.plan = Arc::clone(&plan);
         self.sequence.follow(Arc::clone(&self.plan));

@@ -112,7 +112,7 @@ fn what_provoked_an_invalid_plan_is_recorded_once_and_makes_a_test_case() {
     let [Entry::Rejected { snapshot, plan, why }] = &rejected[..] else { panic!("{rejected:?}") };
     let found = check_plan(plan, snapshot, &Liar.promise());
     assert_eq!(found.into_iter().map(Rejection::Broken).collect::<Vec<_>>(), *why);
-    assert_eq!(Liar.decide(snapshot, Memory::default()).plan, *plan);
+    assert_eq!(Liar.decide(snapshot, &Memory::default()).plan, *plan);
 }
 
 #[test]
@@ -230,9 +230,9 @@ fn a_plan_that_the_world_cannot_carry_out_is_refused() {
         fn promise(&self) -> Promise {
             Promise::default()
         }
-        fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
+        fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
             let text = if snapshot.apps.len() < 2 { "a on 0" } else { "in_turn [a on 0, b on 0]" };
-            decision(text.parse().unwrap(), memory)
+            decision(text.parse().unwrap(), memory.clone())
         }
     }
     let mut able = engine(Turns);
@@ -267,10 +267,10 @@ impl Policy for FailsAtTwo {
     fn promise(&self) -> Promise {
         Promise::default()
     }
-    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
+    fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
         First.decide(snapshot, memory)
     }
-    fn try_decide(&self, snapshot: &Snapshot, memory: Memory) -> Result<Decision, policy::Failed> {
+    fn try_decide(&self, snapshot: &Snapshot, memory: &Memory) -> Result<Decision, policy::Failed> {
         match snapshot.apps.len() {
             2 => Err(policy::Failed("mine.lua:7: two".into())),
             _ => Ok(self.decide(snapshot, memory)),

@@ -101,7 +101,9 @@ impl Plan {
 /// What must happen to get from `old` to `new`.
 pub fn diff(old: &Plan, new: &Plan) -> Change {
     let mut roles: ByApp<'_, [Role<'_>; 2]> = ByApp::default();
-    roles.reserve(new.runs().len());
+    let mut count = 0;
+    new.for_each_run(&mut |_| count += 1);
+    roles.reserve(count);
     let often = [give_roles(old, 0, &mut roles), give_roles(new, 1, &mut roles)];
     let mut change = Change::default();
     for (app, [before, after]) in &roles {

@@ -1,13 +1,14 @@
 //! The form that actuators take: levels in turn › side by side › in turn › run, where a leaf may also
 //! be a `mixed` of runs.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use workload::{AppId, ByApp};
 
-use crate::{Plan, Slot, Tree, TurnMode};
+use crate::{Plan, Run, Slot, Tree, TurnMode};
 
 /// What the mechanisms of a world can do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,20 +65,48 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// `plan` in the form that actuators take, with the same meaning; or why that cannot be.
-pub fn normalise(plan: &Plan, limits: &Limits) -> Result<Plan, Refusal> {
-    let tree = match &plan.tree {
-        Some(tree) => flatten(tree)?,
-        None => None,
+/// `plan` in the form that actuators take, with the same meaning, itself where it has that form; or why
+/// that cannot be.
+pub fn normalise<'a>(plan: &'a Plan, limits: &Limits) -> Result<Cow<'a, Plan>, Refusal> {
+    let mut normal = match &plan.tree {
+        Some(tree) if !is_flat(tree) => {
+            let (waiting, suspended) = (plan.waiting.clone(), plan.suspended.clone());
+            Cow::Owned(Plan { tree: flatten(tree)?, waiting, suspended })
+        }
+        _ => Cow::Borrowed(plan),
     };
-    if let Some(tree) = &tree {
-        check_levels(tree, Level::Turns, "the top")?;
+    let Some(tree) = &normal.tree else { return Ok(normal) };
+    check_levels(tree, Level::Turns, "the top")?;
+    let turns = fit_turns(tree, limits)?;
+    let filling_fits = limits.filling || !fills(tree);
+    if (turns != Turns::AsTheyAre || !filling_fits)
+        && let Some(tree) = &mut normal.to_mut().tree
+    {
+        for_each_slot(tree, limits, &mut |slice_ns| turns.fitted(slice_ns));
     }
-    let mut plan = Plan { tree, waiting: plan.waiting.clone(), suspended: plan.suspended.clone() };
-    if let Some(tree) = &mut plan.tree {
-        fit_turns(tree, limits)?;
+    Ok(normal)
+}
+
+/// Whether there is nothing in the tree that [`flatten`] would change.
+fn is_flat(tree: &Tree) -> bool {
+    match tree {
+        Tree::Run(_) => true,
+        Tree::SideBySide(parts) => {
+            parts.len() > 1
+                && parts.iter().all(|part| !matches!(part, Tree::SideBySide(_)) && is_flat(part))
+        }
+        Tree::Mixed { parts, .. } => match &parts[..] {
+            [Tree::Run(run)] => !fits_alone(run),
+            _ => parts.len() > 1 && parts.iter().all(|part| matches!(part, Tree::Run(_))),
+        },
+        Tree::InTurn { slots, .. } => slots.len() > 1 && slots.iter().all(|slot| is_flat(&slot.tree)),
     }
-    Ok(plan)
+}
+
+/// Whether a program that is alone in a `mixed` can do without it: it has nobody to share with, and needs
+/// one only for more threads than CPUs.
+fn fits_alone(run: &Run) -> bool {
+    run.threads as usize <= run.place.len()
 }
 
 /// Without empty and single nodes, and with nested `side_by_side` and `mixed` merged into one.
@@ -110,9 +139,8 @@ fn flatten(tree: &Tree) -> Result<Option<Tree>, Refusal> {
                     other => flat.extend(other),
                 }
             }
-            // A program alone has nothing to share; only more threads than CPUs need `mixed`.
             let alone = match &flat[..] {
-                [Tree::Run(run)] => run.threads as usize <= run.place.len(),
+                [Tree::Run(run)] => fits_alone(run),
                 [_] => true,
                 _ => false,
             };
@@ -190,33 +218,55 @@ fn check_levels(tree: &Tree, level: Level, below: &str) -> Result<(), Refusal> {
     tree.children().try_for_each(|child| check_levels(child, children, name))
 }
 
-/// Makes the turns such as the world can carry out, keeping everybody's share.
-fn fit_turns(tree: &mut Tree, limits: &Limits) -> Result<(), Refusal> {
-    let Some(shortest) = shortest_slice_ns(tree) else { return Ok(()) };
+/// What must be done to slices, keeping everybody's share.
+#[derive(Clone, Copy, PartialEq)]
+enum Turns {
+    AsTheyAre,
+    /// By numerator ÷ denominator; rounded up, lest the shortest end up shorter than it may be.
+    Stretched(u128, u128),
+    /// The same, rounded down, but no shorter than so many nanoseconds.
+    Shortened(u128, u128, u64),
+}
+
+impl Turns {
+    fn fitted(self, slice_ns: u64) -> u64 {
+        match self {
+            Turns::AsTheyAre => slice_ns,
+            Turns::Stretched(numerator, denominator) => scale(slice_ns, numerator, denominator).1,
+            Turns::Shortened(numerator, denominator, floor) => {
+                scale(slice_ns, numerator, denominator).0.max(floor)
+            }
+        }
+    }
+}
+
+/// What makes the turns such as the world can carry out.
+fn fit_turns(tree: &Tree, limits: &Limits) -> Result<Turns, Refusal> {
+    let Some(shortest) = shortest_slice_ns(tree) else { return Ok(Turns::AsTheyAre) };
     if !limits.in_turn {
         return Err(Refusal::NoTurns);
     }
     let floor = limits.shortest_slice_ns.max(1);
     if shortest < floor {
-        // Rounded up, lest the shortest slice end up shorter than it may be.
-        for_each_slot(tree, limits, &mut |slice_ns| scale(slice_ns, floor.into(), shortest.max(1).into()).1);
-    } else {
-        // Nobody asks how long that is where there is no bound on it.
-        let standstill = if limits.longest_standstill_ns.is_some() { standstill(tree) } else { 0 };
-        let goal = limits.longest_standstill_ns.map_or(u128::MAX, u128::from);
-        let (floor, shortest) = (u128::from(floor), u128::from(shortest));
-        // Shortening by goal ÷ standstill, or by floor ÷ shortest where that is less of a change.
-        let (numerator, denominator) = if standstill <= goal {
-            (1, 1)
-        } else if goal * shortest >= floor.saturating_mul(standstill) {
-            (goal, standstill)
-        } else {
-            (floor, shortest)
-        };
-        let floor = limits.shortest_slice_ns.max(1);
-        for_each_slot(tree, limits, &mut |slice_ns| scale(slice_ns, numerator, denominator).0.max(floor));
+        return Ok(Turns::Stretched(floor.into(), shortest.max(1).into()));
     }
-    Ok(())
+    // Nobody asks how long that is where there is no bound on it.
+    let Some(goal) = limits.longest_standstill_ns.map(u128::from) else { return Ok(Turns::AsTheyAre) };
+    let standstill = standstill(tree);
+    let (least, shortest) = (u128::from(floor), u128::from(shortest));
+    // Shortening by goal ÷ standstill, or by floor ÷ shortest where that is less of a change.
+    Ok(if standstill <= goal {
+        Turns::AsTheyAre
+    } else if goal * shortest >= least.saturating_mul(standstill) {
+        Turns::Shortened(goal, standstill, floor)
+    } else {
+        Turns::Shortened(least, shortest, floor)
+    })
+}
+
+/// Whether in some turns others use what the gang in turn leaves idle.
+fn fills(tree: &Tree) -> bool {
+    matches!(tree, Tree::InTurn { mode: TurnMode::Filling, .. }) || tree.children().any(fills)
 }
 
 /// `value` × `numerator` ÷ `denominator`, rounded down and up.
@@ -270,13 +320,18 @@ fn standstill(tree: &Tree) -> u128 {
         }
         Tree::InTurn { slots, .. } => {
             let round: u128 = slots.iter().map(|slot| u128::from(slot.slice_ns)).sum();
-            // Only who stands in several slots comes back before the round is over.
-            let mut seen: ByApp<'_, usize> = ByApp::default();
+            // Only who has a slot to itself and stands in another comes back before the round is over.
+            let mut alone: ByApp<'_, usize> = ByApp::default();
+            for (index, slot) in slots.iter().enumerate() {
+                if let Tree::Run(run) = &slot.tree {
+                    alone.insert(&run.app, index);
+                }
+            }
             let mut several = false;
-            if slots.iter().any(|slot| matches!(slot.tree, Tree::Run(_))) {
+            if !alone.is_empty() {
                 for (index, slot) in slots.iter().enumerate() {
-                    slot.tree
-                        .for_each_run(&mut |run| several |= *seen.entry(&run.app).or_insert(index) != index);
+                    let elsewhere = |app: &AppId| alone.get(app).is_some_and(|&own| own != index);
+                    slot.tree.for_each_run(&mut |run| several |= elsewhere(&run.app));
                 }
             }
             let mut longest = 0;

@@ -117,8 +117,13 @@ impl Snapshot {
     /// Fewest CPUs that `app` may be given now: what its threads spin on, if it cannot shrink; never
     /// more than it may stand on at all.
     pub fn fewest_cpus(&self, app: &App) -> usize {
-        let most = if app.within.is_some() { self.wide_room(app).len() } else { self.allowed.len() };
-        let needed = if app.waits_passively { 1 } else { app.fewest_threads(self.allowed.len() as u32) };
+        self.fewest_of(app, self.allowed.len())
+    }
+
+    /// The same for who knows how many CPUs are allowed.
+    pub(crate) fn fewest_of(&self, app: &App, allowed: usize) -> usize {
+        let most = if app.within.is_some() { self.wide_room(app).len() } else { allowed };
+        let needed = if app.waits_passively { 1 } else { app.fewest_threads(allowed as u32) };
         (needed as usize).clamp(1, most.max(1))
     }
 

@@ -85,6 +85,7 @@ pub enum Memory {
 
 impl Run {
     /// `app` on `place` with one thread a CPU of it, everything else as by default.
+    #[inline]
     pub fn new(app: AppId, place: CpuSet) -> Run {
         let threads = place.len() as u32;
         Run { app, place, threads, bind: Bind::Free, memory: Memory::Stay, lends: false }

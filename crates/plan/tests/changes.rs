@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::borrow::Cow;
+
 use common::{any_plan, id, plan, set, sound_plan};
 use coplace_plan::{AppChange, Limits, Plan, Refusal, Slot, Tree, TurnMode, diff, normalise, standstill_ns};
 use proptest::prelude::*;
@@ -29,6 +31,21 @@ fn single_and_empty_nodes_disappear_and_nested_ones_of_a_kind_merge() {
         ("mixed [a on 0-1 x 4]", "mixed [a on 0-1 x 4]"),
     ] {
         assert_eq!(normal(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn what_is_in_normal_form_is_taken_as_it_is() {
+    for text in [
+        "idle",
+        "a on 0",
+        "mixed [a on 0-1 x 4]",
+        "mixed [a on 0, b on 0]",
+        "side_by_side [mixed [a on 0 x 2], b on 1]",
+        "in_turn [a on 0, side_by_side [b on 0, c on 1]]",
+    ] {
+        let plan = plan(text);
+        assert!(matches!(normalise(&plan, &Limits::default()), Ok(Cow::Borrowed(_))), "{text}");
     }
 }
 
@@ -65,19 +82,19 @@ fn turns_are_refused_where_nothing_can_make_programs_take_them() {
 #[test]
 fn slices_are_stretched_to_the_shortest_that_the_mechanism_keeps_together() {
     let limits = Limits { shortest_slice_ns: 50_000_000, filling: false, ..Limits::default() };
-    let fitted = normalise(&plan("in_turn filling [20ms a on 0, 30ms b on 0]"), &limits).unwrap();
-    assert_eq!(fitted.to_string(), "in_turn strict [50ms a on 0, 75ms b on 0]");
+    let fitted = normalise(&plan("in_turn filling [20ms a on 0, 30ms b on 0]"), &limits).unwrap().to_string();
+    assert_eq!(fitted, "in_turn strict [50ms a on 0, 75ms b on 0]");
 }
 
 #[test]
 fn slices_are_shortened_until_nobody_stands_still_too_long() {
     let text = "in_turn [100ms a on 0, 100ms b on 0, 200ms c on 0]";
     let limits = Limits { longest_standstill_ns: Some(150_000_000), ..Limits::default() };
-    let fitted = normalise(&plan(text), &limits).unwrap();
-    assert_eq!(fitted.to_string(), "in_turn strict [50ms a on 0, 50ms b on 0, 100ms c on 0]");
+    let fitted = normalise(&plan(text), &limits).unwrap().to_string();
+    assert_eq!(fitted, "in_turn strict [50ms a on 0, 50ms b on 0, 100ms c on 0]");
     let coarse = Limits { shortest_slice_ns: 80_000_000, ..limits };
-    let fitted = normalise(&plan(text), &coarse).unwrap();
-    assert_eq!(fitted.to_string(), "in_turn strict [80ms a on 0, 80ms b on 0, 160ms c on 0]");
+    let fitted = normalise(&plan(text), &coarse).unwrap().to_string();
+    assert_eq!(fitted, "in_turn strict [80ms a on 0, 80ms b on 0, 160ms c on 0]");
 }
 
 #[test]
@@ -136,7 +153,9 @@ proptest! {
     ) {
         let limits = Limits { shortest_slice_ns: shortest, longest_standstill_ns: still, ..Limits::default() };
         let Ok(normal) = normalise(&plan, &limits) else { return Ok(()) };
-        prop_assert_eq!(normalise(&normal, &limits), Ok(normal.clone()));
+        prop_assert_eq!(&normalise(&normal, &limits), &Ok(Cow::Borrowed(&*normal)));
+        let as_it_is = normalise(&normal, &Limits::default());
+        prop_assert!(matches!(as_it_is, Ok(Cow::Borrowed(_))), "{} is made anew", normal);
         prop_assert_eq!(normal.apps(), plan.apps());
     }
 
@@ -159,7 +178,7 @@ proptest! {
             longest_standstill_ns: Some(60_000_000),
             ..Limits::default()
         };
-        let normal: Plan = normalise(&plan, &limits).unwrap();
+        let normal = normalise(&plan, &limits).unwrap();
         let still = normal.tree.as_ref().map_or(0, standstill_ns);
         let slots = |tree: &Tree| match tree {
             Tree::InTurn { slots, .. } => slots.iter().map(|slot| slot.slice_ns).min(),

@@ -24,7 +24,7 @@ fn snapshot(programs: u32) -> Snapshot {
 }
 
 fn decided(policy: &dyn Policy, snapshot: &Snapshot) -> Memory {
-    policy.decide(snapshot, Memory::default()).memory
+    policy.decide(snapshot, &Memory::default()).memory
 }
 
 fn decide(criterion: &mut Criterion) {
@@ -35,21 +35,13 @@ fn decide(criterion: &mut Criterion) {
         let full = snapshot(1_000);
         let memory = decided(policy.as_ref(), &snapshot(999));
         group.bench_function(format!("{name}, 1000th program arrives on 1024 CPUs"), |bencher| {
-            bencher.iter_batched(
-                || memory.clone(),
-                |memory| black_box(policy.decide(black_box(&full), memory)),
-                criterion::BatchSize::LargeInput,
-            );
+            bencher.iter(|| black_box(policy.decide(black_box(&full), &memory)));
         });
         // From partitions of two CPUs to single ones.
         let wide = decided(policy.as_ref(), &snapshot(512));
         let crowd = snapshot(513);
         group.bench_function(format!("{name}, 513th program changes the level"), |bencher| {
-            bencher.iter_batched(
-                || wide.clone(),
-                |memory| black_box(policy.decide(black_box(&crowd), memory)),
-                criterion::BatchSize::LargeInput,
-            );
+            bencher.iter(|| black_box(policy.decide(black_box(&crowd), &wide)));
         });
     }
     group.finish();
@@ -62,7 +54,7 @@ fn check(criterion: &mut Criterion) {
     for name in ["TA", "CO", "LV", "EQ"] {
         let policy = by_name(name, &Settings::default()).expect("a known policy");
         let (snapshot, promise) = (snapshot(1_000), policy.promise());
-        let plan = policy.decide(&snapshot, Memory::default()).plan;
+        let plan = policy.decide(&snapshot, &Memory::default()).plan;
         assert!(check_plan(&plan, &snapshot, &promise).is_empty(), "{name} plans wrongly");
         group.bench_function(format!("{name}, 1000 programs on 1024 CPUs"), |bencher| {
             bencher.iter(|| black_box(check_plan(black_box(&plan), &snapshot, &promise)));

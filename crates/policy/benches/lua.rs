@@ -28,7 +28,7 @@ fn decide(criterion: &mut Criterion) {
         let settings = Settings { script: Some(text.to_owned()), ..Settings::default() };
         let policy = by_name(name, &settings).expect("a known policy");
         group.bench_function(format!("{name}, six programs on 24 CPUs"), |bencher| {
-            bencher.iter(|| black_box(policy.try_decide(black_box(&snapshot), Memory::default())));
+            bencher.iter(|| black_box(policy.try_decide(black_box(&snapshot), &Memory::default())));
         });
     }
     group.finish();

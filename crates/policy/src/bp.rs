@@ -63,8 +63,8 @@ impl Policy for OneAfterAnother {
         Promise { waiting_bound: Some(WaitingBound::EarlierArrivals), keeps_cpus: true, ..Promise::default() }
     }
 
-    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
-        let cx = Context::new(snapshot, &self.settings, &memory);
+    fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
+        let cx = Context::new(snapshot, &self.settings, memory);
         let first = cx.needs.iter().position(|need| need.app.stoppable);
         let chosen: Vec<usize> = (0..cx.needs.len())
             .filter(|&index| Some(index) == first || !cx.needs[index].app.stoppable)

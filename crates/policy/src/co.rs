@@ -103,8 +103,8 @@ impl Policy for Coscheduling {
         }
     }
 
-    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
-        let cx = Context::new(snapshot, &self.settings, &memory);
+    fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
+        let cx = Context::new(snapshot, &self.settings, memory);
         let (cuts, lines) = allowed_cuts(&cx);
         let mut decision = compose(&cx, &Leveled { cx: &cx, cuts }, &cx.everybody());
         decision.report.lines.splice(0..0, lines);

@@ -73,8 +73,8 @@ impl Policy for EqualParts {
         }
     }
 
-    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
-        let cx = Context::new(snapshot, &self.settings, &memory);
+    fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
+        let cx = Context::new(snapshot, &self.settings, memory);
         compose(&cx, &Division::of_usable(&cx), &cx.everybody())
     }
 }

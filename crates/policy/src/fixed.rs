@@ -109,8 +109,8 @@ impl Policy for Fixed {
         Promise::default()
     }
 
-    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
-        let cx = Context::new(snapshot, &self.settings, &memory);
+    fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
+        let cx = Context::new(snapshot, &self.settings, memory);
         let live: BTreeSet<&AppId> = cx
             .needs
             .iter()

@@ -14,7 +14,7 @@
 //! | FILE.lua | what the file says | none: anybody's own ([`lua`]) |
 //!
 //! The files of the policies say what each does; `common` holds what several of them need: what a
-//! program must have (`needs`), the partitions of a level (`levels`), who keeps which (`keep`), equal
+//! program must have (`needs`), the partitions of a level (`levels`), who keeps which (`keep`, `matching`), equal
 //! numbers in all of them (`seats`), how gangs are packed into slots (`matrix`), how long slots last (`slices`) and how all that becomes
 //! one tree (`compose`).
 
@@ -66,10 +66,10 @@ pub trait Policy: Send + Sync {
         Vec::new()
     }
 
-    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision;
+    fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision;
 
     /// What the engine asks: policies that are somebody's script can fail to decide.
-    fn try_decide(&self, snapshot: &Snapshot, memory: Memory) -> Result<Decision, Failed> {
+    fn try_decide(&self, snapshot: &Snapshot, memory: &Memory) -> Result<Decision, Failed> {
         Ok(self.decide(snapshot, memory))
     }
 }

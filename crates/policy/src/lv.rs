@@ -114,8 +114,8 @@ impl Policy for EquilibriumOverLevels {
         }
     }
 
-    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
-        let mut cx = Context::new(snapshot, &self.settings, &memory);
+    fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
+        let mut cx = Context::new(snapshot, &self.settings, memory);
         cx.exact_shares = true;
         let (cuts, mut lines) = allowed_cuts(&cx);
         lines.extend(raise_weights(&mut cx, &cuts));

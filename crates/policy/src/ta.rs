@@ -49,7 +49,7 @@
 //! # Cost
 //!
 //! The shapes of the usable CPUs, once; keeping CPUs linear in the CPUs except in groups of
-//! programs that compete for overlapping places (`common::keep`). 1,000 programs on 1,024 CPUs:
+//! programs that compete for overlapping places (`common::matching`). 1,000 programs on 1,024 CPUs:
 //! `benches/decide.rs`.
 //!
 //! # Limits
@@ -85,8 +85,8 @@ impl Policy for ByTopology {
         }
     }
 
-    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
-        let cx = Context::new(snapshot, &self.settings, &memory);
+    fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
+        let cx = Context::new(snapshot, &self.settings, memory);
         compose(&cx, &Topological { cx: &cx, cuts: cuts(&cx) }, &cx.everybody())
     }
 }

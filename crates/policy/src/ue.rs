@@ -65,8 +65,8 @@ impl Policy for Uncontrolled {
         Promise { waiting_bound: Some(WaitingBound::Terminations(0)), ..Promise::default() }
     }
 
-    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
-        overlapping(snapshot, &memory, &self.settings, |threads| threads)
+    fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
+        overlapping(snapshot, memory, &self.settings, |threads| threads)
     }
 }
 

@@ -32,7 +32,7 @@ fn snapshot(apps: &str) -> Snapshot {
 }
 
 fn decided(body: &str, apps: &str) -> Decision {
-    deciding(body).try_decide(&snapshot(apps), Memory::default()).unwrap_or_else(|error| panic!("{error}"))
+    deciding(body).try_decide(&snapshot(apps), &Memory::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The plan's text.
@@ -42,7 +42,7 @@ fn plan(body: &str, apps: &str) -> String {
 
 /// What is said of a decision that fails.
 fn failure(body: &str, apps: &str) -> String {
-    match deciding(body).try_decide(&snapshot(apps), Memory::default()) {
+    match deciding(body).try_decide(&snapshot(apps), &Memory::default()) {
         Ok(decision) => panic!("it decided: {}", decision.plan),
         Err(failed) => failed.to_string(),
     }
@@ -125,15 +125,15 @@ fn nothing_is_carried_over_but_memory() {
     );
     let mut memory = Memory::default();
     for call in 1..4u32 {
-        let decision = counting.try_decide(&snapshot(""), memory.clone()).unwrap();
+        let decision = counting.try_decide(&snapshot(""), &memory).unwrap();
         let last = if call == 1 { "0".to_owned() } else { format!("0-{}", call - 1) };
         assert_eq!(decision.report.lines, [format!("1 1 1 {call} {last}")]);
         let text = serde_json::to_string(&decision.memory).unwrap();
         memory = serde_json::from_str(&text).unwrap();
         assert_eq!(memory, decision.memory, "memory survives being written down");
         assert_eq!(
-            counting.try_decide(&snapshot(""), memory.clone()),
-            counting.try_decide(&snapshot(""), memory.clone())
+            counting.try_decide(&snapshot(""), &memory),
+            counting.try_decide(&snapshot(""), &memory)
         );
     }
 }
@@ -292,7 +292,7 @@ fn a_built_in_policy_can_be_asked_and_is_remembered_for() {
     let (mut mine, mut its) = (Memory::default(), Memory::default());
     for apps in ["a", "a; b", "a; b; c", "a; b; c; d rigid max 3 team 3", "b; c"] {
         let (one, other) =
-            (ours.try_decide(&snapshot(apps), mine).unwrap(), theirs.decide(&snapshot(apps), its));
+            (ours.try_decide(&snapshot(apps), &mine).unwrap(), theirs.decide(&snapshot(apps), &its));
         assert_eq!(one.plan, other.plan);
         assert_eq!(one.report.lines[..one.report.lines.len() - 1], other.report.lines);
         assert_eq!((&one.memory.level, &one.memory.places), (&other.memory.level, &other.memory.places));
@@ -314,7 +314,7 @@ fn words_and_promises_are_the_file_s() {
 
 #[test]
 fn whoever_has_no_fallback_gets_everybody_everywhere() {
-    let decision = deciding("error('no')").decide(&snapshot("a; b"), Memory::default());
+    let decision = deciding("error('no')").decide(&snapshot("a; b"), &Memory::default());
     assert_eq!(decision.plan.to_string(), "mixed [a on 0-7, b on 0-7]");
     assert_eq!(decision.report.lines[0], "mine.lua:2: no");
 }
@@ -331,8 +331,8 @@ fn both_ways(seed: u64, own: &AtomicU64) -> Result<u64, String> {
     let (mut ours, mut theirs) = (Memory::default(), Memory::default());
     for step in 0..20 {
         world.step(&mut random);
-        let one = lua.try_decide(&world.snapshot, ours).map_err(|failed| failed.to_string())?;
-        let other = rust.decide(&world.snapshot, theirs);
+        let one = lua.try_decide(&world.snapshot, &ours).map_err(|failed| failed.to_string())?;
+        let other = rust.decide(&world.snapshot, &theirs);
         if one.plan != other.plan {
             return Err(format!("step {step}\n  in Lua:  {}\n  in Rust: {}", one.plan, other.plan));
         }

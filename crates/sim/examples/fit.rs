@@ -13,7 +13,7 @@ use workload::{Generator, Profile, Waiting};
 const FREE: [(&str, f64, f64); 10] = [
     ("bandwidth_weight", 0.0, 4.0),
     ("refill_ns", 0.0, 2e6),
-    ("remote", 0.0, 3.0),
+    ("remote", 0.0, 12.0),
     ("migrate_bytes_per_s", 1e7, 2e9),
     ("start_ns", 0.0, 3e9),
     ("start_ns_per_mib", 0.0, 3e6),

@@ -35,12 +35,14 @@ pub struct Leaf {
     /// CPUs by domain.
     pub domains: Vec<(u16, u16)>,
     pub around: Around,
+    /// Threads on each CPU of its place, its own and others'; 1 outside of mixtures.
+    pub crowd: f64,
 }
 
 impl Leaf {
     pub fn new(run: &Run, around: Around, domains: &Domains) -> Leaf {
         let place = run.place.clone();
-        Leaf { cpus: place.len() as u32, domains: domains.counts(&place), place, around }
+        Leaf { cpus: place.len() as u32, domains: domains.counts(&place), place, around, crowd: 1.0 }
     }
 
     /// Part of the whole time.

@@ -50,8 +50,6 @@ pub struct Program {
     pub leaves: Vec<Leaf>,
     /// Whether it feels or causes contention.
     pub contends: bool,
-    /// Threads on each CPU of each leaf's place, its own and others'; 1 outside of mixtures.
-    crowds: Vec<f64>,
     /// CPUs that it uses, with threads that work or spin.
     cpus_used: f64,
     pages: Pages,
@@ -115,7 +113,6 @@ impl World {
                 contends: job.profile.bandwidth > 0.0
                     || job.profile.cache > 0.0
                     || job.profile.memory_bytes > 0,
-                crowds: Vec::new(),
                 cpus_used: 0.0,
                 pages: Pages::default(),
                 waiting: how,
@@ -268,10 +265,10 @@ impl World {
         let mut parts = std::mem::take(&mut self.parts);
         stale.sort_unstable();
         for &at in &stale {
-            let mut crowds = std::mem::take(&mut self.programs[at].crowds);
-            crowds.clear();
-            crowds.extend(self.programs[at].leaves.iter().map(|leaf| self.crowd(leaf)));
-            self.programs[at].crowds = crowds;
+            for number in 0..self.programs[at].leaves.len() {
+                let crowd = self.crowd(&self.programs[at].leaves[number]);
+                self.programs[at].leaves[number].crowd = crowd;
+            }
         }
         for &at in &stale {
             self.stale.is[at] = false;
@@ -317,13 +314,12 @@ impl World {
     fn rate(&self, at: usize, parts: &mut Vec<(f64, f64)>) -> (f64, f64) {
         let program = &self.programs[at];
         if program.phase == Phase::Starting {
-            let crowded = program.leaves.iter().zip(&program.crowds);
-            let share: f64 = crowded.map(|(leaf, crowd)| leaf.share() / crowd.max(1.0)).sum();
+            let share: f64 = program.leaves.iter().map(|leaf| leaf.share() / leaf.crowd.max(1.0)).sum();
             return (share, share);
         }
         let (mut speed, mut cpus) = (0.0, 0.0);
-        for (leaf, &crowd) in program.leaves.iter().zip(&program.crowds) {
-            let (fast, busy) = self.leaf_speed(program, leaf, crowd, parts);
+        for leaf in &program.leaves {
+            let (fast, busy) = self.leaf_speed(program, leaf, parts);
             speed += leaf.share() * fast;
             cpus += leaf.share() * busy;
         }
@@ -332,13 +328,7 @@ impl World {
     }
 
     /// Speed against one thread while the leaf is in turn, and CPUs kept busy then.
-    fn leaf_speed(
-        &self,
-        program: &Program,
-        leaf: &Leaf,
-        crowd: f64,
-        parts: &mut Vec<(f64, f64)>,
-    ) -> (f64, f64) {
+    fn leaf_speed(&self, program: &Program, leaf: &Leaf, parts: &mut Vec<(f64, f64)>) -> (f64, f64) {
         let (team, cpus) = (f64::from(program.team), f64::from(leaf.cpus));
         if leaf.cpus == 0 {
             return (0.0, 0.0);
@@ -353,7 +343,7 @@ impl World {
         let alone = place::speedup(profile, parts);
         let (crowd, busy) = match leaf.around.mixture {
             NONE => (team / cpus, used),
-            _ => (crowd, used / crowd.max(1.0)),
+            _ => (leaf.crowd, used / leaf.crowd.max(1.0)),
         };
         let turns = if leaf.around.slice_ns > 0 {
             turns::keeps(profile, leaf.around.slice_ns, &self.laws)
@@ -400,7 +390,7 @@ impl World {
                 continue;
             }
             let theirs = &other.leaves[number];
-            let crowd = other.crowds[number].max(1.0);
+            let crowd = theirs.crowd.max(1.0);
             let demand = self.demand(other, theirs, domain);
             if std::ptr::eq(theirs, leaf) {
                 own.add(demand, 1.0 / crowd);
@@ -524,8 +514,7 @@ impl Actuator for World {
         }
         let everybody = change.turns || change.mixing;
         self.place(plan, |app| everybody || change.apps.contains_key(app), &mut changed);
-        changed.sort_unstable();
-        changed.dedup();
+        // Who is in there twice has been seen to by the first.
         for at in changed {
             self.programs[at].stirred = false;
             self.stands(at);

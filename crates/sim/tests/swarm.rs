@@ -8,7 +8,7 @@ use policy::{LevelDecision, Settings, by_name};
 use topology::Machine;
 use workload::{AppId, Curve, Demand, Job, Malleability, Profile, Random, Scenario, Waiting};
 
-const POLICIES: [&str; 6] = ["UE", "LA", "BP", "EQ", "TA", "CO"];
+const POLICIES: [&str; 8] = ["UE", "LA", "BP", "EQ", "TA", "CO", "LV", "adaptive"];
 
 const MACHINES: [&str; 10] = [
     "pu:1",
@@ -95,6 +95,8 @@ fn settings(random: &mut Random) -> Settings {
     if random.chance(30) {
         settings.rebalance_every_ns = Some(500 * ms);
     }
+    settings.settle_ns = *random.pick(&[0, 0, 500 * ms]);
+    settings.grace_ns = *random.pick(&[0, 1000 * ms]);
     settings
 }
 
@@ -137,18 +139,12 @@ fn trial(seed: u64) -> Result<(), String> {
     let scenario = scenario(&mut random, machine.pu_count() as u64);
     let settings = settings(&mut random);
     let waiting = *random.pick(&[Waiting::Spinning, Waiting::Passive, Waiting::Active]);
+    let knowledge = *random.pick(&[Knowledge::None, Knowledge::Empty, Knowledge::Full]);
     let policy = POLICIES[(seed % POLICIES.len() as u64) as usize];
     let laws = Model::built_in().laws;
-    let setup = Setup {
-        machine,
-        laws,
-        settings: settings.clone(),
-        waiting,
-        keep_plans: true,
-        knowledge: Knowledge::None,
-    };
+    let setup = Setup { machine, laws, settings: settings.clone(), waiting, keep_plans: true, knowledge };
     let play = || simulate(&setup, &scenario, by_name(policy, &settings).expect("a known policy"));
-    let context = format!("{policy} on {} with {settings:?}", setup.machine.name);
+    let context = format!("{policy} on {}, notebook {knowledge:?}, with {settings:?}", setup.machine.name);
     let outcome = play().map_err(|error| format!("{context}\n{error}"))?;
     let wrong = wrong(&outcome, &scenario);
     if !wrong.is_empty() {

@@ -12,39 +12,53 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The name of one running (or waiting) application, unique on its node: `cg`, `cg.2`.
 ///
 /// A letter or `_`, then letters, digits, `_`, `.` and `-`: what the plan's text form can hold
-/// without quotes. Cheap to clone.
+/// without quotes. Cheap to clone, to look up and to tell from others.
 #[derive(Clone)]
-pub struct AppId(Arc<str>);
+pub struct AppId {
+    name: Arc<str>,
+    /// Of the name: programs are looked up far more often than they are named.
+    hash: u64,
+}
 
 /// Something for each of many names. Only for looking into: its order says nothing.
 pub type ByApp<'a, T> = HashMap<&'a AppId, T, BuildHasherDefault<NameHasher>>;
 
-/// Eight bytes at a time, multiplied: quick for names as short as these, and the same on every run.
+/// Takes the hash that every name carries as it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NameHasher(u64);
 
 impl Hasher for NameHasher {
-    #[inline]
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let word = chunk.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-            // An odd number without a pattern: 2^64 over the golden ratio (Knuth, volume 3, 6.4).
-            self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        }
+        self.0 = hash(bytes);
+    }
+
+    #[inline]
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
     }
 
     #[inline]
     fn finish(&self) -> u64 {
-        // The product's upper half is the good one; tables look at both ends.
-        self.0 ^ (self.0 >> 32)
+        self.0
     }
+}
+
+/// Eight bytes at a time, multiplied: quick for names as short as these, and the same on every run.
+fn hash(name: &[u8]) -> u64 {
+    let product = name.chunks(8).fold(0u64, |hash, chunk| {
+        let word = chunk.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        // An odd number without a pattern: 2^64 over the golden ratio (Knuth, volume 3, 6.4).
+        (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    });
+    // The product's upper half is the good one; tables look at both ends.
+    product ^ (product >> 32)
 }
 
 impl PartialEq for AppId {
     #[inline]
     fn eq(&self, other: &AppId) -> bool {
         // Mostly it is a clone of the same.
-        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+        self.hash == other.hash && (Arc::ptr_eq(&self.name, &other.name) || self.name == other.name)
     }
 }
 
@@ -58,13 +72,13 @@ impl PartialOrd for AppId {
 
 impl Ord for AppId {
     fn cmp(&self, other: &AppId) -> Ordering {
-        if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
+        if Arc::ptr_eq(&self.name, &other.name) { Ordering::Equal } else { self.name.cmp(&other.name) }
     }
 }
 
 impl Hash for AppId {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write(self.0.as_bytes());
+        state.write_u64(self.hash);
     }
 }
 
@@ -81,14 +95,14 @@ impl AppId {
         let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
         let rest = chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'));
         if first && rest && name.len() <= Self::MAX_LENGTH {
-            Ok(AppId(name.into()))
+            Ok(AppId { hash: hash(name.as_bytes()), name: name.into() })
         } else {
             Err(ParseAppIdError(name.to_owned()))
         }
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
     }
 
     /// `cg` and 2 give `cg.2`: how instances of one name are told apart. Shortens a name that
@@ -96,8 +110,9 @@ impl AppId {
     pub fn numbered(&self, number: u32) -> AppId {
         let suffix = format!(".{number}");
         // Names are ASCII, so that every byte is a character.
-        let stem = &self.0[..self.0.len().min(Self::MAX_LENGTH - suffix.len())];
-        AppId(format!("{stem}{suffix}").into())
+        let stem = &self.name[..self.name.len().min(Self::MAX_LENGTH - suffix.len())];
+        let name = format!("{stem}{suffix}");
+        AppId { hash: hash(name.as_bytes()), name: name.into() }
     }
 }
 
@@ -110,19 +125,19 @@ impl FromStr for AppId {
 
 impl fmt::Display for AppId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
+        f.pad(&self.name)
     }
 }
 
 impl fmt::Debug for AppId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.name)
     }
 }
 
 impl Serialize for AppId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
+        serializer.serialize_str(&self.name)
     }
 }
 

@@ -40,8 +40,8 @@ impl Policy for Everywhere {
     fn promise(&self) -> Promise {
         Promise::default()
     }
-    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
-        decision(uncontrolled(snapshot), memory)
+    fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
+        decision(uncontrolled(snapshot), memory.clone())
     }
 }
 
@@ -59,7 +59,8 @@ impl Policy for First {
     fn promise(&self) -> Promise {
         Promise { waiting_bound: Some(WaitingBound::EarlierArrivals), ..Promise::default() }
     }
-    fn decide(&self, snapshot: &Snapshot, mut memory: Memory) -> Decision {
+    fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
+        let mut memory = memory.clone();
         let mut chosen = snapshot.clone();
         let first = snapshot.apps.iter().find(|app| !app.suspended).map(|app| app.id.clone());
         let stays = |app: &App| {
@@ -89,7 +90,8 @@ impl Policy for Liar {
     fn promise(&self) -> Promise {
         Promise { equal_shapes: true, keeps_cpus: true, ..Promise::default() }
     }
-    fn decide(&self, snapshot: &Snapshot, mut memory: Memory) -> Decision {
+    fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
+        let mut memory = memory.clone();
         memory.level.since_ns = u64::MAX;
         let mut plan = uncontrolled(snapshot);
         let first = snapshot.apps.first().map_or_else(|| id("ghost"), |app| app.id.clone());

@@ -18,13 +18,16 @@ pub fn check(plan: &Plan, snapshot: &Snapshot, cast: &Cast<'_>, found: &mut Vec<
     }
     if let Some(tree) = &plan.tree {
         let some_fixed = snapshot.apps.iter().any(|app| !app.stoppable);
-        Checker { snapshot, cast, some_fixed, runs: 0, found }.tree(tree, false);
+        let allowed = snapshot.allowed.len();
+        Checker { snapshot, cast, allowed, some_fixed, runs: 0, found }.tree(tree, false);
     }
 }
 
 struct Checker<'a> {
     snapshot: &'a Snapshot,
     cast: &'a Cast<'a>,
+    /// CPUs that are allowed.
+    allowed: usize,
     /// Whether anybody must not be stopped.
     some_fixed: bool,
     /// Runs that were seen.
@@ -90,7 +93,7 @@ impl Checker<'_> {
         if run.place.is_subset(&room) {
             return;
         }
-        let (wide, needed) = (self.snapshot.wide_room(app), self.snapshot.fewest_cpus(app));
+        let (wide, needed) = (self.snapshot.wide_room(app), self.snapshot.fewest_of(app, self.allowed));
         // Only what cannot be made narrower than its room may leave it.
         let limit = if needed > room.len() { wide } else { room };
         let outside = run.place.difference(&limit);
@@ -104,7 +107,7 @@ impl Checker<'_> {
 
     fn threads(&mut self, run: &Run, app: &App, mixed: bool) {
         let (cpus, threads) = (run.place.len(), run.threads);
-        let needed = self.snapshot.fewest_cpus(app);
+        let needed = self.snapshot.fewest_of(app, self.allowed);
         let app_id = || app.id.clone();
         if threads as usize > cpus && !mixed {
             self.found.push(Violation::Oversubscribed { app: app_id(), threads, cpus });

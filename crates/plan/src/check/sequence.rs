@@ -23,6 +23,7 @@ pub struct Explanation<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Sequence {
     last: Option<Arc<Plan>>,
+    /// In no order.
     live: Vec<AppId>,
     /// Who waits, and how many programs that ran have ended since.
     waiting: BTreeMap<AppId, u32>,
@@ -72,8 +73,12 @@ impl Sequence {
 
     fn waits(&mut self, case: &Case<'_>, promise: &Promise, found: &mut Vec<Violation>) {
         let Case { plan, snapshot, cast, .. } = case;
-        let lives = |app: &AppId| cast.known(app).is_some_and(|number| cast.app(number).is_some());
-        let mut gone: BTreeSet<&AppId> = self.live.iter().filter(|app| !lives(app)).collect();
+        let mut was_there = vec![false; snapshot.apps.len()];
+        let is_gone = |app: &mut AppId| {
+            let number = cast.known(app).filter(|&number| number < was_there.len());
+            number.map(|number| was_there[number] = true).is_none()
+        };
+        let mut gone: BTreeSet<AppId> = self.live.extract_if(.., is_gone).collect();
         let mut ended = 0;
         if let Some(last) = self.last.as_ref().filter(|_| !gone.is_empty()) {
             last.for_each_run(&mut |run| ended += u32::from(gone.remove(&run.app)));
@@ -85,8 +90,8 @@ impl Sequence {
         for app in &plan.waiting {
             self.waiting.entry(app.clone()).or_insert(0);
         }
-        self.live.clear();
-        self.live.extend(snapshot.apps.iter().map(|app| app.id.clone()));
+        let new = snapshot.apps.iter().zip(was_there).filter(|(_, was_there)| !was_there);
+        self.live.extend(new.map(|(app, _)| app.id.clone()));
         let Some(bound) = promise.waiting_bound else { return };
         for (app, &terminations) in &self.waiting {
             let (over, promised) = match bound {

@@ -103,8 +103,8 @@ impl Policy for Adaptive {
         Promise { waiting_bound: Some(WaitingBound::Terminations(0)), ..Promise::default() }
     }
 
-    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
-        let cx = Context::new(snapshot, &self.settings, &memory);
+    fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
+        let cx = Context::new(snapshot, &self.settings, memory);
         let mut account = memory.account.until(snapshot);
         let divide = ByEvidence { cx: &cx, account: &account };
         let mut decision = compose(&cx, &divide, &cx.everybody());

@@ -125,7 +125,7 @@ pub(crate) trait Divide {
 pub(crate) fn compose(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> Decision {
     let (mut tree, division) = arrange(cx, divide, candidates);
     let Division { level, wake_at_ns, lines, asked, .. } = division;
-    if let Some(tree) = &mut tree {
+    if let Some(tree) = tree.as_mut().filter(|_| !asked.is_empty()) {
         lower(tree, &asked);
     }
     outcome::decision(cx, tree, level, wake_at_ns, lines)
@@ -368,13 +368,15 @@ fn part_trees(cx: &Context<'_>, parts: &[Part], period: Period) -> Vec<Tree> {
 /// Whether the programs of a part take turns: not those that must not stand still, nor threads that
 /// have nobody to wait for where the kernel shares as the weights want it.
 fn takes_turns(cx: &Context<'_>, part: &Part) -> bool {
+    if part.members.len() < 2 {
+        return false;
+    }
     let single = part.place.len() == 1;
     if single && !cx.exact_shares {
         return false;
     }
     let uncoordinated = |&index: &usize| single || cx.needs[index].runs_uncoordinated();
-    part.members.len() > 1
-        && part.members.iter().all(|&index| cx.needs[index].app.stoppable)
+    part.members.iter().all(|&index| cx.needs[index].app.stoppable)
         && !(part.members.iter().all(uncoordinated) && shares_equally(cx, part))
 }
 

@@ -1,19 +1,14 @@
 //! Who gets which of several equal partitions, so that most CPUs stay where they are
 //! (invariant 7).
 //!
-//! Programs and partitions that overlap form a graph; its components are small, because old
-//! places are disjoint and units of the machine nest. In a component where every program, or
-//! every partition, has a single choice, taking the largest overlap first is best; other
-//! components up to `EXACT` programs are solved exactly (Kuhn 1955, Munkres 1957), larger ones by
-//! largest overlap first and exchanges of two until none helps. Cost: the CPUs of all old places,
-//! plus n³ in components that are not stars.
+//! [`best`] says who keeps most where. Cost: the CPUs of all old places, and what matching costs.
 
 use std::collections::BTreeMap;
 
 use topology::CpuSet;
 
-/// Components up to this many programs are solved exactly.
-const EXACT: usize = 24;
+use super::matching::{Edges, best};
+
 const NONE: usize = usize::MAX;
 
 /// One program that wants a partition.
@@ -54,22 +49,28 @@ impl Owners {
 
     /// `(place, CPUs in common)` for each place that meets `set`, in order of place.
     fn overlaps(&self, set: &CpuSet) -> Vec<(usize, u32)> {
-        let mut overlaps: Vec<(usize, u32)> = Vec::new();
+        let mut overlaps = Vec::new();
+        self.add_overlaps(set, &mut overlaps);
+        overlaps
+    }
+
+    /// The same, after what is in `all` already.
+    fn add_overlaps(&self, set: &CpuSet, all: &mut Vec<(usize, u32)>) {
+        let start = all.len();
         for cpu in set.iter() {
             let Some(&place) = self.0.get(cpu as usize) else { break };
             if place == NONE {
                 continue;
             }
-            match overlaps.last_mut() {
+            match all[start..].last_mut() {
                 Some((last, count)) if *last == place => *count += 1,
-                _ => match overlaps.iter_mut().find(|(other, _)| *other == place) {
+                _ => match all[start..].iter_mut().find(|(other, _)| *other == place) {
                     Some((_, count)) => *count += 1,
-                    None => overlaps.push((place, 1)),
+                    None => all.push((place, 1)),
                 },
             }
         }
-        overlaps.sort_unstable();
-        overlaps
+        all[start..].sort_unstable();
     }
 
     /// The same, those with most in common first.
@@ -112,22 +113,16 @@ pub(crate) fn assign(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Option<usiz
     }
 
     // Then whoever overlaps with a partition that is left.
-    let edges: Vec<Vec<(usize, u32)>> = claims
-        .iter()
-        .map(|claim| match (claim.scope, claim.before) {
-            (None, Some(before)) => {
-                let mut edges = owners.overlaps(before);
-                edges.retain(|&(place, _)| taken_by[place] == NONE);
-                edges
-            }
-            _ => Vec::new(),
-        })
-        .collect();
-    for component in components(&edges, places.len()) {
-        for (program, place) in solve(&component, &edges) {
-            result[program] = Some(place);
-            taken_by[place] = program;
+    let mut edges = Edges::default();
+    for claim in claims {
+        if let (None, Some(before)) = (claim.scope, claim.before) {
+            owners.add_overlaps(before, &mut edges.all);
         }
+        edges.end(|place| taken_by[place] == NONE);
+    }
+    for (program, place) in best(&edges, places.len()) {
+        result[program] = Some(place);
+        taken_by[place] = program;
     }
 
     // Then the others, in order.
@@ -152,182 +147,6 @@ fn augment(program: usize, choices: &[Vec<usize>], taken_by: &mut [usize], seen:
         }
     }
     false
-}
-
-/// The programs of each connected component, components and programs in order.
-fn components(edges: &[Vec<(usize, u32)>], places: usize) -> Vec<Vec<usize>> {
-    let mut parent: Vec<usize> = (0..places).collect();
-    fn root(parent: &mut [usize], mut node: usize) -> usize {
-        while parent[node] != node {
-            parent[node] = parent[parent[node]];
-            node = parent[node];
-        }
-        node
-    }
-    for edge in edges {
-        for pair in edge.windows(2) {
-            let (a, b) = (root(&mut parent, pair[0].0), root(&mut parent, pair[1].0));
-            parent[a.max(b)] = a.min(b);
-        }
-    }
-    let mut of_root: Vec<usize> = vec![NONE; places];
-    let mut components: Vec<Vec<usize>> = Vec::new();
-    for (program, edge) in edges.iter().enumerate() {
-        let Some(&(place, _)) = edge.first() else { continue };
-        let root = root(&mut parent, place);
-        if of_root[root] == NONE {
-            of_root[root] = components.len();
-            components.push(Vec::new());
-        }
-        components[of_root[root]].push(program);
-    }
-    components
-}
-
-fn solve(programs: &[usize], edges: &[Vec<(usize, u32)>]) -> Vec<(usize, usize)> {
-    let mut places: Vec<usize> =
-        programs.iter().flat_map(|&program| edges[program].iter().map(|&(place, _)| place)).collect();
-    let ends = places.len();
-    places.sort_unstable();
-    places.dedup();
-    let star = ends == programs.len() || ends == places.len();
-    if star || programs.len() > EXACT || places.len() > 4 * EXACT {
-        let mut chosen = greedy(programs, edges, &places);
-        if !star {
-            exchange(programs, edges, &places, &mut chosen);
-        }
-        chosen
-            .into_iter()
-            .zip(programs)
-            .filter(|(place, _)| *place != NONE)
-            .map(|(place, &program)| (program, place))
-            .collect()
-    } else {
-        hungarian(programs, edges, &places)
-    }
-}
-
-fn greedy(programs: &[usize], edges: &[Vec<(usize, u32)>], places: &[usize]) -> Vec<usize> {
-    let mut all: Vec<(std::cmp::Reverse<u32>, usize, usize)> = Vec::new();
-    for (row, &program) in programs.iter().enumerate() {
-        all.extend(edges[program].iter().map(|&(place, kept)| (std::cmp::Reverse(kept), row, place)));
-    }
-    all.sort_unstable();
-    let mut chosen = vec![NONE; programs.len()];
-    let mut taken = vec![false; places.len()];
-    for (_, row, place) in all {
-        let column = places.binary_search(&place).expect("place of this component");
-        if chosen[row] == NONE && !taken[column] {
-            chosen[row] = place;
-            taken[column] = true;
-        }
-    }
-    chosen
-}
-
-/// Exchanges two programs' partitions, or moves one to a free one, while that keeps more CPUs.
-fn exchange(programs: &[usize], edges: &[Vec<(usize, u32)>], places: &[usize], chosen: &mut [usize]) {
-    let kept = |row: usize, place: usize| {
-        edges[programs[row]].binary_search_by_key(&place, |&(place, _)| place).map_or(0, |at| {
-            let (_, kept) = edges[programs[row]][at];
-            kept
-        })
-    };
-    let mut holder = vec![NONE; places.len()];
-    for (row, &place) in chosen.iter().enumerate() {
-        if place != NONE {
-            holder[places.binary_search(&place).expect("place of this component")] = row;
-        }
-    }
-    // Each round gains at least one CPU; the bound only guards against a slow crawl.
-    for _ in 0..64 {
-        let mut better = false;
-        for row in 0..programs.len() {
-            for &(place, gain) in &edges[programs[row]] {
-                let column = places.binary_search(&place).expect("place of this component");
-                let (mine, other) = (chosen[row], holder[column]);
-                if mine == place {
-                    continue;
-                }
-                let now = kept(row, mine) + if other == NONE { 0 } else { kept(other, place) };
-                let then = gain + if other == NONE { 0 } else { kept(other, mine) };
-                if then > now {
-                    chosen[row] = place;
-                    holder[column] = row;
-                    if other != NONE {
-                        chosen[other] = mine;
-                    }
-                    if mine != NONE {
-                        holder[places.binary_search(&mine).expect("place of this component")] = other;
-                    }
-                    better = true;
-                }
-            }
-        }
-        if !better {
-            break;
-        }
-    }
-}
-
-/// The exact assignment (shortest augmenting paths with potentials).
-fn hungarian(programs: &[usize], edges: &[Vec<(usize, u32)>], places: &[usize]) -> Vec<(usize, usize)> {
-    // As many columns as rows at least; columns beyond `places` mean "some other partition".
-    let rows = programs.len();
-    let columns = places.len().max(rows) + rows;
-    let cost = |row: usize, column: usize| -> i64 {
-        let Some(&place) = places.get(column) else { return 0 };
-        let edge = &edges[programs[row]];
-        edge.binary_search_by_key(&place, |&(place, _)| place).map_or(0, |at| -i64::from(edge[at].1))
-    };
-    let (mut up, mut vp) = (vec![0i64; rows + 1], vec![0i64; columns + 1]);
-    let (mut holder, mut way) = (vec![0usize; columns + 1], vec![0usize; columns + 1]);
-    for row in 1..=rows {
-        holder[0] = row;
-        let mut column = 0;
-        let mut least = vec![i64::MAX; columns + 1];
-        let mut used = vec![false; columns + 1];
-        loop {
-            used[column] = true;
-            let current = holder[column];
-            let (mut delta, mut next) = (i64::MAX, 0);
-            for candidate in 1..=columns {
-                if used[candidate] {
-                    continue;
-                }
-                let reduced = cost(current - 1, candidate - 1) - up[current] - vp[candidate];
-                if reduced < least[candidate] {
-                    least[candidate] = reduced;
-                    way[candidate] = column;
-                }
-                if least[candidate] < delta {
-                    delta = least[candidate];
-                    next = candidate;
-                }
-            }
-            for candidate in 0..=columns {
-                if used[candidate] {
-                    up[holder[candidate]] += delta;
-                    vp[candidate] -= delta;
-                } else {
-                    least[candidate] = least[candidate].saturating_sub(delta);
-                }
-            }
-            column = next;
-            if holder[column] == 0 {
-                break;
-            }
-        }
-        while column != 0 {
-            let previous = way[column];
-            holder[column] = holder[previous];
-            column = previous;
-        }
-    }
-    (1..=columns)
-        .filter(|&column| holder[column] != 0 && cost(holder[column] - 1, column - 1) < 0)
-        .map(|column| (programs[holder[column] - 1], places[column - 1]))
-        .collect()
 }
 
 /// Deals programs evenly over partitions: their loads differ by one at most (restricted and heavy
@@ -443,22 +262,21 @@ pub(crate) fn exchange_groups(
 ) -> Vec<Vec<usize>> {
     let movable: Vec<bool> =
         dealt.iter().map(|group| group.iter().all(|&number| claims[number].scope.is_none())).collect();
-    let mut edges: Vec<Vec<(usize, u32)>> = vec![Vec::new(); dealt.len()];
-    for (from, group) in dealt.iter().enumerate().filter(|&(from, _)| movable[from]) {
+    let mut edges = Edges::default();
+    for (group, &free) in dealt.iter().zip(&movable) {
         let mut kept: BTreeMap<usize, u32> = BTreeMap::new();
         for &(place, cpus) in group.iter().flat_map(|&number| &overlaps[number]) {
             if movable[place] {
                 *kept.entry(place).or_insert(0) += cpus;
             }
         }
-        edges[from] = kept.into_iter().collect();
+        edges.all.extend(kept);
+        edges.end(|_| free);
     }
     let mut result: Vec<Option<Vec<usize>>> = vec![None; dealt.len()];
     let mut groups: Vec<Option<Vec<usize>>> = dealt.into_iter().map(Some).collect();
-    for component in components(&edges, groups.len()) {
-        for (group, place) in solve(&component, &edges) {
-            result[place] = groups[group].take();
-        }
+    for (group, place) in best(&edges, groups.len()) {
+        result[place] = groups[group].take();
     }
     // Those with nothing to keep stay where they were dealt, or take what is left.
     for place in 0..groups.len() {

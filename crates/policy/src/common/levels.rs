@@ -177,6 +177,9 @@ pub(crate) fn describe(cx: &Context<'_>, cut: &Cut, parts: &[Part], programs: us
 
 /// CPUs of a part that none of its members may use.
 fn closed(cx: &Context<'_>, part: &Part) -> CpuSet {
+    if part.members.iter().any(|&index| cx.needs[index].scope.is_none()) {
+        return CpuSet::new();
+    }
     let closed = |closed: CpuSet, &index: &usize| closed.difference(&cx.needs[index].open(&part.place));
     part.members.iter().fold(part.place.clone(), closed)
 }

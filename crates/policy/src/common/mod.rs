@@ -4,6 +4,7 @@ pub(crate) mod compose;
 pub(crate) mod gather;
 pub(crate) mod keep;
 pub(crate) mod levels;
+pub(crate) mod matching;
 pub(crate) mod matrix;
 pub(crate) mod needs;
 pub(crate) mod outcome;

@@ -66,8 +66,8 @@ fn built_in(world: &World, lua: &Lua, name: &str) -> mlua::Result<Value> {
     }
     budget(lua).spend(BUILT_IN_COST)?;
     let policy = by_name(name, &world.settings).map_err(Error::runtime)?;
-    let decision =
-        policy.decide(&world.snapshot, Memory { script: Default::default(), ..world.memory.clone() });
+    let memory = Memory { script: Default::default(), ..world.memory.clone() };
+    let decision = policy.decide(&world.snapshot, &memory);
     let mut said = world.said.borrow_mut();
     said.lines.extend(decision.report.lines);
     said.moves.extend(decision.report.moves);

@@ -98,8 +98,8 @@ impl Script {
         Ok(Script { file: file.to_owned(), compiled, words, promise: declared.promise, settings })
     }
 
-    fn call(&self, snapshot: &Snapshot, memory: Memory) -> mlua::Result<Decision> {
-        let (snapshot, settings) = (snapshot.clone(), self.settings.clone());
+    fn call(&self, snapshot: &Snapshot, memory: &Memory) -> mlua::Result<Decision> {
+        let (snapshot, settings, memory) = (snapshot.clone(), self.settings.clone(), memory.clone());
         let world = Rc::new(World { snapshot, settings, memory, said: Default::default() });
         let vm = Vm::new(&Some(Rc::clone(&world)))?;
         vm.run(&self.compiled)?;
@@ -123,14 +123,14 @@ impl Policy for Script {
         self.promise
     }
 
-    fn try_decide(&self, snapshot: &Snapshot, memory: Memory) -> Result<Decision, Failed> {
+    fn try_decide(&self, snapshot: &Snapshot, memory: &Memory) -> Result<Decision, Failed> {
         self.call(snapshot, memory).map_err(|error| sandbox::told(&self.file, &error))
     }
 
     /// For callers without a fallback of their own: everybody everywhere where the script fails.
-    fn decide(&self, snapshot: &Snapshot, memory: Memory) -> Decision {
-        self.try_decide(snapshot, memory.clone()).unwrap_or_else(|failed| {
-            let mut decision = crate::ue::overlapping(snapshot, &memory, &self.settings, |threads| threads);
+    fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
+        self.try_decide(snapshot, memory).unwrap_or_else(|failed| {
+            let mut decision = crate::ue::overlapping(snapshot, memory, &self.settings, |threads| threads);
             decision.report.lines.insert(0, failed.to_string());
             decision
         })

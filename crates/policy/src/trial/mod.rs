@@ -51,7 +51,7 @@ impl Trial {
     /// Decides and judges; the violations.
     fn decide(&mut self) -> Vec<String> {
         let snapshot = &self.world.snapshot;
-        let decision = match self.policy.try_decide(snapshot, self.memory.clone()) {
+        let decision = match self.policy.try_decide(snapshot, &self.memory) {
             Ok(decision) => decision,
             Err(failed) => {
                 self.log.push(describe(snapshot, &Plan::default(), &Report::default()));
@@ -82,7 +82,7 @@ impl Trial {
         if still_ns > self.settings.max_still_ns && !told {
             wrong.push(format!("somebody stands still for {still_ns} ns, and nobody says so"));
         }
-        if self.policy.try_decide(snapshot, self.memory.clone()).as_ref() != Ok(&decision) {
+        if self.policy.try_decide(snapshot, &self.memory).as_ref() != Ok(&decision) {
             wrong.push("it does not decide the same twice".to_owned());
         }
         if decision.wake_at_ns.is_some_and(|wake| wake <= snapshot.now_ns) {
@@ -186,7 +186,7 @@ impl Trial {
     }
 
     fn runs(&self) -> Vec<AppId> {
-        let decision = self.policy.decide(&self.world.snapshot, self.memory.clone());
+        let decision = self.policy.decide(&self.world.snapshot, &self.memory);
         decision.plan.runs().into_iter().map(|run| run.app.clone()).collect()
     }
 }

@@ -32,7 +32,7 @@ impl Bench {
     }
 
     pub fn decide(&mut self) -> Plan {
-        let decision = self.policy.decide(&self.snapshot, self.memory.clone());
+        let decision = self.policy.decide(&self.snapshot, &self.memory);
         self.memory = decision.memory;
         self.wake_at_ns = decision.wake_at_ns;
         self.lines = decision.report.lines;
