@@ -1,0 +1,2 @@
+//! Who stands beside whom.
+pub(crate) mod blossom;
