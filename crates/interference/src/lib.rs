@@ -20,4 +20,4 @@ pub mod uniform;
 
 pub use judge::{Judged, judge};
 pub use matrix::{Matrix, Unreadable};
-pub use predict::{Estimate, Grid, Knowledge, Predictor, by_name, predictors};
+pub use predict::{Estimate, Grid, Knowledge, Predictor, by_name, measured, predictors};

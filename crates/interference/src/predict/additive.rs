@@ -21,7 +21,7 @@ pub(super) struct Effects {
     pub sensitivity: Vec<f64>,
     pub pressure: Vec<f64>,
     /// Pairs in which a program was seen suffering and pressing.
-    seen: Vec<(f64, f64)>,
+    pub seen: Vec<(f64, f64)>,
     /// Standard deviation of what is left over, with regard to the number of parameters.
     pub left: f64,
 }

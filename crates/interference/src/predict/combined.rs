@@ -9,10 +9,7 @@
 //! beside it those that know programs by themselves (`class`, `curves`, `cache`). Where nobody speaks, the
 //! twins prior does. A pair that was measured is what was measured.
 
-use super::{Estimate, Grid, Knowledge, Predictor, by_name};
-
-/// Relative error of a measured slowdown, as long as nobody says otherwise.
-const MEASURED: f64 = 0.02;
+use super::{Estimate, Grid, Knowledge, Predictor, by_name, measured};
 
 pub(super) struct Combined;
 
@@ -35,8 +32,8 @@ impl Predictor for Combined {
         let programs = ["class", "curves", "cache"].map(ask);
         let prior = ask("twins");
         Grid::new(knowledge.matrix.len(), |(a, b)| {
-            if let Some(value) = knowledge.matrix.get(a, b) {
-                return Some(Estimate { value, error: MEASURED });
+            if let Some(known) = measured(knowledge, a, b) {
+                return Some(known);
             }
             let sources = programs.iter().filter_map(|grid| grid.get(a, b)).chain(completed(a, b));
             together(&sources.collect::<Vec<_>>()).or_else(|| prior.get(a, b))

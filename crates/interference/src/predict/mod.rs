@@ -46,6 +46,14 @@ pub struct Estimate {
     pub error: f64,
 }
 
+/// Relative error of a measured slowdown, as long as nobody says otherwise.
+const MEASURED: f64 = 0.02;
+
+/// What was measured of a pair.
+pub fn measured(knowledge: &Knowledge, program: usize, beside: usize) -> Option<Estimate> {
+    knowledge.matrix.get(program, beside).map(|value| Estimate { value, error: MEASURED })
+}
+
 /// An estimate for every pair that a predictor has one for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grid {

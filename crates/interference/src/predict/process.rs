@@ -29,6 +29,8 @@ use crate::names::Name;
 const SHIFTS: [f64; 3] = [0.1, 0.35, 1.0];
 /// By how much a factor e in size makes two sizes of a program less alike.
 const SIZE_WIDTH: f64 = 2.0;
+/// As how many pairs of its own what other sizes of a program did counts.
+const FROM_KIN: f64 = 0.5;
 const BEHAVIOUR_WIDTHS: [f64; 2] = [0.7, 2.0];
 /// Cells that sizes of parts are found on, and that predictions are made from.
 const MOST_TO_LEARN: usize = 300;
@@ -63,19 +65,22 @@ impl Likeness {
         let kin = |a: usize, b: usize| {
             parsed[a].apart(&parsed[b]).map_or(0.0, |apart| libm::exp(-apart / SIZE_WIDTH))
         };
-        let scale = |values: &[f64]| rms(values.iter().copied()).max(1e-9);
-        let (sensitive, presses) = (scale(&effects.sensitivity), scale(&effects.pressure));
+        let kin = Square::new(size, kin);
+        let suffers = behaviours(&effects.sensitivity, |a| effects.seen[a].0, &kin);
+        let presses = behaviours(&effects.pressure, |a| effects.seen[a].1, &kin);
         let behaviour = |width: f64| {
-            Square::new(size, |a, b| {
-                let suffers = (effects.sensitivity[a] - effects.sensitivity[b]) / sensitive;
-                let presses = (effects.pressure[a] - effects.pressure[b]) / presses;
-                libm::exp(-0.5 * (suffers * suffers + presses * presses) / (width * width))
+            Square::new(size, |a, b| match (suffers[a], suffers[b], presses[a], presses[b]) {
+                (Some(one), Some(other), Some(presses), Some(is_pressed)) => {
+                    let (suffers, presses) = (one - other, presses - is_pressed);
+                    libm::exp(-0.5 * (suffers * suffers + presses * presses) / (width * width))
+                }
+                _ => f64::from(a == b),
             })
         };
         Likeness {
             size,
             same: Square::new(size, |a, b| if a == b { 1.0 } else { 0.0 }),
-            kin: Square::new(size, kin),
+            kin,
             behaviour: BEHAVIOUR_WIDTHS.map(behaviour).into(),
         }
     }
@@ -112,6 +117,26 @@ impl Likeness {
         parts.push(Box::new(move |(a, b), (c, d)| at(kin, a, b) * at(kin, c, d)));
         parts
     }
+}
+
+/// One side of programs' behaviour, in standard deviations. Who was hardly seen is taken for its other sizes, as far as
+/// these were seen; `None` where there are none, either.
+fn behaviours(effect: &[f64], seen: impl Fn(usize) -> f64, kin: &Square) -> Vec<Option<f64>> {
+    let scale = rms(effect.iter().copied()).max(1e-9);
+    let one = |a: usize| {
+        let (mut sum, mut weights) = (seen(a) * effect[a], seen(a));
+        let others = (0..kin.size).filter(|&b| b != a && seen(b) > 0.0);
+        let (like, weight) = others.fold((0.0, 0.0), |(sum, weights), b| {
+            let weight = kin.row(a)[b];
+            (sum + weight * effect[b], weights + weight)
+        });
+        if weight > 0.0 {
+            sum += FROM_KIN * like / weight;
+            weights += FROM_KIN;
+        }
+        (weights > 0.0).then(|| sum / weights / scale)
+    };
+    (0..effect.len()).map(one).collect()
 }
 
 /// What pairs did on another machine: deviations of ln s from their mean, by cell.
