@@ -191,7 +191,8 @@ mod tests {
     #[test]
     fn the_same_seed_judges_alike() {
         let (whole, _) = made_up(8, 100, 2);
-        let told = |seed| judge(by_name("additive").unwrap(), &Knowledge::of(whole.clone()), 5, 60.0, seed).told;
+        let told =
+            |seed| judge(by_name("additive").unwrap(), &Knowledge::of(whole.clone()), 5, 60.0, seed).told;
         assert_eq!(told(1), told(1));
         assert_ne!(told(1), told(2));
     }

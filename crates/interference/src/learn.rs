@@ -40,7 +40,14 @@ impl Default for Notebook {
 
 impl Notebook {
     /// Notes rates of regions, alone and together. Rates that are none are not taken: false.
-    pub fn note(&mut self, program: &str, beside: &str, at_s: f64, alone_per_s: f64, together_per_s: f64) -> bool {
+    pub fn note(
+        &mut self,
+        program: &str,
+        beside: &str,
+        at_s: f64,
+        alone_per_s: f64,
+        together_per_s: f64,
+    ) -> bool {
         let slowdown = alone_per_s / together_per_s;
         if !(slowdown.is_finite() && slowdown > 0.0 && at_s.is_finite()) {
             return false;
@@ -78,7 +85,8 @@ impl Notebook {
     /// Drops what has been forgotten.
     pub fn forget(&mut self, now_s: f64) {
         let half_life_s = self.half_life_s.max(1.0);
-        let counts = |one: &Observation| libm::exp2(-(now_s - one.at_s).max(0.0) / half_life_s) >= LEAST_WEIGHT;
+        let counts =
+            |one: &Observation| libm::exp2(-(now_s - one.at_s).max(0.0) / half_life_s) >= LEAST_WEIGHT;
         for pairs in self.seen.values_mut() {
             pairs.values_mut().for_each(|observations| observations.retain(counts));
             pairs.retain(|_, observations| !observations.is_empty());

@@ -230,7 +230,9 @@ fn slowdown(text: &str) -> Result<Option<f64>, String> {
     Err(match value {
         v if v.is_nan() => format!("'{text}' is no slowdown; leave what is unknown empty"),
         v if v.is_infinite() => {
-            format!("'{text}': no program is slowed down without end; leave the cell empty where a pair cannot run")
+            format!(
+                "'{text}': no program is slowed down without end; leave the cell empty where a pair cannot run"
+            )
         }
         v if v <= 0.0 => format!("{text} is no slowdown: 1 is as fast as alone, and nothing is below 0"),
         _ => format!("{text} is no slowdown: {} to {} is believed", CREDIBLE.start(), CREDIBLE.end()),
@@ -260,7 +262,10 @@ mod tests {
             (",a,b\na,1,2,3\nb,1,1\n", "m.csv:2:4: the row of 'a' has 3 values"),
             (",a,b\na,1,0\nb,1,1\n", "m.csv:2:3: 'a' beside 'b': 0 is no slowdown"),
             (",a,b\na,1,1\nb,-2,1\n", "m.csv:3:2: 'b' beside 'a': -2 is no slowdown"),
-            (",a,b\na,1,inf\nb,1,1\n", "m.csv:2:3: 'a' beside 'b': 'inf': no program is slowed down without end"),
+            (
+                ",a,b\na,1,inf\nb,1,1\n",
+                "m.csv:2:3: 'a' beside 'b': 'inf': no program is slowed down without end",
+            ),
             (",a,b\na,1,NaN\nb,1,1\n", "m.csv:2:3: 'a' beside 'b': 'NaN' is no slowdown"),
             (",a,b\na,1,fast\nb,1,1\n", "m.csv:2:3: 'a' beside 'b': 'fast' is no number"),
             (",a,b\na,1,1e9\nb,1,1\n", "m.csv:2:3: 'a' beside 'b': 1e9 is no slowdown"),
@@ -272,7 +277,8 @@ mod tests {
 
     #[test]
     fn names_with_commas_and_line_ends_of_windows_are_read() {
-        let matrix = Matrix::parse("m.csv", "\u{feff},\"a, big\",b\r\n\"a, big\", 1.5 ,\r\nb,1.2,1\r\n").unwrap();
+        let matrix =
+            Matrix::parse("m.csv", "\u{feff},\"a, big\",b\r\n\"a, big\", 1.5 ,\r\nb,1.2,1\r\n").unwrap();
         assert_eq!(matrix.names(), ["a, big", "b"]);
         assert_eq!([matrix.get(0, 0), matrix.get(0, 1), matrix.get(1, 0)], [Some(1.5), None, Some(1.2)]);
         assert_eq!(matrix.known().count(), 3);

@@ -67,7 +67,8 @@ impl Profiles {
 
     /// What no profile can be: (program or `machine`, what is wrong).
     pub fn fault(&self) -> Option<(String, String)> {
-        let machine = [self.machine.bandwidth_bytes_per_s, self.machine.cache_bytes, Some(self.machine.miss_s)];
+        let machine =
+            [self.machine.bandwidth_bytes_per_s, self.machine.cache_bytes, Some(self.machine.miss_s)];
         if machine.into_iter().flatten().any(|value| !positive(value)) {
             return Some(("machine".into(), "its values must be above 0".into()));
         }

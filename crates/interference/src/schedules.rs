@@ -37,7 +37,11 @@ pub fn count_without_twins(programs: usize) -> u128 {
     let (mut plus, mut minus, mut choose) = (0, 0, 1u128);
     for k in 0..=programs {
         let term = choose * count(programs - k);
-        if k % 2 == 0 { plus += term } else { minus += term }
+        if k % 2 == 0 {
+            plus += term
+        } else {
+            minus += term
+        }
         choose = choose * (programs - k) as u128 / (k + 1) as u128;
     }
     plus - minus
@@ -147,7 +151,8 @@ pub fn study(matrix: &Matrix, bins: usize) -> Study {
     let mut worse_than_all_twins = 0;
     visit_all(&costs, |mean, twins| {
         let place = (((mean - least) / bin) as usize).min(bins - 1);
-        let belongs = [true, twins == 0, twins != 0, twins & sets[0] != 0, twins & sets[1] != 0, twins & sets[2] != 0];
+        let belongs =
+            [true, twins == 0, twins != 0, twins & sets[0] != 0, twins & sets[1] != 0, twins & sets[2] != 0];
         for (group, _) in groups.iter_mut().zip(belongs).filter(|(_, belongs)| *belongs) {
             group.count += 1;
             group.best = group.best.min(mean);

@@ -46,7 +46,8 @@ pub fn simulate(k: u32, bounds: &[f64], draws: u32, seed: u64) -> (Vec<f64>, Vec
             alike[place] += u32::from(same <= bound);
         }
     }
-    let part = |counts: Vec<u32>| counts.into_iter().map(|count| f64::from(count) / f64::from(draws)).collect();
+    let part =
+        |counts: Vec<u32>| counts.into_iter().map(|count| f64::from(count) / f64::from(draws)).collect();
     (part(apart), part(alike))
 }
 

@@ -54,7 +54,11 @@ pub fn render(matrix: &Matrix, grid: &Grid, title: &str) -> String {
                 escape(matrix.name(a)),
                 escape(matrix.name(b)),
                 cell.value,
-                if known { ", measured".into() } else { format!(" ± {:.0}%, predicted", 100.0 * cell.error) },
+                if known {
+                    ", measured".into()
+                } else {
+                    format!(" ± {:.0}%, predicted", 100.0 * cell.error)
+                },
                 x + CELL / 2.0,
                 y + CELL / 2.0 + 3.5,
                 short(cell.value),
@@ -76,7 +80,8 @@ fn colour(heat: f64) -> String {
     let at = heat * 3.0;
     let first = (at as usize).min(2);
     let part = at - first as f64;
-    let mix = |channel: usize| stops[first][channel] + part * (stops[first + 1][channel] - stops[first][channel]);
+    let mix =
+        |channel: usize| stops[first][channel] + part * (stops[first + 1][channel] - stops[first][channel]);
     format!("#{:02x}{:02x}{:02x}", mix(0) as u8, mix(1) as u8, mix(2) as u8)
 }
 
@@ -92,8 +97,7 @@ mod tests {
     #[test]
     fn measured_and_predicted_cells_are_told_apart() {
         let matrix = Matrix::parse("m", ",<a>,b\n<a>,1.5,\nb,,\n").unwrap();
-        let grid =
-            Grid::new(2, |(a, b)| (a == 0).then_some(Estimate { value: 1.5 + b as f64, error: 0.1 }));
+        let grid = Grid::new(2, |(a, b)| (a == 0).then_some(Estimate { value: 1.5 + b as f64, error: 0.1 }));
         let svg = render(&matrix, &grid, "t");
         assert!(svg.contains("&lt;a&gt; beside &lt;a&gt;: 1.500, measured"), "{svg}");
         assert!(svg.contains("&lt;a&gt; beside b: 2.500 ± 10%, predicted") && svg.contains("2.5·"), "{svg}");

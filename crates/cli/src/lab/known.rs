@@ -1,6 +1,6 @@
 //! What the commands of this group are told: a matrix, matrices of other machines, profiles.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use interference::profile::Profiles;
 use interference::{Grid, Knowledge, Matrix, Predictor, by_name, predictors};
@@ -109,7 +109,7 @@ fn with(matrix: &Matrix, programs: &[String]) -> Matrix {
     whole
 }
 
-fn read_profiles(path: &PathBuf) -> Result<Profiles, Failure> {
+fn read_profiles(path: &Path) -> Result<Profiles, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::bad_input(format!("cannot read {shown}: {error}")))?;

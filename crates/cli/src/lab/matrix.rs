@@ -6,7 +6,7 @@ mod samples;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use interference::{Grid, Knowledge, by_name};
@@ -156,7 +156,9 @@ fn halves(wanted: Option<&topology::CpuSet>) -> Result<[Vec<u32>; 2], Failure> {
     let mut cpus: Vec<u32> = machine.all_cpus().iter().filter(may).collect();
     if let Some(wanted) = wanted {
         if let Some(cpu) = wanted.iter().find(|cpu| !cpus.contains(cpu)) {
-            return Err(Failure::bad_input(format!("--cpus {wanted}: this process may not run on CPU {cpu}")));
+            return Err(Failure::bad_input(format!(
+                "--cpus {wanted}: this process may not run on CPU {cpu}"
+            )));
         }
         cpus.retain(|&cpu| wanted.contains(cpu));
     }

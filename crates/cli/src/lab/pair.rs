@@ -118,7 +118,10 @@ pub fn main(args: &Args) -> Outcome {
     let (drawn, apart) = (mean(Problem::random), mean(Problem::random_apart));
     let exact = match args.exact {
         true => Some(enumerate(&problem, wanted.places, &wanted.objective).ok_or_else(|| {
-            let why = format!("--exact goes through at most {MOST_TO_ENUMERATE} programs, and there are {}", names.len());
+            let why = format!(
+                "--exact goes through at most {MOST_TO_ENUMERATE} programs, and there are {}",
+                names.len()
+            );
             Failure::bad_input(why)
         })?),
         false => None,
@@ -195,7 +198,8 @@ impl Shown<'_> {
     fn told(&self, program: usize, place: &[usize]) -> (f64, f64) {
         let slowdown = self.problem.slowdown(program, place);
         let others = place.iter().filter(|other| **other != program);
-        let off = others.filter_map(|&other| self.grid.get(program, other)).map(|cell| cell.value * cell.error);
+        let off =
+            others.filter_map(|&other| self.grid.get(program, other)).map(|cell| cell.value * cell.error);
         (slowdown, off.map(|off| off * off).sum::<f64>().sqrt() / slowdown)
     }
 
@@ -237,7 +241,13 @@ impl Shown<'_> {
         let mut table = Table::new(&[">place", "program", ">slowdown", ">error", "spared"]);
         for (number, place) in self.assignment.places.iter().enumerate() {
             if place.is_empty() {
-                table.row([(number + 1).to_string(), "(empty)".into(), "–".into(), "–".into(), String::new()]);
+                table.row([
+                    (number + 1).to_string(),
+                    "(empty)".into(),
+                    "–".into(),
+                    "–".into(),
+                    String::new(),
+                ]);
             }
             for &program in place {
                 let (slowdown, error) = self.told(program, place);

@@ -71,7 +71,8 @@ pub fn main(args: &Args) -> Outcome {
         return judge_all(args, &knowledge);
     }
     let grid = grid(&knowledge, predictor);
-    let mut chosen: Vec<usize> = args.programs.iter().filter_map(|name| knowledge.matrix.find(name)).collect();
+    let mut chosen: Vec<usize> =
+        args.programs.iter().filter_map(|name| knowledge.matrix.find(name)).collect();
     let named = !chosen.is_empty();
     if !named {
         chosen = (0..knowledge.matrix.len()).collect();
@@ -140,13 +141,18 @@ fn in_company(args: &Args, knowledge: &Knowledge, grid: &Grid, chosen: &[usize])
         let loss = |other: usize| told(program, other).map_or(0.0, |cell| cell.value * cell.error);
         let slowdown = problem.slowdown(program, &company);
         let error = others.iter().map(|&other| loss(other) * loss(other)).sum::<f64>().sqrt() / slowdown;
+        let source = match (measured, others.len()) {
+            (false, _) => "predicted",
+            (true, 1) => "measured",
+            (true, _) => "measured pairs, added up",
+        };
         let names: Vec<&str> = others.iter().map(|&other| args.programs[other].as_str()).collect();
         table.row([
             args.programs[program].clone(),
             names.join(", "),
             format!("{slowdown:.2}"),
             format!("± {:.0}%", 100.0 * error),
-            if !measured { "predicted" } else if others.len() == 1 { "measured" } else { "measured pairs, added up" }.into(),
+            source.into(),
         ]);
     }
     print!("{table}");
@@ -197,8 +203,10 @@ fn judge_all(args: &Args, knowledge: &Knowledge) -> Outcome {
     }
     let all = predictors();
     let parts = judge::hidden(knowledge, args.folds as usize, args.shown, args.seed);
-    let tasks: Vec<(usize, usize)> = (0..all.len()).flat_map(|p| (0..parts.len()).map(move |f| (p, f))).collect();
-    let one = |&(predictor, fold): &(usize, usize)| judge::one(all[predictor], &parts[fold].0, &parts[fold].1);
+    let tasks: Vec<(usize, usize)> =
+        (0..all.len()).flat_map(|p| (0..parts.len()).map(move |f| (p, f))).collect();
+    let one =
+        |&(predictor, fold): &(usize, usize)| judge::one(all[predictor], &parts[fold].0, &parts[fold].1);
     let results = in_parallel(&tasks, one);
     let mut judged = vec![Judged::default(); all.len()];
     for (&(predictor, _), result) in tasks.iter().zip(&results) {
@@ -225,18 +233,30 @@ fn judge_all(args: &Args, knowledge: &Knowledge) -> Outcome {
                 row
             })
             .collect();
-        println!("{:#}", json!({ "folds": args.folds, "shown": args.shown, "seed": args.seed, "predictors": rows }));
+        println!(
+            "{:#}",
+            json!({ "folds": args.folds, "shown": args.shown, "seed": args.seed, "predictors": rows })
+        );
         return Ok(ExitCode::SUCCESS);
     }
     println!(
         "Each of {pairs} pairs hidden once, {}% of all shown; {} parts, seed {}.\n",
         args.shown, args.folds, args.seed
     );
-    let heads =
-        ["predictor", ">mean error", ">within 5%", ">within 30%", ">slowed: mean", ">within 5%", ">within 30%", "knows"];
+    let heads = [
+        "predictor",
+        ">mean error",
+        ">within 5%",
+        ">within 30%",
+        ">slowed: mean",
+        ">within 5%",
+        ">within 30%",
+        "knows",
+    ];
     let mut table = Table::new(&heads);
     for (predictor, judged) in all.iter().zip(&judged) {
-        let percent = |part: Option<f64>| part.map_or("–".to_owned(), |part| format!("{:.1}%", 100.0 * part));
+        let percent =
+            |part: Option<f64>| part.map_or("–".to_owned(), |part| format!("{:.1}%", 100.0 * part));
         let slowed = judged.slowed_by(SLOWED);
         table.row([
             predictor.name().into(),

@@ -62,9 +62,14 @@ pub fn main(args: &Args) -> Outcome {
     if let Some(programs) = args.count {
         let (all, without) = (count(programs as usize), count_without_twins(programs as usize));
         if args.json {
-            println!("{:#}", json!({ "programs": programs, "schedules": all as u64, "without_twins": without as u64 }));
+            println!(
+                "{:#}",
+                json!({ "programs": programs, "schedules": all as u64, "without_twins": without as u64 })
+            );
         } else {
-            println!("{all} schedules of two instances each of {programs} programs, {without} of them without twins");
+            println!(
+                "{all} schedules of two instances each of {programs} programs, {without} of them without twins"
+            );
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -139,15 +144,21 @@ fn uniform(args: &Args, programs: u32) {
                 "same": { "drawn": alike, "exact": repeated(programs, bound) },
             })
         };
-        println!("{:#}", json!({ "programs": programs, "draws": DRAWS, "rows": rows.map(row).collect::<Vec<_>>() }));
+        println!(
+            "{:#}",
+            json!({ "programs": programs, "draws": DRAWS, "rows": rows.map(row).collect::<Vec<_>>() })
+        );
         return;
     }
-    println!("What {programs} programs want together, each uniform between 0 and 1: how often at most so much.\n");
+    println!(
+        "What {programs} programs want together, each uniform between 0 and 1: how often at most so much.\n"
+    );
     let heads = [">at most", ">different: drawn", ">exact", ">the same: drawn", ">exact"];
     let mut table = Table::new(&heads);
     for (&bound, (apart, alike)) in rows {
         let [apart, exactly_apart, alike, exactly_alike] =
-            [*apart, irwin_hall(programs, bound), *alike, repeated(programs, bound)].map(|part| format!("{part:.4}"));
+            [*apart, irwin_hall(programs, bound), *alike, repeated(programs, bound)]
+                .map(|part| format!("{part:.4}"));
         table.row([format!("{bound:.1}"), apart, exactly_apart, alike, exactly_alike]);
     }
     print!("{table}");

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::world::World;
 
-const PAIRS: &str = ",cg,ep,ft,is\ncg,1.9,1.02,1.6,1.3\nep,1.01,1.0,1.01,1.0\nft,1.7,,1.5,1.2\nis,1.4,1.01,1.3,\n";
+const PAIRS: &str =
+    ",cg,ep,ft,is\ncg,1.9,1.02,1.6,1.3\nep,1.01,1.0,1.01,1.0\nft,1.7,,1.5,1.2\nis,1.4,1.01,1.3,\n";
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -26,21 +27,33 @@ fn json(world: &World, arguments: &[&str]) -> Value {
 fn refused(world: &World, arguments: &[&str], words: &str) {
     let output = world.run(arguments);
     let told = text(&output.stderr);
-    assert!(output.status.code() == Some(2) && told.contains(words), "{arguments:?}: {:?} {told}", output.status);
+    assert!(
+        output.status.code() == Some(2) && told.contains(words),
+        "{arguments:?}: {:?} {told}",
+        output.status
+    );
 }
 
 #[test]
 fn a_completed_matrix_has_every_cell_with_its_error() {
     let world = world();
-    let value = json(&world, &["lab", "predict", "--matrix", "pairs.csv", "--json", "--csv", "whole.csv", "--svg", "w.svg"]);
+    let value = json(
+        &world,
+        &["lab", "predict", "--matrix", "pairs.csv", "--json", "--csv", "whole.csv", "--svg", "w.svg"],
+    );
     assert_eq!(value.as_object().unwrap().len(), 1);
     let cells = value["cells"].as_array().unwrap();
     assert_eq!(cells.len(), 16);
     let unknown: Vec<&Value> = cells.iter().filter(|cell| cell["known"] == false).collect();
     assert_eq!(unknown.len(), 2);
-    assert!(unknown.iter().all(|cell| cell["value"].as_f64() > Some(0.9) && cell["error"].as_f64() > Some(0.0)));
+    assert!(
+        unknown.iter().all(|cell| cell["value"].as_f64() > Some(0.9) && cell["error"].as_f64() > Some(0.0))
+    );
     let known = &cells[2];
-    assert_eq!((&known["program"], &known["beside"], &known["value"]), (&"cg".into(), &"ft".into(), &1.6.into()));
+    assert_eq!(
+        (&known["program"], &known["beside"], &known["value"]),
+        (&"cg".into(), &"ft".into(), &1.6.into())
+    );
     let whole = std::fs::read_to_string(world.path("whole.csv")).unwrap();
     assert!(whole.starts_with(",cg,ep,ft,is\ncg,1.900000,") && !whole.contains(",,"), "{whole}");
     assert!(std::fs::read_to_string(world.path("w.svg")).unwrap().contains("ft beside ep"));
@@ -58,7 +71,8 @@ fn a_measured_matrix_goes_on_where_it_stopped() {
         return eprintln!("skipped: there is one CPU");
     }
     let measure = |rounds: &str| {
-        let options = ["--out", "m.csv", "--error", "1e-9", "--rounds", rounds, "--json", "--svg", "m.svg", "-q"];
+        let options =
+            ["--out", "m.csv", "--error", "1e-9", "--rounds", rounds, "--json", "--svg", "m.svg", "-q"];
         json(&world, &[&["lab", "matrix", "nap=sleep 0.02", "doze=sleep 0.05"][..], &options].concat())
     };
     let first = measure("2");
@@ -106,7 +120,8 @@ fn programs_side_by_side_are_told_and_strangers_named() {
 
 #[test]
 fn predictors_are_judged_on_what_is_known() {
-    let value = json(&world(), &["lab", "predict", "--matrix", "pairs.csv", "--judge", "--folds", "4", "--json"]);
+    let value =
+        json(&world(), &["lab", "predict", "--matrix", "pairs.csv", "--judge", "--folds", "4", "--json"]);
     let rows = value["predictors"].as_array().unwrap();
     assert_eq!(rows.len(), 11);
     let row = |name: &str| rows.iter().find(|row| row["predictor"] == name).unwrap();
@@ -117,14 +132,33 @@ fn predictors_are_judged_on_what_is_known() {
 #[test]
 fn programs_are_paired_so_that_they_lose_least() {
     let world = world();
-    let value = json(&world, &["lab", "pair", "cg", "ft", "ep", "ep", "--places", "2", "--matrix", "pairs.csv", "--exact", "--json"]);
+    let value = json(
+        &world,
+        &[
+            "lab",
+            "pair",
+            "cg",
+            "ft",
+            "ep",
+            "ep",
+            "--places",
+            "2",
+            "--matrix",
+            "pairs.csv",
+            "--exact",
+            "--json",
+        ],
+    );
     assert_eq!(value["placed_by"], "predictions");
     assert!((value["cost"].as_f64().unwrap() - value["exact"].as_f64().unwrap()).abs() < 1e-6, "{value}");
     for place in value["places"].as_array().unwrap() {
         let programs = place["programs"].as_array().unwrap();
         assert_eq!(programs.iter().filter(|one| one["program"] == "ep").count(), 1, "{value}");
     }
-    assert!(value["cost"].as_f64() < value["random"].as_f64() && value["random"].as_f64() < value["worst"].as_f64());
+    assert!(
+        value["cost"].as_f64() < value["random"].as_f64()
+            && value["random"].as_f64() < value["worst"].as_f64()
+    );
     let told = text(&world.run(&["lab", "pair", "--matrix", "pairs.csv", "--svg", "p.svg"]).stdout);
     assert!(told.contains("mean slowdown") && told.contains("worst"), "{told}");
     assert!(world.path("p.svg").exists());
@@ -145,10 +179,18 @@ fn without_knowledge_twins_are_kept_apart_and_that_is_said() {
 #[test]
 fn odd_numbers_few_programs_and_one_alone_have_their_places() {
     let world = world();
-    for (programs, places, occupied) in [(&["cg"][..], "3", 1), (&["cg", "ft", "is"], "2", 2), (&["cg", "ft"], "5", 2)] {
-        let arguments = [&["lab", "pair"][..], programs, &["--places", places, "--matrix", "pairs.csv", "--json"]].concat();
+    for (programs, places, occupied) in
+        [(&["cg"][..], "3", 1), (&["cg", "ft", "is"], "2", 2), (&["cg", "ft"], "5", 2)]
+    {
+        let arguments =
+            [&["lab", "pair"][..], programs, &["--places", places, "--matrix", "pairs.csv", "--json"]]
+                .concat();
         let value = json(&world, &arguments);
-        let full = value["places"].as_array().unwrap().iter().filter(|p| !p["programs"].as_array().unwrap().is_empty());
+        let full = value["places"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|p| !p["programs"].as_array().unwrap().is_empty());
         assert_eq!(full.count(), occupied, "{value}");
     }
 }

@@ -82,14 +82,16 @@ struct Costs {
 
 impl Costs {
     fn of(problem: &Problem, wanted: &Wanted, places: &Places) -> Costs {
-        let of = |objective: &Objective| places.iter().map(|place| problem.cost_of(place, objective)).collect();
+        let of =
+            |objective: &Objective| places.iter().map(|place| problem.cost_of(place, objective)).collect();
         let worst = wanted.objective.is_worst();
         Costs { firsts: of(&wanted.objective), seconds: of(&Objective::Mean), worst }
     }
 
     fn score(&self) -> Score {
         let sum = |values: &[f64]| values.iter().sum::<f64>();
-        let first = if self.worst { self.firsts.iter().copied().fold(0.0, f64::max) } else { sum(&self.firsts) };
+        let first =
+            if self.worst { self.firsts.iter().copied().fold(0.0, f64::max) } else { sum(&self.firsts) };
         Score { first, second: if self.worst { sum(&self.seconds) } else { 0.0 } }
     }
 }

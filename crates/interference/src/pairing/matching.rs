@@ -188,7 +188,8 @@ fn missing(costs: &Costs, matched: &Matched) -> Vec<Edge> {
 
 /// The least largest cost, and of those matchings one with the least sum.
 fn bottleneck(problem: &Problem, count: usize, costs: &[f64]) -> Vec<usize> {
-    let mut values: Vec<f64> = (0..count * count).filter(|at| at / count != at % count).map(|at| costs[at]).collect();
+    let mut values: Vec<f64> =
+        (0..count * count).filter(|at| at / count != at % count).map(|at| costs[at]).collect();
     values.sort_unstable_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
     values.dedup();
     let sum = |a: usize, b: usize| -> f64 {

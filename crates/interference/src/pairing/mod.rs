@@ -206,7 +206,8 @@ impl Problem {
                 continue;
             }
             let j = random.below(places[other].len() as u64) as usize;
-            let clashes = |places: &[Vec<usize>]| [one, other].iter().filter(|&&at| clash(&places[at])).count();
+            let clashes =
+                |places: &[Vec<usize>]| [one, other].iter().filter(|&&at| clash(&places[at])).count();
             let before = clashes(&places);
             let swap = |places: &mut [Vec<usize>]| {
                 let program = places[one][i];
@@ -375,7 +376,8 @@ pub(crate) mod tests {
         for (places, each) in [(10, 2), (7, 3), (5, 4)] {
             for _ in 0..20 {
                 let found = problem.random_apart(&wanted(places, Objective::Mean), &mut random);
-                let apart = |place: &Vec<usize>| place.iter().all(|&a| place.iter().all(|&b| !problem.twins(a, b)));
+                let apart =
+                    |place: &Vec<usize>| place.iter().all(|&a| place.iter().all(|&b| !problem.twins(a, b)));
                 assert!(found.places.iter().all(|place| place.len() <= each && apart(place)), "{found:?}");
             }
         }

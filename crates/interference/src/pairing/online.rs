@@ -18,7 +18,8 @@ pub fn arrive(
     };
     let open = places.iter().enumerate().filter(|(_, place)| place.len() < each);
     let judged = open.map(|(at, place)| (more(place), place.len(), at));
-    let best = judged.min_by(|one, other| one.0.total_cmp(&other.0).then((one.1, one.2).cmp(&(other.1, other.2))))?;
+    let best = judged
+        .min_by(|one, other| one.0.total_cmp(&other.0).then((one.1, one.2).cmp(&(other.1, other.2))))?;
     Some(best.2)
 }
 

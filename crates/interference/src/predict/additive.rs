@@ -111,7 +111,8 @@ mod tests {
         let value = |a: usize, b: usize| 0.3 + 0.1 * a as f64 - 0.05 * (b * b % 7) as f64;
         let all: Vec<(usize, usize, f64)> =
             (0..12).flat_map(|a| (0..12).map(move |b| (a, b, value(a, b)))).collect();
-        let half: Vec<_> = all.iter().copied().filter(|(a, b, _)| (a * 5 + b * 3) % 2 == 0 || a == b).collect();
+        let half: Vec<_> =
+            all.iter().copied().filter(|(a, b, _)| (a * 5 + b * 3) % 2 == 0 || a == b).collect();
         let effects = Effects::fit(12, &half).unwrap();
         let worst = all.iter().map(|&(a, b, value)| (effects.at(a, b) - value).abs()).fold(0.0, f64::max);
         assert!(worst < 0.12, "{worst}");

@@ -100,7 +100,8 @@ impl Predictor for Cache {
         };
         let off = knowledge.matrix.known().filter_map(|(a, b, slowdown)| Some(told(a, b)? / slowdown));
         let off: Vec<f64> = off.map(|ratio| libm::log(ratio).abs()).collect();
-        let error = if off.len() > 4 { median(off).map_or(ERROR, |off| (1.5 * off).max(0.01)) } else { ERROR };
+        let error =
+            if off.len() > 4 { median(off).map_or(ERROR, |off| (1.5 * off).max(0.01)) } else { ERROR };
         Grid::new(knowledge.matrix.len(), |(a, b)| told(a, b).map(|value| Estimate { value, error }))
     }
 }

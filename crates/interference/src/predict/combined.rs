@@ -49,7 +49,8 @@ fn together(sources: &[Estimate]) -> Option<Estimate> {
     }
     let mean = sources.iter().map(|source| weight(source) * libm::log(source.value)).sum::<f64>() / weights;
     let off = |source: &Estimate| libm::log(source.value) - mean;
-    let spread = sources.iter().map(|source| weight(source) * off(source) * off(source)).sum::<f64>() / weights;
+    let spread =
+        sources.iter().map(|source| weight(source) * off(source) * off(source)).sum::<f64>() / weights;
     Some(Estimate { value: libm::exp(mean), error: f64::sqrt(1.0 / weights + spread) })
 }
 

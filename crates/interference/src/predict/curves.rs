@@ -21,7 +21,8 @@ fn fitted(knowledge: &Knowledge, presser: usize) -> Option<f64> {
         .filter(|&a| !knowledge.profiles[a].curve.is_empty())
         .filter_map(|a| Some((a, knowledge.matrix.get(a, presser)?)))
         .collect();
-    let most = seen.iter().filter_map(|&(a, _)| Some(knowledge.profiles[a].curve.last()?.0)).fold(0.0, f64::max);
+    let most =
+        seen.iter().filter_map(|&(a, _)| Some(knowledge.profiles[a].curve.last()?.0)).fold(0.0, f64::max);
     let off = |pressure: f64| {
         rms(seen.iter().map(|&(a, slowdown)| {
             let told = interpolate(&knowledge.profiles[a].curve, pressure).unwrap_or(1.0);
@@ -29,7 +30,8 @@ fn fitted(knowledge: &Knowledge, presser: usize) -> Option<f64> {
         }))
     };
     let tries = (0..=STEPS).map(|step| most * step as f64 / STEPS as f64);
-    let best = tries.map(|pressure| (off(pressure), pressure)).min_by(|one, other| one.0.total_cmp(&other.0))?;
+    let best =
+        tries.map(|pressure| (off(pressure), pressure)).min_by(|one, other| one.0.total_cmp(&other.0))?;
     (!seen.is_empty()).then_some(best.1)
 }
 
@@ -49,7 +51,8 @@ impl Predictor for Curves {
         let told = |a: usize, b: usize| interpolate(&knowledge.profiles[a].curve, pressures[b]?);
         let off = knowledge.matrix.known().filter_map(|(a, b, slowdown)| Some(told(a, b)? / slowdown));
         let off: Vec<f64> = off.map(|ratio| libm::log(ratio).abs()).collect();
-        let error = if off.len() > 4 { median(off).map_or(ERROR, |off| (1.5 * off).max(0.01)) } else { ERROR };
+        let error =
+            if off.len() > 4 { median(off).map_or(ERROR, |off| (1.5 * off).max(0.01)) } else { ERROR };
         Grid::new(size, |(a, b)| told(a, b).map(|value| Estimate { value, error }))
     }
 }

@@ -51,10 +51,8 @@ impl Sizes {
         if count < 2 {
             return self;
         }
-        let squares: Vec<Square> = parts
-            .iter()
-            .map(|part| Square::new(count, |i, j| part(seen.cells[i], seen.cells[j])))
-            .collect();
+        let squares: Vec<Square> =
+            parts.iter().map(|part| Square::new(count, |i, j| part(seen.cells[i], seen.cells[j]))).collect();
         let whole = self.parts.iter().sum::<f64>() + self.noise;
         for _ in 0..rounds {
             let mut sum = Square { size: count, cells: vec![0.0; count * count] };

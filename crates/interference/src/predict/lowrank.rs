@@ -32,11 +32,18 @@ impl Fitted {
 }
 
 /// One side's factors for the other's: ridge regression, program by program.
-fn half(size: usize, rank: usize, hold: f64, cells: &[Vec<(usize, f64)>], other: &[Vec<f64>]) -> Vec<Vec<f64>> {
+fn half(
+    size: usize,
+    rank: usize,
+    hold: f64,
+    cells: &[Vec<(usize, f64)>],
+    other: &[Vec<f64>],
+) -> Vec<Vec<f64>> {
     let mut factors = vec![vec![0.0; rank]; size];
     for (factor, seen) in factors.iter_mut().zip(cells).filter(|(_, seen)| !seen.is_empty()) {
         let gram = Square::new(rank, |i, j| {
-            seen.iter().map(|&(at, _)| other[at][i] * other[at][j]).sum::<f64>() + if i == j { hold } else { 0.0 }
+            seen.iter().map(|&(at, _)| other[at][i] * other[at][j]).sum::<f64>()
+                + if i == j { hold } else { 0.0 }
         });
         let right: Vec<f64> =
             (0..rank).map(|i| seen.iter().map(|&(at, value)| other[at][i] * value).sum()).collect();
@@ -59,7 +66,8 @@ fn fit(size: usize, values: &[Cell], rank: usize, hold: f64) -> Option<Fitted> {
     }
     // A start that does not depend on the order of programs: their own sensitivity and its powers.
     let strongest = effects.pressure.iter().fold(1e-9, |most: f64, value| most.max(value.abs()));
-    let start = |value: f64| (0..rank).map(|power| libm::pow(value / strongest, (power + 1) as f64)).collect();
+    let start =
+        |value: f64| (0..rank).map(|power| libm::pow(value / strongest, (power + 1) as f64)).collect();
     let mut columns: Vec<Vec<f64>> = effects.pressure.iter().map(|&value| start(value)).collect();
     let mut rows = Vec::new();
     for _ in 0..if rank == 0 { 1 } else { ROUNDS } {
@@ -118,7 +126,8 @@ mod tests {
     #[test]
     fn products_of_hidden_properties_are_found_where_sums_do_not_do() {
         let (whole, part) = made_up(20, 60, 3);
-        let off = |grid: Grid| rms(whole.known().map(|(a, b, value)| grid.get(a, b).unwrap().value / value - 1.0));
+        let off =
+            |grid: Grid| rms(whole.known().map(|(a, b, value)| grid.get(a, b).unwrap().value / value - 1.0));
         let (low, sums) =
             (off(LowRank.predict(&Knowledge::of(part.clone()))), off(Additive.predict(&Knowledge::of(part))));
         assert!(low < 0.5 * sums, "{low} against {sums}");

@@ -192,7 +192,8 @@ pub(crate) mod tests {
                     let grid = predictor.predict(&knowledge);
                     for (a, b) in (0..programs).flat_map(|a| (0..programs).map(move |b| (a, b))) {
                         if let Some(Estimate { value, error }) = grid.get(a, b) {
-                            let credible = value.is_finite() && value > 0.0 && error.is_finite() && error >= 0.0;
+                            let credible =
+                                value.is_finite() && value > 0.0 && error.is_finite() && error >= 0.0;
                             assert!(credible, "{} {known} {programs}: {value} ± {error}", predictor.name());
                         }
                     }

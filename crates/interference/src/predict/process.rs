@@ -210,7 +210,11 @@ impl Predictor for Process {
     fn predict(&self, knowledge: &Knowledge) -> Grid {
         let nothing = || Grid::new(knowledge.matrix.len(), |_| None);
         let others: Vec<Other> = if self.elsewhere {
-            knowledge.elsewhere.iter().filter_map(|other| Other::of(knowledge.matrix.names(), other)).collect()
+            knowledge
+                .elsewhere
+                .iter()
+                .filter_map(|other| Other::of(knowledge.matrix.names(), other))
+                .collect()
         } else {
             Vec::new()
         };
@@ -254,7 +258,8 @@ fn learn(matrix: &Matrix, known: &[(usize, usize, f64)], others: &[Other]) -> Op
     // A slowdown below 1 needs a larger shift.
     let shifts = SHIFTS.into_iter().map(|shift| shift.max(1.0 - least + SHIFTS[0]));
     let tried: Vec<Learned> = shifts.filter_map(|shift| rounds(shift, None, FIRST_ROUNDS)).collect();
-    let best = tried.into_iter().reduce(|best, next| if next.likelihood > best.likelihood { next } else { best })?;
+    let best =
+        tried.into_iter().reduce(|best, next| if next.likelihood > best.likelihood { next } else { best })?;
     rounds(best.shift, Some(best.sizes), ROUNDS)
 }
 

@@ -58,6 +58,9 @@ mod tests {
         let matrix = Matrix::parse("m", ",a,b\na,1.1,1.5\nb,,1.3\n").unwrap();
         let grid = Median.predict(&Knowledge::of(matrix));
         assert_eq!(grid.get(1, 0).unwrap().value, 1.3);
-        assert_eq!(NONE.predict(&Knowledge::of(Matrix::unknown(vec!["a".into()]))).get(0, 0).unwrap().value, 1.05);
+        assert_eq!(
+            NONE.predict(&Knowledge::of(Matrix::unknown(vec!["a".into()]))).get(0, 0).unwrap().value,
+            1.05
+        );
     }
 }

@@ -54,7 +54,10 @@ mod tests {
         let apart = (0..steps).flat_map(|i| (0..steps).map(move |j| f64::max(1.0, at(i) + at(j)))).collect();
         let alike = (0..steps).map(|i| f64::max(1.0, 2.0 * at(i))).collect();
         for (known, (mean, error)) in [(APART, moments(apart)), (ALIKE, moments(alike))] {
-            assert!((known.value - mean).abs() < 1e-3 && (known.error - error).abs() < 1e-3, "{mean} {error}");
+            assert!(
+                (known.value - mean).abs() < 1e-3 && (known.error - error).abs() < 1e-3,
+                "{mean} {error}"
+            );
         }
     }
 }

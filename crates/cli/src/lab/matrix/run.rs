@@ -63,7 +63,7 @@ impl Halves {
         let stop = AtomicBool::new(false);
         let times = [Mutex::new(Vec::new()), Mutex::new(Vec::new())];
         let ended = |at: usize| !times[at].lock().expect("no runner panics").is_empty();
-        let runner = |at: usize| {
+        let runner = |at: usize| -> Result<(), Fault> {
             let half = (first_half + at) % 2;
             loop {
                 match self.once(programs[at], half, &stop) {
@@ -127,7 +127,9 @@ impl Halves {
                 return Err(failed(format!("did not end within {} s (--longest)", self.longest.as_secs())));
             }
             match &ended {
-                Some(ended) => drop(poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&LOOK))),
+                Some(ended) => {
+                    let _ = poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&LOOK));
+                }
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
         }

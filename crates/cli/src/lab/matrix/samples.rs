@@ -137,6 +137,9 @@ mod tests {
         assert_eq!(settled(&[1.5]).unwrap().half_width, f64::INFINITY);
         let few = settled(&[1.5, 1.52, 1.48]).unwrap();
         let many = settled(&[1.5, 1.52, 1.48, 1.5, 1.52, 1.48]).unwrap();
-        assert!((few.slowdown - 1.5).abs() < 0.01 && many.half_width < few.half_width / 2.0, "{few:?} {many:?}");
+        assert!(
+            (few.slowdown - 1.5).abs() < 0.01 && many.half_width < few.half_width / 2.0,
+            "{few:?} {many:?}"
+        );
     }
 }
