@@ -300,6 +300,22 @@ mod tests {
         assert_eq!(cost_of(count, &costs, &mate), cost_of(count, &costs, &whole.mate));
     }
 
+    /// benches/matching.rs tells how long it takes; here only that nothing goes on for ever.
+    #[test]
+    fn a_thousand_programs_are_paired_within_seconds() {
+        let count = 1000;
+        let mut random = Random::new(5);
+        let facts: Vec<(u64, u64)> = (0..count).map(|_| (random.below(1000), random.below(1000))).collect();
+        let both = |a: usize, b: usize| (facts[a].0 * facts[b].1 + facts[b].0 * facts[a].1) as f64 * 1e-6;
+        let kinds = |a: usize, b: usize| if a % 26 == b % 26 { 3.0 } else { both(a % 26, b % 26) };
+        for cost in [&both as &dyn Fn(usize, usize) -> f64, &kinds] {
+            let began = std::time::Instant::now();
+            let mate = cheapest(count, cost);
+            println!("paired in {:?}", began.elapsed());
+            assert!((0..count).all(|u| mate[mate[u]] == u) && began.elapsed().as_secs() < 20);
+        }
+    }
+
     #[test]
     fn a_graph_without_a_perfect_matching_is_told() {
         assert!(blossom::solve(4, &[(0, 1, 1), (0, 2, 1), (0, 3, 1)], &[0; 4]).is_none());
