@@ -173,9 +173,9 @@ fn missing(costs: &Costs, matched: &Matched) -> Vec<Edge> {
     for u in 0..count {
         over.clear();
         let (row, own) = (costs.row(u), matched.prices[u]);
-        for v in u + 1..count {
-            if own + matched.prices[v] + 2 * row[v] < 0
-                && let Some(slack) = matched.slack(u, v, row[v])
+        for (v, &cost) in row.iter().enumerate().skip(u + 1) {
+            if own + matched.prices[v] + 2 * cost < 0
+                && let Some(slack) = matched.slack(u, v, cost)
             {
                 over.push((slack, v));
             }
