@@ -1,0 +1,11 @@
+//! Threads that say who belongs together.
+//!
+//! A program puts its threads into bubbles, nested as it likes; a scheduler maps that tree onto the
+//! tree of the machine while it runs (Thibault, *A Flexible Thread Scheduler for Hierarchical
+//! Multiprocessor Machines*, COSET 2005). `docs/bubbles.md` is the way in.
+
+pub mod hierarchy;
+mod lock;
+pub mod model;
+pub mod schedulers;
+mod sync;
