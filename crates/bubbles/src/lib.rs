@@ -7,5 +7,10 @@
 pub mod hierarchy;
 mod lock;
 pub mod model;
+#[cfg(not(feature = "shuttle"))]
+mod runtime;
 pub mod schedulers;
 mod sync;
+
+#[cfg(not(feature = "shuttle"))]
+pub use runtime::*;

@@ -4,7 +4,7 @@ use std::ptr;
 
 use topology::Level;
 
-use super::entity::{Entity, Kind};
+use super::entity::{Entity, Kind, PRIORITY};
 use crate::lock::{Guard, Lock};
 
 /// Where a bubble lets its members out.
@@ -87,6 +87,14 @@ impl Bubble {
                 wishes: Wishes::default(),
             }),
         }
+    }
+
+    /// As new, for a bubble whose memory is used again. It is empty and on no list.
+    pub(crate) fn renew(&self) {
+        let mut members = self.lock();
+        self.entity.renew(PRIORITY);
+        members.origin = None;
+        members.wishes = Wishes::default();
     }
 
     #[inline]

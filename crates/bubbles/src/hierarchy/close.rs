@@ -26,6 +26,27 @@ impl<W: World> Hierarchy<W> {
         true
     }
 
+    /// Tells those again whom a closing bubble waits for; whether there are any.
+    pub fn remind(&self, bubble: &Bubble) -> bool {
+        let members = bubble.lock();
+        if !members.closing {
+            return false;
+        }
+        for member in members.iter() {
+            match (member.place(), member.kind()) {
+                (Place::Active { processor, recalled: true }, Kind::Thread) => {
+                    self.world.recalled(member, processor, members.wishes.preempt);
+                }
+                (Place::Burst(_), Kind::Bubble) => {
+                    // SAFETY: it is a bubble, and the lock keeps it in.
+                    self.remind(unsafe { Bubble::of(member) });
+                }
+                _ => {}
+            }
+        }
+        true
+    }
+
     /// Whether a bubble has burst and waits for members to come home.
     pub fn is_closing(&self, bubble: &Bubble) -> bool {
         bubble.lock().closing
@@ -57,13 +78,14 @@ impl<W: World> Hierarchy<W> {
     /// Calls all members of a locked bubble; whether all are home.
     fn call_all(&self, members: &mut Members) -> bool {
         members.closing = true;
-        members.out = members.iter().filter(|member| !self.call(member)).count();
+        let preempt = members.wishes.preempt;
+        members.out = members.iter().filter(|member| !self.call(member, preempt)).count();
         members.closing = members.out > 0;
         !members.closing
     }
 
     /// Calls a member of a locked bubble home; false if the bubble has to wait for it.
-    fn call(&self, member: &Entity) -> bool {
+    fn call(&self, member: &Entity, preempt: bool) -> bool {
         loop {
             match member.place() {
                 Place::Nowhere | Place::Inside => return true,
@@ -77,7 +99,7 @@ impl<W: World> Hierarchy<W> {
                     let active = Place::Active { processor, recalled: false };
                     if member.step(active, Place::Active { processor, recalled: true }) {
                         if member.kind() == Kind::Thread {
-                            self.world.recalled(member, processor);
+                            self.world.recalled(member, processor, preempt);
                         }
                         return false;
                     }

@@ -157,7 +157,7 @@ impl<W: World> Hierarchy<W> {
         let mut at: *const Bubble = bubble;
         // SAFETY: the memory of bubbles stays that of bubbles.
         while let Some(bubble) = unsafe { at.as_ref() } {
-            self.world.emptied(bubble);
+            W::emptied(self, bubble);
             at = bubble.entity.holder();
         }
     }
@@ -168,6 +168,11 @@ impl<W: World> Hierarchy<W> {
         members.threads == 0
             // SAFETY: what is no thread is a bubble, and the lock keeps it in.
             && members.iter().all(|member| self.is_over(unsafe { Bubble::of(member) }))
+    }
+
+    /// Whether nothing is directly in a bubble.
+    pub fn is_empty(&self, bubble: &Bubble) -> bool {
+        bubble.lock().is_empty()
     }
 
     /// Its threads, also those of bubbles in it, counted up to `limit`.

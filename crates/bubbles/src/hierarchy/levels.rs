@@ -80,11 +80,9 @@ impl Levels {
     fn add(&mut self, object: &Object, parent: Option<usize>, usable: &CpuSet, lists: Lists) -> usize {
         let (level, logical_index) = (object.level, object.logical_index);
         let mut object = object;
-        while lists == Lists::Distinct {
-            let mut below = object.children.iter().filter(|child| child.cpus.intersects(usable));
-            match (below.next(), below.next()) {
-                (Some(only), None) => object = only,
-                _ => break,
+        if lists == Lists::Distinct {
+            while let Some(only) = only_child(object, usable) {
+                object = only;
             }
         }
         let number = self.units.len();
@@ -164,4 +162,10 @@ impl Levels {
     pub fn within(&self, inner: usize, outer: usize) -> bool {
         (outer..self.units[outer].end).contains(&inner)
     }
+}
+
+/// The one child that has usable processors, if exactly one has.
+fn only_child<'a>(object: &'a Object, usable: &CpuSet) -> Option<&'a Object> {
+    let mut below = object.children.iter().filter(|child| child.cpus.intersects(usable));
+    below.next().filter(|_| below.next().is_none())
 }

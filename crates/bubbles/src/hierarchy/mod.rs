@@ -34,13 +34,13 @@ pub use levels::{Levels, Lists, Unit};
 use list::List;
 
 /// Who is told of what happens.
-pub trait World {
+pub trait World: Sized {
     /// `count` entities were queued on the list of `unit`.
     fn queued(&self, unit: usize, count: usize);
-    /// `thread`, which `processor` runs, is to come home.
-    fn recalled(&self, thread: &Entity, processor: usize);
+    /// `thread`, which `processor` runs, is to come home, and may be interrupted for that if `preempt`.
+    fn recalled(&self, thread: &Entity, processor: usize, preempt: bool);
     /// The last thread of `bubble` has ended, or what it held has left it.
-    fn emptied(&self, bubble: &Bubble);
+    fn emptied(lists: &Hierarchy<Self>, bubble: &Bubble);
     /// `bubble` has burst on `unit` by the hands of `processor`.
     fn burst(&self, _bubble: &Bubble, _unit: usize, _processor: usize) {}
     /// `bubble` has closed again.
@@ -95,6 +95,12 @@ impl<W: World> Hierarchy<W> {
     /// What is queued on a unit's list, first to be taken first; for looking only.
     pub fn queued(&self, unit: usize) -> Vec<*const Entity> {
         self.lists[unit].lock().iter().collect()
+    }
+
+    /// The same as text, while the list stands still.
+    pub fn names(&self, unit: usize, name: impl Fn(&Entity) -> String) -> Vec<String> {
+        // SAFETY: what is on the list is alive.
+        self.lists[unit].lock().iter().map(|entity| name(unsafe { &*entity })).collect()
     }
 
     /// The unit with the most urgent that `processor` can see, and one more than its priority. Among

@@ -59,8 +59,8 @@ impl<W: World> Hierarchy<W> {
             // SAFETY: it is in our hands.
             let taken = unsafe { &*entity };
             match taken.kind() {
-                // SAFETY: it is a bubble.
                 Kind::Bubble if taken.holder().is_null() => {
+                    // SAFETY: it is a bubble.
                     self.submit(unsafe { Bubble::of(entity) }, scheduler, top, processor);
                 }
                 Kind::Thread if taken.holder().is_null() => {

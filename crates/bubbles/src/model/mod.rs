@@ -22,8 +22,8 @@ struct Quiet;
 
 impl World for Quiet {
     fn queued(&self, _unit: usize, _count: usize) {}
-    fn recalled(&self, _thread: &Entity, _processor: usize) {}
-    fn emptied(&self, _bubble: &Bubble) {}
+    fn recalled(&self, _thread: &Entity, _processor: usize, _preempt: bool) {}
+    fn emptied(_lists: &Hierarchy<Quiet>, _bubble: &Bubble) {}
 }
 
 enum Made {

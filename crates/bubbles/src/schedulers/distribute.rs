@@ -37,7 +37,7 @@ pub fn in_order(levels: &Levels, top: usize, branch: &Branch, puts: &mut Vec<Put
 }
 
 /// Lets the members of the bubble at `at` out on `unit`, in its place.
-fn let_out<'a>(items: &mut Vec<&'a Branch>, at: usize, unit: usize, puts: &mut Vec<Put>) {
+fn let_out(items: &mut Vec<&Branch>, at: usize, unit: usize, puts: &mut Vec<Put>) {
     let branch = items[at];
     put(puts, branch, unit, How::Burst);
     let members = branch.bubble.iter().flat_map(|(_, members)| members);
