@@ -4,6 +4,8 @@
 //! tree of the machine while it runs (Thibault, *A Flexible Thread Scheduler for Hierarchical
 //! Multiprocessor Machines*, COSET 2005). `docs/bubbles.md` is the way in.
 
+#[cfg(not(feature = "shuttle"))]
+mod capi;
 pub mod hierarchy;
 mod lock;
 pub mod model;

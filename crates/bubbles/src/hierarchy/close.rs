@@ -95,6 +95,8 @@ impl<W: World> Hierarchy<W> {
                     }
                 }
                 Place::Active { recalled: true, .. } => return false,
+                // It came into the bubble while it ran: it is a member from when it is queued the next time.
+                Place::Active { .. } if member.kind() == Kind::Thread && !member.is_adopted() => return true,
                 Place::Active { processor, recalled: false } => {
                     let active = Place::Active { processor, recalled: false };
                     if member.step(active, Place::Active { processor, recalled: true }) {

@@ -79,6 +79,9 @@ pub struct Entity {
     priority: AtomicU8,
     /// Nobody has woken it yet.
     fresh: AtomicBool,
+    /// A thread that may be recalled while it runs: it was queued or let out as a member of its bubble.
+    /// Written by whoever has it in its hands.
+    adopted: AtomicBool,
     kind: Kind,
     /// Under the lock of the list that it is on.
     pub(super) links: UnsafeCell<Links>,
@@ -114,6 +117,7 @@ impl Entity {
             home: AtomicU32::new(NO_HOME),
             priority: AtomicU8::new(priority),
             fresh: AtomicBool::new(true),
+            adopted: AtomicBool::new(false),
             kind,
             links: UnsafeCell::new(Links::NONE),
             holder: AtomicPtr::new(ptr::null_mut()),
@@ -175,9 +179,42 @@ impl Entity {
         self.fresh.load(Ordering::Relaxed)
     }
 
+    /// Nobody else knows it yet, or it was woken before.
     #[inline]
     pub(super) fn set_woken(&self) {
         self.fresh.store(false, Ordering::Relaxed);
+    }
+
+    /// True for the one of those who wake it for the first time that may do so.
+    #[inline]
+    pub(super) fn claim(&self) -> bool {
+        self.is_fresh() && self.fresh.swap(false, Ordering::AcqRel)
+    }
+
+    #[inline]
+    pub(super) fn is_adopted(&self) -> bool {
+        self.adopted.load(Ordering::Relaxed)
+    }
+
+    /// It is about to be queued by the caller, who has it in its hands.
+    #[inline]
+    pub(super) fn adopt(&self) {
+        self.adopted.store(!self.holder.load(Ordering::Relaxed).is_null(), Ordering::Relaxed);
+    }
+
+    /// As `step`, for the one who has it in its hands. Only what is active and adopted, or a bubble, can be
+    /// changed by another at the same time.
+    #[inline]
+    pub(super) fn step_own(&self, from: Place, to: Place) -> bool {
+        let active = matches!(from, Place::Active { .. });
+        if active && (self.is_adopted() || self.kind == Kind::Bubble) {
+            return self.step(from, to);
+        }
+        let there = self.place.load(Ordering::Relaxed) == from.encode();
+        if there {
+            self.set_place(to);
+        }
+        there
     }
 
     #[inline]
@@ -185,8 +222,17 @@ impl Entity {
         self.holder.load(Ordering::Acquire)
     }
 
-    pub(super) fn set_holder(&self, bubble: *mut Bubble) {
-        self.holder.store(bubble, Ordering::Release);
+    /// Makes it a member, if it is none of another bubble.
+    pub(super) fn join(&self, bubble: *mut Bubble) -> bool {
+        self.holder
+            .compare_exchange(ptr::null_mut(), bubble, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    /// It leaves its bubble, whose lock the caller holds.
+    #[inline]
+    pub(super) fn leave(&self) {
+        self.holder.store(ptr::null_mut(), Ordering::Release);
     }
 
     /// As new, for a thread whose memory is used again. Nobody else may know it.
@@ -196,6 +242,7 @@ impl Entity {
         self.home.store(NO_HOME, Ordering::Relaxed);
         self.priority.store(priority, Ordering::Relaxed);
         self.fresh.store(true, Ordering::Relaxed);
+        self.adopted.store(false, Ordering::Relaxed);
         self.holder.store(ptr::null_mut(), Ordering::Relaxed);
     }
 

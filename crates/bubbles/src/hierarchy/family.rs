@@ -31,9 +31,6 @@ impl<W: World> Hierarchy<W> {
     /// is queued goes to where the bubble's members are; what runs or has burst stays as it is until the
     /// bubble closes the next time.
     pub fn insert(&self, bubble: &Bubble, entity: &Entity) -> Result<(), InsertError> {
-        if !entity.holder().is_null() {
-            return Err(InsertError::HasHolder);
-        }
         if entity.kind() == Kind::Bubble {
             let mut above: *const Bubble = bubble;
             // SAFETY: the memory of bubbles stays that of bubbles.
@@ -46,20 +43,18 @@ impl<W: World> Hierarchy<W> {
         }
         let mut told = None;
         let mut members = bubble.lock();
+        if !entity.join(bubble.address()) {
+            return Err(InsertError::HasHolder);
+        }
         members.link(entity);
-        entity.set_holder(bubble.address());
         let burst_on = match bubble.entity.place() {
             Place::Burst(unit) if !members.closing => Some(unit),
             _ => None,
         };
         loop {
             match (entity.place(), burst_on) {
-                (Place::Nowhere, None) if entity.is_fresh() => {
-                    entity.set_woken();
-                    entity.set_place(Place::Inside);
-                }
-                (Place::Nowhere, Some(unit)) if entity.is_fresh() => {
-                    entity.set_woken();
+                (Place::Nowhere, None) if entity.claim() => entity.set_place(Place::Inside),
+                (Place::Nowhere, Some(unit)) if entity.claim() => {
                     told = self.push_quietly(entity, unit, Place::Nowhere);
                 }
                 (Place::Queued(list), _) => {
@@ -120,7 +115,7 @@ impl<W: World> Hierarchy<W> {
             }
             break;
         }
-        entity.set_holder(std::ptr::null_mut());
+        entity.leave();
         drop(members);
         if finished {
             self.settle(holder);
@@ -142,7 +137,7 @@ impl<W: World> Hierarchy<W> {
         let finished = thread.recalled() && self.one_less(holder, &mut members);
         let last = members.threads == 0;
         thread.set_place(Place::Nowhere);
-        thread.set_holder(std::ptr::null_mut());
+        thread.leave();
         drop(members);
         if finished {
             self.settle(holder);

@@ -60,9 +60,32 @@ pub enum Way {
     Nothing,
 }
 
+/// The units above a processor; deeper trees than this are not built.
+#[repr(align(64))]
+struct Path {
+    units: [u16; 24],
+    count: u8,
+}
+
+impl Path {
+    fn new(path: &[usize]) -> Path {
+        let mut units = [0; 24];
+        assert!(path.len() <= units.len(), "a machine of {} levels", path.len());
+        path.iter().zip(&mut units).for_each(|(&unit, at)| *at = unit as u16);
+        Path { units, count: path.len() as u8 }
+    }
+
+    #[inline]
+    fn units(&self) -> &[u16] {
+        &self.units[..usize::from(self.count)]
+    }
+}
+
 /// The lists of a machine.
 pub struct Hierarchy<W> {
     levels: Levels,
+    /// The units of each processor, as `Levels::path`, in one piece.
+    paths: Box<[Path]>,
     lists: Box<[List]>,
     /// The scheduler of each unit; each points at a leaked `&'static dyn Scheduler`.
     schedulers: Box<[AtomicPtr<&'static dyn Scheduler>]>,
@@ -74,6 +97,7 @@ impl<W: World> Hierarchy<W> {
         let scheduler: *mut &'static dyn Scheduler = Box::leak(Box::new(scheduler));
         let count = levels.units().len();
         Hierarchy {
+            paths: (0..levels.width()).map(|processor| Path::new(levels.path(processor))).collect(),
             levels,
             lists: (0..count).map(|_| List::new()).collect(),
             schedulers: (0..count).map(|_| AtomicPtr::new(scheduler)).collect(),
@@ -109,10 +133,10 @@ impl<W: World> Hierarchy<W> {
     #[inline]
     fn best(&self, processor: usize, far: bool) -> Option<(usize, u32)> {
         let (mut at, mut urgency) = (0, 0);
-        for &unit in self.levels.path(processor) {
-            let here = self.lists[unit].urgency();
+        for &unit in self.paths[processor].units() {
+            let here = self.lists[usize::from(unit)].urgency();
             if here > urgency || (far && here == urgency) {
-                (at, urgency) = (unit, here);
+                (at, urgency) = (usize::from(unit), here);
             }
         }
         (urgency > 0).then_some((at, urgency))
@@ -168,7 +192,8 @@ impl<W: World> Hierarchy<W> {
                 // SAFETY: entities outlive the hierarchy's use of them, and this one is in our hands.
                 let taken = unsafe { &*entity };
                 let active = Place::Active { processor, recalled: false };
-                if taken.kind() == Kind::Thread && thread.step(active, Place::Queued(unit)) {
+                if taken.kind() == Kind::Thread && thread.step_own(active, Place::Queued(unit)) {
+                    thread.adopt();
                     list.push_back(thread);
                     taken.set_place(active);
                     return Way::Next(entity);
@@ -197,7 +222,7 @@ impl<W: World> Hierarchy<W> {
     /// before whoever wakes it can know of it.
     #[inline]
     pub fn block(&self, thread: &Entity, processor: usize) {
-        if !thread.step(Place::Active { processor, recalled: false }, Place::Nowhere) {
+        if !thread.step_own(Place::Active { processor, recalled: false }, Place::Nowhere) {
             self.come_home(thread, processor, Place::Nowhere);
         }
     }
@@ -212,12 +237,24 @@ impl<W: World> Hierarchy<W> {
         if entity.kind() == Kind::Bubble {
             return self.wake_root(entity, processor);
         }
-        let unit = match entity.home() {
-            Some(home) => home,
-            None => self.scheduler(0).submit_thread(&self.levels, entity.priority(), processor),
-        };
-        entity.set_woken();
-        self.push(entity, unit, Place::Nowhere);
+        match entity.home() {
+            _ if entity.is_fresh() => {
+                if entity.claim() {
+                    self.start(entity, processor);
+                }
+            }
+            home => {
+                self.push(entity, home.unwrap_or(0), Place::Nowhere);
+            }
+        }
+    }
+
+    /// Wakes a new thread that is in no bubble and that nobody else knows yet.
+    #[inline]
+    pub fn start(&self, thread: &Entity, processor: usize) {
+        thread.set_woken();
+        let unit = self.scheduler(0).submit_thread(&self.levels, thread.priority(), processor);
+        self.push(thread, unit, Place::Nowhere);
     }
 
     /// Takes a queued thread off its list if `processor` may run it: what another waits for goes first.
@@ -277,9 +314,10 @@ impl<W: World> Hierarchy<W> {
                 unit = parent;
                 continue;
             }
-            if !entity.step(from, Place::Queued(unit)) {
+            if !entity.step_own(from, Place::Queued(unit)) {
                 return None;
             }
+            entity.adopt();
             entity.set_home(unit);
             list.push_back(entity);
             return Some(unit);

@@ -16,13 +16,16 @@ impl<W: World> Hierarchy<W> {
             return self.wake(entity, processor);
         };
         entity.set_woken();
+        if entity.place() != Place::Nowhere {
+            return;
+        }
         let told = match holder.entity.place() {
             Place::Burst(unit) if !members.closing => {
                 let home = entity.home().filter(|&home| self.levels.within(home, unit)).unwrap_or(unit);
                 self.push_quietly(entity, home, Place::Nowhere)
             }
             _ => {
-                entity.step(Place::Nowhere, Place::Inside);
+                entity.set_place(Place::Inside);
                 None
             }
         };
@@ -34,10 +37,10 @@ impl<W: World> Hierarchy<W> {
 
     /// Wakes a bubble that is in no other: the scheduler says where it goes.
     pub(super) fn wake_root(&self, entity: &Entity, processor: usize) {
-        if !entity.step(Place::Nowhere, IN_HANDS) {
+        if !entity.claim() {
             return;
         }
-        entity.set_woken();
+        entity.set_place(IN_HANDS);
         // SAFETY: the caller saw that it is a bubble.
         let bubble = unsafe { Bubble::of(entity) };
         self.submit(bubble, self.scheduler(0), 0, processor);
@@ -137,7 +140,8 @@ impl<W: World> Hierarchy<W> {
         }
         let mut count = 0;
         let mut let_out = |member: &Entity| {
-            if member.step(Place::Inside, Place::Queued(at)) {
+            if member.step_own(Place::Inside, Place::Queued(at)) {
+                member.adopt();
                 member.set_home(at);
                 count += 1;
                 true

@@ -9,6 +9,7 @@ use topology::Level;
 
 use super::pool::Lists;
 use super::preempt;
+use super::thread::Thread;
 use super::threads::JoinHandle;
 use super::wait::{self, Waiters};
 use super::worker;
@@ -203,6 +204,10 @@ impl Bubble {
     /// Puts a thread into it.
     pub fn insert<T>(&self, thread: &JoinHandle<T>) -> Result<(), InsertError> {
         self.insert_entity(&thread.record().entity)
+    }
+
+    pub(crate) fn insert_record(&self, thread: &Thread) -> Result<(), InsertError> {
+        self.insert_entity(&thread.entity)
     }
 
     /// Puts a bubble into it.

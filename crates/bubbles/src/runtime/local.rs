@@ -67,6 +67,40 @@ impl<T> Local<T> {
     }
 }
 
+/// A number under which each thread may have one value, for the C interface.
+#[derive(Clone, Copy)]
+pub(crate) struct Key(pub usize);
+
+impl Key {
+    pub fn new() -> Key {
+        Key(KEYS.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// What `f` takes from the running thread's value, if it has one of this type.
+    pub fn get<T: Any, R>(self, f: impl FnOnce(&T) -> R) -> Option<R> {
+        // SAFETY: only the thread itself uses its values.
+        let values = unsafe { worker::current().locals.get().as_ref() }?;
+        values.get(self.0)?.as_ref()?.downcast_ref::<T>().map(f)
+    }
+
+    /// Gives the running thread a value; the one it had is dropped.
+    pub fn set(self, value: Box<dyn Any>) {
+        let thread = worker::current();
+        if thread.locals.get().is_null() {
+            thread.locals.set(Box::into_raw(Box::default()));
+        }
+        // SAFETY: only the thread itself uses its values.
+        let old = unsafe {
+            let values = &mut *thread.locals.get();
+            if values.len() <= self.0 {
+                values.resize_with(self.0 + 1, || None);
+            }
+            values[self.0].replace(value)
+        };
+        drop(old);
+    }
+}
+
 /// Drops a thread's values at its end, by the thread itself.
 pub(crate) fn drop_all(values: &Cell<*mut Values>) {
     // Values may make others when they are dropped, a few times.

@@ -24,6 +24,12 @@ use crate::hierarchy::{Hierarchy, Kind, Levels, Lists as WhichLists};
 use crate::schedulers::{self, Scheduler};
 use pool::Pool;
 
+pub(crate) use local::Key;
+pub(crate) use sync::RawMutex;
+pub(crate) use thread::Thread;
+pub(crate) use threads::{detach, foreign, remove_record, wake_record};
+pub(crate) use worker::current;
+
 pub use bubble::Bubble;
 pub use local::Local;
 pub use sync::{Barrier, Condvar, Mutex, MutexGuard, Receiver, Semaphore, Sender, channel};

@@ -19,6 +19,8 @@ const SPACE: usize = 96;
 pub(crate) const RUNNING: usize = 0;
 pub(crate) const DETACHED: usize = 1;
 pub(crate) const FINISHED: usize = 2;
+/// Detached, and what it left behind was dropped.
+pub(crate) const FORGOTTEN: usize = 3;
 
 /// `flags`: somebody wants it to end.
 pub(crate) const CANCELLED: u8 = 1;
@@ -113,6 +115,14 @@ impl Thread {
         unsafe { &*entity.cast::<Thread>() }
     }
 
+    /// By the thread itself, at its end.
+    #[inline]
+    pub fn set_outcome<T>(&self, outcome: Outcome<T>) {
+        // SAFETY: the thread took its work out at its beginning.
+        unsafe { self.store(outcome) };
+        self.entry.set(forget::<T>);
+    }
+
     pub fn name(&self) -> Option<&str> {
         // SAFETY: names are given before a thread is woken, and taken after its end.
         unsafe { (*self.name.get()).as_deref() }
@@ -179,10 +189,8 @@ pub(crate) unsafe fn enter<F: FnOnce() -> T, T>(thread: &Thread) {
     // SAFETY: the thread runs, and the `F` is there.
     unsafe {
         let work: F = thread.take();
-        let outcome: Outcome<T> = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        thread.store(outcome);
+        thread.set_outcome(std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)));
     }
-    thread.entry.set(forget::<T>);
 }
 
 /// Drops the outcome of a thread that nobody joins.

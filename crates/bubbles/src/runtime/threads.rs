@@ -70,7 +70,7 @@ impl<'a> Builder<'a> {
         T: Send + 'static,
     {
         let record = self.make(thread::enter::<F, T>, work, 0);
-        JoinHandle { record, number: record.number.load(Ordering::Relaxed), outcome: PhantomData }
+        JoinHandle { record, outcome: PhantomData }
     }
 
     #[inline]
@@ -100,7 +100,7 @@ impl<'a> Builder<'a> {
                 debug_assert!(inserted.is_ok(), "a new thread is in no bubble");
             }
             None if self.dormant => {}
-            None => worker.lists().wake(&thread.entity, worker.number),
+            None => worker.lists().start(&thread.entity, worker.number),
         }
         worker::leave();
         thread
@@ -151,7 +151,6 @@ struct Cancelled;
 /// A thread that can be joined. Dropping it lets the thread go on by itself.
 pub struct JoinHandle<T> {
     record: &'static Thread,
-    number: u64,
     outcome: PhantomData<fn() -> T>,
 }
 
@@ -168,17 +167,15 @@ impl<T> JoinHandle<T> {
 
     /// By which others can name it.
     pub fn id(&self) -> ThreadId {
-        ThreadId { record: self.record, number: self.number }
+        self.record.id()
     }
 
     /// Waits for its end and takes what it returned.
     #[inline]
     pub fn join(self) -> Result<T, JoinError> {
-        let this = ManuallyDrop::new(self);
-        wait_for_end(this.record);
+        let record = ManuallyDrop::new(self).record;
         // SAFETY: it has ended, and the handle, of which there is one, is used up.
-        let outcome = unsafe { this.record.take::<Outcome<T>>() };
-        recycle(this.record);
+        let outcome = when_ended(record, || unsafe { record.take::<Outcome<T>>() });
         outcome.map_err(|payload| match payload.is::<Cancelled>() {
             true => JoinError::Cancelled,
             false => JoinError::Panicked(payload),
@@ -191,16 +188,12 @@ impl<T> JoinHandle<T> {
 
     /// Starts a dormant thread.
     pub fn wake(&self) {
-        let worker = worker::enter();
-        worker.lists().wake(&self.record.entity, worker.number);
-        worker::leave();
+        wake_record(self.record);
     }
 
     /// Takes it out of the bubble around it.
     pub fn remove(&self) {
-        let worker = worker::enter();
-        worker.lists().remove(&self.record.entity);
-        worker::leave();
+        remove_record(self.record);
     }
 
     /// Moves it from the bubble around it into another one.
@@ -217,47 +210,75 @@ impl<T> JoinHandle<T> {
     /// Wants it to end: it does when it comes to [`yield_now`], [`sleep`] or [`cancellation_point`] the
     /// next time, by unwinding. A thread that waits notices after it was woken.
     pub fn cancel(&self) {
-        self.record.flags.fetch_or(CANCELLED, Ordering::Relaxed);
+        self.record.cancel();
     }
+}
+
+pub(crate) fn wake_record(thread: &Thread) {
+    let worker = worker::enter();
+    worker.lists().wake(&thread.entity, worker.number);
+    worker::leave();
+}
+
+pub(crate) fn remove_record(thread: &Thread) {
+    let worker = worker::enter();
+    worker.lists().remove(&thread.entity);
+    worker::leave();
 }
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        let detached =
-            self.record.fate.compare_exchange(RUNNING, DETACHED, Ordering::AcqRel, Ordering::Acquire);
-        if detached.is_err() {
-            self.record.context.wait_until_left();
-            // SAFETY: it has ended, and nobody else has a handle.
-            drop(unsafe { self.record.take::<Outcome<T>>() });
-            recycle(self.record);
-        }
+        detach::<T>(self.record);
     }
 }
 
-/// Waits until a thread of which the caller has the handle has ended and left its stack.
+/// Gives up the handle of a thread that leaves a `T`.
+pub(crate) fn detach<T>(thread: &'static Thread) {
+    let detached = thread.fate.compare_exchange(RUNNING, DETACHED, Ordering::AcqRel, Ordering::Acquire);
+    if detached.is_err() {
+        thread.context.wait_until_left();
+        // SAFETY: it has ended, and nobody else has a handle.
+        drop(unsafe { thread.take::<Outcome<T>>() });
+        recycle(thread);
+    }
+}
+
+/// Waits until a thread of which the caller has the handle has ended and left its stack, does something
+/// with what it left, and gives its record back.
 #[inline]
-pub(crate) fn wait_for_end(thread: &'static Thread) {
+pub(crate) fn when_ended<R>(thread: &'static Thread, then: impl FnOnce() -> R) -> R {
+    if !worker::is_inside() {
+        // The run is over, and so all its threads have ended.
+        let result = then();
+        recycle(thread);
+        return result;
+    }
+    let mut worker = worker::enter();
     if thread.fate.load(Ordering::Acquire) != FINISHED {
-        let worker = worker::enter();
         let me = worker.thread();
         let lists = worker.lists();
-        lists.block(&me.entity, worker.number);
-        let joins = thread.fate.compare_exchange(
-            RUNNING,
-            std::ptr::from_ref(me) as usize,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        if joins.is_err() {
-            me.entity.activate(worker.number);
-        } else if lists.take(&thread.entity, worker.number) {
+        if lists.take(&thread.entity, worker.number) {
+            // It is in our hands, and so it does not end meanwhile.
+            lists.block(&me.entity, worker.number);
+            thread.fate.store(std::ptr::from_ref(me) as usize, Ordering::Release);
             worker.switch_to(me, thread);
         } else {
-            worker.switch_away(me);
+            lists.block(&me.entity, worker.number);
+            let me_too = std::ptr::from_ref(me) as usize;
+            let joins =
+                thread.fate.compare_exchange(RUNNING, me_too, Ordering::AcqRel, Ordering::Acquire);
+            match joins {
+                Ok(_) => worker.switch_away(me),
+                Err(_) => me.entity.activate(worker.number),
+            }
         }
-        worker::leave();
+        worker = worker::enter();
     }
     thread.context.wait_until_left();
+    let result = then();
+    worker.old_thread(thread);
+    worker::leave();
+    result
 }
 
 /// Gives the record of a thread back that has ended and whose outcome was taken.
@@ -294,14 +315,24 @@ impl fmt::Debug for ThreadId {
     }
 }
 
+impl Thread {
+    pub fn id(&'static self) -> ThreadId {
+        ThreadId { record: self, number: self.number.load(Ordering::Relaxed) }
+    }
+
+    /// Wants it to end at its next cancellation point.
+    pub fn cancel(&self) {
+        self.flags.fetch_or(CANCELLED, Ordering::Relaxed);
+    }
+}
+
 impl ThreadId {
     /// The thread that runs.
     pub fn current() -> ThreadId {
-        let record = worker::current();
-        ThreadId { record, number: record.number.load(Ordering::Relaxed) }
+        worker::current().id()
     }
 
-    pub(crate) fn record(&self) -> Option<&'static Thread> {
+    fn record(&self) -> Option<&'static Thread> {
         (self.record.number.load(Ordering::Relaxed) == self.number).then_some(self.record)
     }
 }
@@ -310,9 +341,12 @@ impl ThreadId {
 #[inline]
 pub fn yield_now() {
     let worker = worker::enter();
+    let thread = worker.thread();
     worker.give_way();
     worker::leave();
-    cancellation_point();
+    if thread.flags.load(Ordering::Relaxed) & CANCELLED != 0 {
+        end_cancelled();
+    }
 }
 
 /// Lets a certain thread run next on this processor, if it waits for one that it may have here;
@@ -343,9 +377,44 @@ pub fn cancellation_point() {
 #[cold]
 fn end_cancelled() {
     let thread = worker::current();
-    if thread.flags.load(Ordering::Relaxed) & FOREIGN == 0 && !std::thread::panicking() {
+    if thread.flags.load(Ordering::Relaxed) & FOREIGN != 0 {
+        foreign::end(thread, foreign::CANCELLED);
+    }
+    if !std::thread::panicking() {
         thread.flags.fetch_and(!CANCELLED, Ordering::Relaxed);
         std::panic::resume_unwind(Box::new(Cancelled));
+    }
+}
+
+/// Threads of the C interface: they return an address, and their frames are left rather than unwound.
+pub(crate) mod foreign {
+    use std::ffi::c_void;
+
+    use super::{Builder, FOREIGN, Outcome, Thread, thread, when_ended, worker};
+
+    /// What a cancelled thread returns.
+    pub const CANCELLED: usize = usize::MAX;
+
+    pub type Work = extern "C" fn(*mut c_void) -> *mut c_void;
+
+    pub fn make(builder: Builder<'_>, work: Work, argument: usize) -> &'static Thread {
+        let work = move || work(argument as *mut c_void) as usize;
+        fn entry<F: FnOnce() -> usize>(_: &F) -> unsafe fn(&Thread) {
+            thread::enter::<F, usize>
+        }
+        builder.make(entry(&work), work, FOREIGN)
+    }
+
+    /// Ends the running thread with this result.
+    pub fn end(thread: &'static Thread, result: usize) -> ! {
+        thread.set_outcome(Outcome::Ok(result));
+        worker::finish(thread)
+    }
+
+    /// Waits for the end of a thread of which the caller has the handle.
+    pub fn join(thread: &'static Thread) -> usize {
+        // SAFETY: it has ended, and the handle is used up.
+        when_ended(thread, || unsafe { thread.take::<Outcome<usize>>() }).unwrap_or(CANCELLED)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use super::context::{Context, switch};
 use super::pool::{Lists, Parking};
 use super::stack::{self, Stack};
-use super::thread::{self, CANCELLED, DETACHED, FINISHED, RUNNING, Thread};
+use super::thread::{self, CANCELLED, DETACHED, FINISHED, FORGOTTEN, RUNNING, Thread};
 use super::{local, overflow};
 use crate::hierarchy::Way;
 
@@ -329,11 +329,25 @@ impl Worker {
         lists.finish(&thread.entity);
         // It is on its stack yet: that goes to the next one but one.
         self.old_stack(self.spent.replace(thread.stack.replace(Stack::NONE)));
-        let fate = thread.fate.swap(FINISHED, Ordering::AcqRel);
+        let fate = match thread.fate.load(Ordering::Acquire) {
+            RUNNING => thread.fate.swap(FINISHED, Ordering::AcqRel),
+            // Nobody changes it any more.
+            settled => {
+                thread.fate.store(FINISHED, Ordering::Release);
+                settled
+            }
+        };
         Worker::count(&self.ended);
         match fate {
             RUNNING => {}
-            DETACHED => self.old_thread(thread),
+            FORGOTTEN => self.old_thread(thread),
+            DETACHED => {
+                // It was detached after `finish` had looked: what it left is still there.
+                leave();
+                // SAFETY: nobody joins it.
+                unsafe { thread.entry.get()(thread) };
+                return enter().leave_for_good(thread);
+            }
             joiner => {
                 // SAFETY: it is the address of the thread that joins, which waits for this.
                 let joiner = unsafe { &*(joiner as *const Thread) };
@@ -345,6 +359,13 @@ impl Worker {
                 }
             }
         }
+        self.switch_away(thread);
+        unreachable!("nobody goes on with a thread that has ended");
+    }
+
+    /// Ends what is left of a detached thread.
+    fn leave_for_good(&self, thread: &'static Thread) -> ! {
+        self.old_thread(thread);
         self.switch_away(thread);
         unreachable!("nobody goes on with a thread that has ended");
     }
@@ -363,9 +384,10 @@ extern "C" fn main(thread: usize) -> ! {
 /// What is left to do when a thread's work is done.
 pub(crate) fn finish(thread: &'static Thread) -> ! {
     local::drop_all(&thread.locals);
-    if thread.fate.compare_exchange(DETACHED, DETACHED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+    if thread.fate.load(Ordering::Acquire) == DETACHED {
         // SAFETY: nobody joins it; what it left is dropped here, where it may do what threads may.
-        unsafe { thread.entry.replace(|_| {})(thread) };
+        unsafe { thread.entry.get()(thread) };
+        thread.fate.store(FORGOTTEN, Ordering::Relaxed);
     }
     enter().end(thread)
 }
