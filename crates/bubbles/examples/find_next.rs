@@ -15,8 +15,14 @@ impl World for Quiet {
     fn emptied(_lists: &Hierarchy<Quiet>, _bubble: &Bubble) {}
 }
 
-const MACHINES: [&str; 6] =
-    ["pu:1", "pu:2", "core:2 pu:2", "l3:2 core:2 pu:2", "pack:2 l3:2 core:2 pu:2", "pack:2 l3:2 l2:2 core:2 pu:2"];
+const MACHINES: [&str; 6] = [
+    "pu:1",
+    "pu:2",
+    "core:2 pu:2",
+    "l3:2 core:2 pu:2",
+    "pack:2 l3:2 core:2 pu:2",
+    "pack:2 l3:2 l2:2 core:2 pu:2",
+];
 
 #[cfg(target_arch = "x86_64")]
 fn cycles() -> u64 {

@@ -10,7 +10,14 @@ use std::sync::Arc;
 use driver::Busy;
 use shuttle::rand::Rng;
 
-fn all_end(machine: &'static str, scheduler: &'static str, bubbles: usize, threads: usize, turns: u32, changes: bool) {
+fn all_end(
+    machine: &'static str,
+    scheduler: &'static str,
+    bubbles: usize,
+    threads: usize,
+    turns: u32,
+    changes: bool,
+) {
     let tried = move || {
         let busy = Arc::new(Busy::new(machine, scheduler, bubbles, threads, turns, changes));
         let workers: Vec<_> = (0..busy.processors())

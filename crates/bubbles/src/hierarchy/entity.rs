@@ -224,9 +224,7 @@ impl Entity {
 
     /// Makes it a member, if it is none of another bubble.
     pub(super) fn join(&self, bubble: *mut Bubble) -> bool {
-        self.holder
-            .compare_exchange(ptr::null_mut(), bubble, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        self.holder.compare_exchange(ptr::null_mut(), bubble, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// It leaves its bubble, whose lock the caller holds.

@@ -265,8 +265,7 @@ pub(crate) fn when_ended<R>(thread: &'static Thread, then: impl FnOnce() -> R) -
         } else {
             lists.block(&me.entity, worker.number);
             let me_too = std::ptr::from_ref(me) as usize;
-            let joins =
-                thread.fate.compare_exchange(RUNNING, me_too, Ordering::AcqRel, Ordering::Acquire);
+            let joins = thread.fate.compare_exchange(RUNNING, me_too, Ordering::AcqRel, Ordering::Acquire);
             match joins {
                 Ok(_) => worker.switch_away(me),
                 Err(_) => me.entity.activate(worker.number),

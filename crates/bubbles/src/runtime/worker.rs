@@ -346,7 +346,7 @@ impl Worker {
                 leave();
                 // SAFETY: nobody joins it.
                 unsafe { thread.entry.get()(thread) };
-                return enter().leave_for_good(thread);
+                enter().leave_for_good(thread)
             }
             joiner => {
                 // SAFETY: it is the address of the thread that joins, which waits for this.

@@ -27,8 +27,8 @@ pub struct Task {
 
 pub struct Busy {
     pub lists: Hierarchy<Told>,
-    tasks: Vec<Box<Task>>,
-    bubbles: Vec<Box<Bubble>>,
+    tasks: Vec<Task>,
+    bubbles: Vec<Bubble>,
     waiting: Mutex<VecDeque<usize>>,
     ended: AtomicUsize,
     pub done: AtomicUsize,
@@ -38,21 +38,26 @@ pub struct Busy {
 
 impl Busy {
     /// `threads` of `turns` each, dealt to `bubbles` that are nested in a row of pairs.
-    pub fn new(machine: &str, scheduler: &str, bubbles: usize, threads: usize, turns: u32, changes: bool) -> Busy {
+    pub fn new(
+        machine: &str,
+        scheduler: &str,
+        bubbles: usize,
+        threads: usize,
+        turns: u32,
+        changes: bool,
+    ) -> Busy {
         let machine = Machine::synthetic(machine).expect("a machine");
         let levels = Levels::new(&machine, machine.all_cpus(), Lists::Distinct);
         let scheduler = schedulers::by_name(scheduler).expect("it is known");
-        let task = || {
-            Box::new(Task {
-                entity: Entity::new(Kind::Thread, PRIORITY),
-                turns: AtomicU32::new(turns),
-                held: AtomicBool::new(false),
-            })
+        let task = || Task {
+            entity: Entity::new(Kind::Thread, PRIORITY),
+            turns: AtomicU32::new(turns),
+            held: AtomicBool::new(false),
         };
         let world = Busy {
             lists: Hierarchy::new(levels, scheduler, Told),
             tasks: (0..threads).map(|_| task()).collect(),
-            bubbles: (0..bubbles).map(|_| Box::new(Bubble::new(PRIORITY))).collect(),
+            bubbles: (0..bubbles).map(|_| Bubble::new(PRIORITY)).collect(),
             waiting: Mutex::default(),
             ended: AtomicUsize::new(0),
             done: AtomicUsize::new(0),
@@ -129,7 +134,7 @@ impl Busy {
                     }
                 }
                 7..=9 => {
-                    let at = self.tasks.iter().position(|other| std::ptr::eq(&**other, task)).expect("ours");
+                    let at = self.tasks.iter().position(|other| std::ptr::eq(other, task)).expect("ours");
                     task.held.store(false, Ordering::SeqCst);
                     self.lists.block(&task.entity, processor);
                     self.waiting.lock().expect("nobody panicked").push_back(at);
