@@ -6,6 +6,8 @@
 
 #[cfg(not(feature = "shuttle"))]
 mod capi;
+// Only the runtime uses memory again, and hands processors on.
+#[cfg_attr(feature = "shuttle", allow(dead_code))]
 pub mod hierarchy;
 mod lock;
 pub mod model;
