@@ -74,6 +74,8 @@ experiments: build
 # The long counts of the same tests; the outcome is committed in experiments/soak.
 soak: build
 	@scripts/soak
+	COPLACE_SOAK_S=$${COPLACE_SOAK_S-3600} cargo test --release --quiet -p coplace-bubbles --test soak
+	@scripts/bubbles-long
 
 install: build
 	install -D -m 755 $(COPLACE) $(DESTDIR)$(PREFIX)/bin/coplace

@@ -133,7 +133,11 @@ impl fmt::Debug for Bubble {
 
 impl Bubble {
     pub fn new() -> Bubble {
-        Bubble { shared: Shared::take() }
+        // Inside: who is interrupted while it holds a lock of the kernel thread may keep others from it.
+        worker::enter();
+        let shared = Shared::take();
+        worker::leave();
+        Bubble { shared }
     }
 
     pub fn named(name: &str) -> Bubble {

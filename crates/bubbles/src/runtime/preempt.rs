@@ -20,8 +20,8 @@ static CODE: [AtomicUsize; 2 * PIECES] = [const { AtomicUsize::new(0) }; 2 * PIE
 static READY: Once = Once::new();
 
 unsafe extern "C" {
-    // The linker's marks around `enter` and `leave`, where a thread may hold an address of the worker
-    // that it is about to leave.
+    // The linker's marks around `enter`, `leave` and `is_inside`, where a thread may hold the address of a
+    // worker that it is not on any more after an interruption.
     #[link_name = "__start_bubbles_enter"]
     static FIRST: u8;
     #[link_name = "__stop_bubbles_enter"]

@@ -89,6 +89,8 @@ pub(crate) fn leave() {
 }
 
 /// Whether the caller is one of our threads.
+#[inline(never)]
+#[unsafe(link_section = "bubbles_enter")]
 pub(crate) fn is_inside() -> bool {
     let worker = WORKER.with(Cell::get);
     // SAFETY: as in `enter`.
