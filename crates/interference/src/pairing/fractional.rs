@@ -148,8 +148,8 @@ impl<'c> Search<'c> {
             if !self.choice.contains(&NONE) {
                 return;
             }
-            self.measure();
-            self.change();
+            let nearest = self.measure();
+            self.change(nearest);
         }
     }
 
@@ -193,8 +193,10 @@ impl<'c> Search<'c> {
         any
     }
 
-    /// Distances in slack from those without a choice (Dijkstra).
-    fn measure(&mut self) {
+    /// Distances in slack from those without a choice (Dijkstra), as far as the nearest partner whom nobody has chosen;
+    /// how far that is. Prices further away say what they are worth already.
+    fn measure(&mut self) -> i64 {
+        let mut nearest = i64::MAX;
         self.far.fill(i64::MAX);
         self.far_columns.fill(i64::MAX);
         let mut heap: BinaryHeap<Reverse<(i64, usize)>> = BinaryHeap::new();
@@ -205,6 +207,9 @@ impl<'c> Search<'c> {
             }
         }
         while let Some(Reverse((far, row))) = heap.pop() {
+            if far >= nearest {
+                break;
+            }
             if far > self.far[row] {
                 continue;
             }
@@ -214,25 +219,26 @@ impl<'c> Search<'c> {
                 if there < self.far_columns[column] {
                     self.far_columns[column] = there;
                     let holder = self.chosen_by[column];
-                    // What is chosen has no slack.
-                    if holder != NONE && there < self.far[holder] {
+                    if holder == NONE {
+                        nearest = nearest.min(there);
+                    } else if there < self.far[holder] {
+                        // What is chosen has no slack.
                         self.far[holder] = there;
                         heap.push(Reverse((there, holder)));
                     }
                 }
             }
         }
+        nearest
     }
 
-    /// Prices by which all shortest paths are without slack. Who cannot be reached changes as the furthest do.
-    fn change(&mut self) {
-        let reached = |far: &&i64| **far < i64::MAX;
-        let most = self.far_columns.iter().filter(reached).max().copied().unwrap_or(0);
+    /// Prices by which the shortest paths to that distance are without slack.
+    fn change(&mut self, nearest: i64) {
         for (price, far) in self.rows.iter_mut().zip(&self.far) {
-            *price += most - (*far).min(most);
+            *price += (nearest - far).max(0);
         }
         for (price, far) in self.columns.iter_mut().zip(&self.far_columns) {
-            *price -= most - (*far).min(most);
+            *price -= (nearest - far).max(0);
         }
     }
 

@@ -15,7 +15,7 @@
 //!
 //! Rigid gangs that share slots (`compose`) are chosen alike: those of one width, where one domain holds all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use interference::pairing::{Objective, Problem, Wanted, trusted};
 use interference::{Estimate, Grid};
@@ -28,7 +28,7 @@ use super::levels::id;
 use super::needs::Need;
 use super::units::domains;
 use crate::Neighbours;
-use crate::neighbours::{Predictions, prior};
+use crate::neighbours::prior;
 
 const NONE: usize = usize::MAX;
 /// What a move costs, in slowdowns: caches are filled and pages fetched again.
@@ -74,11 +74,8 @@ impl Company {
             .enumerate()
             .map(|(at, need)| *first.entry(need.app.program()).or_insert(at))
             .collect();
-        let number = |known: &Predictions| -> Vec<Option<usize>> {
-            needs.iter().map(|need| known.find(need.app.program())).collect()
-        };
-        let numbers = match neighbours {
-            Neighbours::Predicted(known) => number(known),
+        let numbers: Vec<Option<usize>> = match neighbours {
+            Neighbours::Predicted(known) => needs.iter().map(|need| known.find(need.app.program())).collect(),
             _ => Vec::new(),
         };
         let told = |a: usize, b: usize| match neighbours {
@@ -200,7 +197,7 @@ pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> S
         exchange.improve();
         exchange
     };
-    let mut best = begin(at.clone(), on.clone());
+    let mut best = begin(at.clone(), on);
     let pairs = crowd == 1 && each.iter().all(|&count| count == 2 || count == 0);
     let free = members.iter().all(|&index| cx.needs[index].scope.is_none());
     if pairs && free && members.len() <= MOST_TO_PAIR {
@@ -266,8 +263,7 @@ fn settle(
     stood: &[usize],
     kept: &dyn Fn(usize, usize) -> f64,
 ) -> (Vec<usize>, Vec<Vec<usize>>) {
-    let numbers: std::collections::BTreeSet<usize> =
-        domain.iter().copied().filter(|&domain| domain != NONE).collect();
+    let numbers: BTreeSet<usize> = domain.iter().copied().filter(|&domain| domain != NONE).collect();
     let places_of = |number: usize| (0..domain.len()).filter(move |&place| domain[place] == number);
     let keeps = |group: &[usize], number: usize| -> f64 {
         group.iter().map(|&a| places_of(number).map(|place| kept(a, place)).fold(0.0, f64::max)).sum()
@@ -278,12 +274,13 @@ fn settle(
     }
     choices.sort_by(|one, other| other.0.total_cmp(&one.0).then((one.1, one.2).cmp(&(other.1, other.2))));
     let (mut at, mut on) = (stood.to_vec(), vec![Vec::new(); domain.len()]);
-    let (mut done, mut taken) = (vec![false; groups.len()], std::collections::BTreeSet::new());
+    let (mut done, mut taken) = (vec![false; groups.len()], BTreeSet::new());
     for (_, group, number) in choices {
         if done[group] || taken.contains(&number) {
             continue;
         }
-        (done[group], _) = (true, taken.insert(number));
+        done[group] = true;
+        taken.insert(number);
         let mut open: Vec<usize> = places_of(number).collect();
         let mut members = groups[group].clone();
         while !members.is_empty() {
