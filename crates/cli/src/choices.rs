@@ -18,8 +18,9 @@ pub struct Choices {
     /// A setting of the policy, as its page names it, in TOML: `allowed_widths=[2]` (repeatable)
     #[arg(long = "set", value_name = "KEY=VALUE", help_heading = "Scheduling")]
     pub set: Vec<String>,
-    /// TA, CO: who shares memory and caches is chosen by these: `twins`, `profile`, or predictions from a slowdown matrix
-    #[arg(long, value_name = "twins|profile|FILE.csv", help_heading = "Scheduling")]
+    /// TA, CO: who shares memory and caches is chosen by these: `twins`, `profile`, or predictions from a slowdown
+    /// matrix (.csv) or from profiles (.toml)
+    #[arg(long, value_name = "twins|profile|FILE", help_heading = "Scheduling")]
     pub neighbours: Option<String>,
     /// How long a turn lasts: 20ms
     #[arg(long, value_name = "TIME", help_heading = "Scheduling", value_parser = parse_slice_ns)]

@@ -1,5 +1,5 @@
-//! `neighbours` among the settings of policies: a word that they know, or the file of a slowdown matrix, which becomes
-//! a table of predictions here, so that whoever decides needs no file.
+//! `neighbours` among the settings of policies: a word that they know, or the file of a slowdown matrix or of profiles,
+//! which becomes a table of predictions here, so that whoever decides needs no file.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::lab::known;
 /// What the settings know by themselves.
 const WORDS: [&str; 2] = ["twins", "profile"];
 
-/// Takes the path of a matrix out of a table of settings; a word stays there.
+/// Takes the path of a file out of a table of settings; a word stays there.
 pub fn take_path(table: &mut toml::Table) -> Option<PathBuf> {
     let path = match table.get("neighbours") {
         Some(toml::Value::String(text)) if !WORDS.contains(&text.as_str()) => PathBuf::from(text),
@@ -22,12 +22,19 @@ pub fn take_path(table: &mut toml::Table) -> Option<PathBuf> {
     Some(path)
 }
 
-/// What was measured, and what follows from it for pairs that were not.
+/// What was measured, and what follows from it for pairs that were not; or what follows from profiles alone.
 pub fn predicted(path: &Path) -> Result<Neighbours, Failure> {
-    let matrix = Matrix::read(path).map_err(|error| {
-        Failure::bad_input(format!("neighbours: {error}; {} or the CSV file of a matrix is expected", WORDS.join(", ")))
-    })?;
-    let knowledge = Knowledge::of(matrix);
+    let knowledge = if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {
+        let profiles = known::read_profiles(path)?;
+        let matrix = Matrix::unknown(profiles.program.keys().cloned().collect());
+        let profile = profiles.of(&matrix);
+        Knowledge { profiles: profile, machine: profiles.machine, ..Knowledge::of(matrix) }
+    } else {
+        Knowledge::of(Matrix::read(path).map_err(|error| {
+            let words = WORDS.join(", ");
+            Failure::bad_input(format!("neighbours: {error}; {words}, a matrix (.csv) or profiles (.toml) are expected"))
+        })?)
+    };
     let predictor = by_name("combined").expect("it is one of ours");
     let grid = known::grid(&knowledge, predictor);
     Ok(Neighbours::Predicted(Predictions::of(knowledge.matrix.names(), &grid)))
@@ -45,6 +52,19 @@ mod tests {
         let mut path = table("neighbours = 'pairs.csv'\nslice_ns = 1");
         assert_eq!((take_path(&mut path), path.len()), (Some("pairs.csv".into()), 1));
         assert!(predicted(Path::new("/nowhere.csv")).unwrap_err().message.contains("cannot read /nowhere.csv"));
+    }
+
+    #[test]
+    fn profiles_alone_tell_who_suits_whom() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("p.toml");
+        let profile = |name: &str, bandwidth: f64| {
+            format!("[program.{name}]\nclass = 'S'\nbandwidth_bytes_per_s = {bandwidth}\n")
+        };
+        let machine = "[machine]\nbandwidth_bytes_per_s = 10e9\n";
+        std::fs::write(&path, format!("{machine}{}{}", profile("a", 8e9), profile("b", 4e9))).unwrap();
+        let Neighbours::Predicted(known) = predicted(&path).unwrap() else { panic!("a table") };
+        assert_eq!((known.programs.len(), known.cells_milli[1].0), (2, 1200));
     }
 
     #[test]

@@ -140,7 +140,7 @@ fn with(matrix: &Matrix, programs: &[String]) -> Matrix {
     whole
 }
 
-fn read_profiles(path: &Path) -> Result<Profiles, Failure> {
+pub fn read_profiles(path: &Path) -> Result<Profiles, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::bad_input(format!("cannot read {shown}: {error}")))?;

@@ -50,8 +50,8 @@ pub struct Args {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// TA, CO: who shares memory and caches is chosen by these: `twins`, `profile` (with --notebook full), or predictions
-    /// from a slowdown matrix
-    #[arg(long, value_name = "twins|profile|FILE.csv")]
+    /// from a slowdown matrix (.csv) or from profiles (.toml)
+    #[arg(long, value_name = "twins|profile|FILE")]
     neighbours: Option<String>,
     /// Of a workload that is drawn: how many, with the seeds from --seed on
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
