@@ -62,8 +62,11 @@ impl Choices {
     }
 
     fn over(&self, config: &Config) -> Result<Options, Failure> {
-        let settings =
-            toml_settings(config.settings.clone().unwrap_or_default(), &self.set, self.neighbours.as_deref())?;
+        let settings = toml_settings(
+            config.settings.clone().unwrap_or_default(),
+            &self.set,
+            self.neighbours.as_deref(),
+        )?;
         let mut options = Options { settings, ..Options::default() };
         if let Some(slice_ns) = self.slice.or(config.slice_ns) {
             options.settings.slice_ns = slice_ns;

@@ -32,7 +32,9 @@ pub fn predicted(path: &Path) -> Result<Neighbours, Failure> {
     } else {
         Knowledge::of(Matrix::read(path).map_err(|error| {
             let words = WORDS.join(", ");
-            Failure::bad_input(format!("neighbours: {error}; {words}, a matrix (.csv) or profiles (.toml) are expected"))
+            Failure::bad_input(format!(
+                "neighbours: {error}; {words}, a matrix (.csv) or profiles (.toml) are expected"
+            ))
         })?)
     };
     let predictor = by_name("combined").expect("it is one of ours");
@@ -51,7 +53,9 @@ mod tests {
         assert_eq!((take_path(&mut words), words.len()), (None, 1));
         let mut path = table("neighbours = 'pairs.csv'\nslice_ns = 1");
         assert_eq!((take_path(&mut path), path.len()), (Some("pairs.csv".into()), 1));
-        assert!(predicted(Path::new("/nowhere.csv")).unwrap_err().message.contains("cannot read /nowhere.csv"));
+        assert!(
+            predicted(Path::new("/nowhere.csv")).unwrap_err().message.contains("cannot read /nowhere.csv")
+        );
     }
 
     #[test]

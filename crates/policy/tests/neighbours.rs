@@ -122,7 +122,8 @@ proptest! {
 /// Two that press and two that suffer.
 fn loud_and_frail() -> Neighbours {
     let programs = ["loud", "frail", "calm"].map(str::to_owned).to_vec();
-    let cells_milli = [1300, 1100, 1000, 2000, 1000, 1000, 1000, 1000, 1000].map(|value| (value, 10)).to_vec();
+    let cells_milli =
+        [1300, 1100, 1000, 2000, 1000, 1000, 1000, 1000, 1000].map(|value| (value, 10)).to_vec();
     Neighbours::Predicted(Predictions { programs, cells_milli })
 }
 
@@ -135,7 +136,11 @@ fn what_moved_a_program_is_told() {
     assert!(groups(&asked, &snapshot, 2).contains(&vec!["calm".to_owned(), "loud".to_owned()]));
     let (moved, why) = asked.report.moves.first_key_value().expect("somebody moved");
     assert!(why.contains("predicted to be 1.00 ± 0.01 times slower"), "{moved}: {why}");
-    assert!(asked.report.lines.iter().any(|line| line.contains("by predicted slowdowns")), "{:?}", asked.report);
+    assert!(
+        asked.report.lines.iter().any(|line| line.contains("by predicted slowdowns")),
+        "{:?}",
+        asked.report
+    );
 }
 
 #[test]

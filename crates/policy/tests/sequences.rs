@@ -7,19 +7,8 @@ use coplace_policy::{Neighbours, Predictions, Settings, by_name, trial};
 use support::from_environment;
 use workload::Random;
 
-const POLICIES: [&str; 11] = [
-    "UE",
-    "LA",
-    "BP",
-    "EQ",
-    "TA",
-    "CO",
-    "LV",
-    "adaptive",
-    "twins",
-    "TA by neighbours",
-    "CO by neighbours",
-];
+const POLICIES: [&str; 11] =
+    ["UE", "LA", "BP", "EQ", "TA", "CO", "LV", "adaptive", "twins", "TA by neighbours", "CO by neighbours"];
 
 /// By profiles, or by predictions of three of the world's four programs.
 fn neighbours(seed: u64) -> Neighbours {
@@ -28,8 +17,7 @@ fn neighbours(seed: u64) -> Neighbours {
         return Neighbours::Profile;
     }
     let programs = ["p0", "p1", "p2"].map(str::to_owned).to_vec();
-    let cells_milli =
-        (0..9).map(|_| (1000 + random.below(1500) as u32, random.below(400) as u32)).collect();
+    let cells_milli = (0..9).map(|_| (1000 + random.below(1500) as u32, random.below(400) as u32)).collect();
     Neighbours::Predicted(Predictions { programs, cells_milli })
 }
 

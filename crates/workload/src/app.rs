@@ -118,7 +118,11 @@ impl AppId {
     /// The name without the number by which instances are told apart: `cg` of `cg.2`.
     pub fn unnumbered(&self) -> &str {
         match self.name.rsplit_once('.') {
-            Some((stem, number)) if !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()) => stem,
+            Some((stem, number))
+                if !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()) =>
+            {
+                stem
+            }
             _ => &self.name,
         }
     }

@@ -162,7 +162,9 @@ mod tests {
     fn what_was_seen_fills_what_was_not_measured_with_its_own_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let line = |beside: &str, together: f64| {
-            format!(r#"{{"program":"a","beside":"{beside}","at_s":1,"alone_per_s":10,"together_per_s":{together}}}"#)
+            format!(
+                r#"{{"program":"a","beside":"{beside}","at_s":1,"alone_per_s":10,"together_per_s":{together}}}"#
+            )
         };
         std::fs::write(file.path(), format!("{}\n{}\n", line("b", 5.0), line("c", 8.0))).unwrap();
         let (notebook, now_s) = read_observed(file.path()).unwrap();

@@ -46,7 +46,8 @@ pub fn cheapest(count: usize, cost: impl Fn(usize, usize) -> f64) -> Vec<usize> 
     let halves = halves(&costs);
     let mut edges = nearest(&costs, &halves);
     loop {
-        let matched = blossom::solve(count, &edges, &halves.prices).expect("a perfect matching is among the edges");
+        let matched =
+            blossom::solve(count, &edges, &halves.prices).expect("a perfect matching is among the edges");
         let missing = missing(&costs, &matched);
         if missing.is_empty() {
             return matched.mate;
@@ -63,7 +64,8 @@ pub(super) struct Costs {
 
 impl Costs {
     pub(super) fn new(count: usize, cost: impl Fn(usize, usize) -> f64) -> Costs {
-        let real: Vec<f64> = (0..count * count).map(|at| cost(at / count, at % count).min(FORBIDDEN)).collect();
+        let real: Vec<f64> =
+            (0..count * count).map(|at| cost(at / count, at % count).min(FORBIDDEN)).collect();
         let most = real.iter().fold(0.0, |most: f64, cost| most.max(cost.abs()));
         let unit = UNIT.max(most / MOST_UNITS);
         let factor = 2 * (count as i64 + 1);

@@ -96,9 +96,12 @@ impl Company {
         let mut line = match (neighbours, trusted) {
             (Neighbours::Twins, _) => "Neighbours: runs of one program stand apart.".to_owned(),
             (_, false) => {
-                "Neighbours: what is known is no surer than it differs; runs of one program stand apart.".to_owned()
+                "Neighbours: what is known is no surer than it differs; runs of one program stand apart."
+                    .to_owned()
             }
-            (Neighbours::Profile, true) => "Neighbours: by what programs ask of memory and caches.".to_owned(),
+            (Neighbours::Profile, true) => {
+                "Neighbours: by what programs ask of memory and caches.".to_owned()
+            }
             (Neighbours::Predicted(_), true) => "Neighbours: by predicted slowdowns.".to_owned(),
         };
         if !strangers.is_empty() {
@@ -146,7 +149,8 @@ fn by_profile(own: &Need<'_>, other: &Need<'_>) -> Option<Estimate> {
     let over = (HALF_ASKS * (share(mine) + share(theirs)) - 1.0).max(0.0);
     let cache = own.cache_milli.as_ref().map_or(0.0, share);
     let value = (1.0 + CONTENTION * share(mine) * over) * (1.0 + cache / 2.0);
-    let unsure = mine.error_milli.max(theirs.error_milli).max(own.cache_milli.map_or(0, |known| known.error_milli));
+    let unsure =
+        mine.error_milli.max(theirs.error_milli).max(own.cache_milli.map_or(0, |known| known.error_milli));
     let error = (value - 1.0) / value * f64::from(unsure) / 1000.0;
     Some(Estimate { value, error: error.max(PROFILE_ERROR * (value - 1.0)) })
 }
@@ -180,7 +184,9 @@ pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> S
     // Nobody keeps more of its CPUs than on the place where it keeps most.
     let kept = |program: usize, place: usize| -> f64 {
         let width = places[place].len().max(1) as f64;
-        cx.needs[members[program]].before.map_or(0.0, |before| before.common_len(&places[place]) as f64 / width)
+        cx.needs[members[program]]
+            .before
+            .map_or(0.0, |before| before.common_len(&places[place]) as f64 / width)
     };
     let most: Vec<f64> = (0..members.len())
         .map(|program| (0..places.len()).map(|place| kept(program, place)).fold(0.0, f64::max))
@@ -201,8 +207,11 @@ pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> S
     let pairs = crowd == 1 && each.iter().all(|&count| count == 2 || count == 0);
     let free = members.iter().all(|&index| cx.needs[index].scope.is_none());
     if pairs && free && members.len() <= MOST_TO_PAIR {
-        let wanted =
-            Wanted { places: each.iter().filter(|&&count| count > 0).count(), objective: Objective::Mean, seed: SEED };
+        let wanted = Wanted {
+            places: each.iter().filter(|&&count| count > 0).count(),
+            objective: Objective::Mean,
+            seed: SEED,
+        };
         let groups = company.problem().assign(&wanted).places;
         let (at, on) = settle(&groups, &domain, &at, &kept);
         let other = begin(at, on);
@@ -211,7 +220,8 @@ pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> S
         }
     }
     let beside = |at: &[usize], a: usize| -> Vec<usize> {
-        let same = |&b: &usize| b != a && at[b] != at[a] && domain[at[a]] != NONE && domain[at[a]] == domain[at[b]];
+        let same =
+            |&b: &usize| b != a && at[b] != at[a] && domain[at[a]] != NONE && domain[at[a]] == domain[at[b]];
         (0..at.len()).filter(same).collect()
     };
     let mean = |at: &[usize]| {
@@ -233,7 +243,11 @@ pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> S
     let why = |a: usize| {
         let (now, before) = (beside(&best.at, a), beside(&at, a));
         if !company.trusted {
-            return format!("beside {} instead of {}, so that runs of one program stand apart", names(&now), names(&before));
+            return format!(
+                "beside {} instead of {}, so that runs of one program stand apart",
+                names(&now),
+                names(&before)
+            );
         }
         let (told, kept) = (company.slowdown(a, &now, part), company.slowdown(a, &before, part));
         let (now, before) = (names(&now), names(&before));
@@ -305,7 +319,8 @@ pub(crate) fn to_a_slot(cx: &Context<'_>, gangs: &[usize], room: usize) -> Optio
     let width = cx.needs[*gangs.first()?].floor as usize;
     let each = room / width.max(1);
     let alike = |&index: &usize| cx.needs[index].floor as usize == width && cx.needs[index].scope.is_none();
-    let one_domain = || domains(&cx.snapshot.machine).iter().any(|domain| cx.snapshot.usable.is_subset(domain));
+    let one_domain =
+        || domains(&cx.snapshot.machine).iter().any(|domain| cx.snapshot.usable.is_subset(domain));
     let choice = each > 1 && gangs.len() > each && gangs.len() <= MOST_TO_PAIR;
     (choice && gangs.iter().all(alike) && one_domain()).then_some(each)
 }

@@ -40,7 +40,9 @@ impl Exchange<'_> {
         for a in 0..self.at.len() {
             cost += (self.moving)(a, self.at[a]);
             let beside = (a + 1..self.at.len()).filter(|&b| {
-                self.at[a] != self.at[b] && self.domain_of(a) != NONE && self.domain_of(a) == self.domain_of(b)
+                self.at[a] != self.at[b]
+                    && self.domain_of(a) != NONE
+                    && self.domain_of(a) == self.domain_of(b)
             });
             cost += beside.map(|b| (self.both)(a, b)).sum::<f64>();
         }
@@ -113,8 +115,7 @@ impl Exchange<'_> {
                     if self.on[here].len() > 1 || !(self.may)(one, *place) {
                         continue;
                     }
-                    let pays =
-                        |place| self.company(&around, one, place, NONE) + (self.moving)(one, place);
+                    let pays = |place| self.company(&around, one, place, NONE) + (self.moving)(one, place);
                     if pays(here) - pays(*place) > LEAST {
                         self.go(&mut around, one, *place);
                         *place = here;
