@@ -110,8 +110,8 @@ proptest! {
 
     #[test]
     fn nobody_moves_for_less_than_a_move_costs(seed in 0u64..100_000) {
-        // Worth 0.04 at most for each of four programs, where two moves cost 0.1.
-        let known = random_predictions(8, 0.02, 0.0, seed);
+        // A pair is worth 0.4 at most, and needs at least one move that costs 0.5.
+        let known = random_predictions(8, 0.2, 0.0, seed);
         let snapshot = snapshot(PAIRS, &runs_of(&shuffled(8, seed)));
         let kept = decide("TA", None, &snapshot, &Memory::default());
         let asked = decide("TA", Some(Neighbours::Predicted(known)), &snapshot, &kept.memory);

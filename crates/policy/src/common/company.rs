@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! a program's lost time       = sum over neighbours b of (s(a, b) - 1) ÷ programs on a partition
-//! an arrangement costs        = sum of that + 0.05 × part of its CPUs that a program would have kept elsewhere
+//! an arrangement costs        = sum of that + (0.5 to another domain, 0.05 inside) × part of its CPUs that a program would have kept
 //! begins from                 = where most CPUs are kept, and (one program a partition, two partitions a domain)
 //!                               from the pairs that cost least without moves: the better of the two
 //! ```
@@ -31,8 +31,10 @@ use crate::Neighbours;
 use crate::neighbours::prior;
 
 const NONE: usize = usize::MAX;
-/// What a move costs, in slowdowns: caches are filled and pages fetched again.
-const MOVE: f64 = 0.05;
+/// What a move costs, in slowdowns: inside a domain caches are filled again; to another one memory follows, which
+/// costs this unless the evidence says what it costs and what is left of the program.
+const MOVE_INSIDE: f64 = 0.05;
+const MOVE: f64 = 0.5;
 /// More programs are not paired exactly at the beginning.
 const MOST_TO_PAIR: usize = 200;
 /// More programs are left where most CPUs are kept.
@@ -155,6 +157,15 @@ fn by_profile(own: &Need<'_>, other: &Need<'_>) -> Option<Estimate> {
     Some(Estimate { value, error: error.max(PROFILE_ERROR * (value - 1.0)) })
 }
 
+/// What it costs a program to leave its domain.
+fn move_cost(need: &Need<'_>) -> f64 {
+    let evidence = &need.app.evidence;
+    match (&evidence.move_ns, &evidence.left_ns) {
+        (Some(move_ns), Some(left_ns)) => move_ns.value as f64 / left_ns.value.max(1) as f64 + MOVE_INSIDE,
+        _ => MOVE,
+    }
+}
+
 /// `parts`, of `places` of one level, in which most CPUs are kept: as they are where the settings do not ask for
 /// neighbours or there is nothing to choose.
 pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> Suited {
@@ -184,15 +195,20 @@ pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> S
     // Nobody keeps more of its CPUs than on the place where it keeps most.
     let kept = |program: usize, place: usize| -> f64 {
         let width = places[place].len().max(1) as f64;
-        cx.needs[members[program]]
-            .before
-            .map_or(0.0, |before| before.common_len(&places[place]) as f64 / width)
+        cx.needs[members[program]].before.map_or(0.0, |before| before.common_len(&places[place]) as f64 / width)
     };
-    let most: Vec<f64> = (0..members.len())
-        .map(|program| (0..places.len()).map(|place| kept(program, place)).fold(0.0, f64::max))
-        .collect();
+    let home = |program: usize| {
+        let kept_on = (0..places.len()).map(|place| (kept(program, place), place));
+        kept_on.max_by(|one, other| one.0.total_cmp(&other.0).then(other.1.cmp(&one.1))).unwrap_or((0.0, 0))
+    };
+    let homes: Vec<(f64, usize)> = (0..members.len()).map(home).collect();
+    let moves: Vec<f64> = members.iter().map(|&index| move_cost(&cx.needs[index])).collect();
     let both = |a: usize, b: usize| company.both(a, b) * part;
-    let moving = |program: usize, place: usize| MOVE * (most[program] - kept(program, place));
+    let moving = |program: usize, place: usize| {
+        let (most, stood) = homes[program];
+        let cost = if domain[place] == domain[stood] { MOVE_INSIDE } else { moves[program] };
+        cost * (most - kept(program, place))
+    };
     let may = |program: usize, place: usize| {
         let need = &cx.needs[members[program]];
         need.scope.is_none() && places[place].len() >= need.floor as usize
