@@ -55,3 +55,19 @@ def noise(rates):
     both = [rates[job][job] for job in rates]
     apart = [abs(math.log(one / other)) for one, other in both if one > 0 and other > 0]
     return statistics.median(apart), max(apart)
+
+
+def roughness(rates):
+    """How far slowdowns jump from one batch size to the next: the median of |ln s - mean of ln s at the next smaller and
+    next larger size of one of the two jobs|, where all three are above 1.05; and the part of them below 0.05."""
+    families, off = {}, []
+    for job in jobs(rates):
+        families.setdefault(job.partition(" (")[0], []).append(job)
+    for sizes in families.values():
+        for three in zip(sizes, sizes[1:], sizes[2:]):
+            for other in rates:
+                for way in (lambda one: slowdown(rates, one, other), lambda one: slowdown(rates, other, one)):
+                    smaller, middle, larger = map(way, three)
+                    if all((smaller, middle, larger)) and min(smaller, middle, larger) > 1.05:
+                        off.append(abs(math.log(middle) - (math.log(smaller) + math.log(larger)) / 2))
+    return statistics.median(off), sum(one < 0.05 for one in off) / len(off)

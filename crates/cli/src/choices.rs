@@ -8,6 +8,7 @@ use topology::CpuSet;
 
 use crate::config::{Config, Placement, Turns, Unmanaged, parse_slice_ns};
 use crate::exit::{BAD_INPUT, DOES_NOT_HOLD, Failure};
+use crate::neighbours;
 
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Choices {
@@ -17,6 +18,10 @@ pub struct Choices {
     /// A setting of the policy, as its page names it, in TOML: `allowed_widths=[2]` (repeatable)
     #[arg(long = "set", value_name = "KEY=VALUE", help_heading = "Scheduling")]
     pub set: Vec<String>,
+    /// TA, CO: who shares memory and caches is chosen by these: `twins`, `profile`, or predictions from a slowdown
+    /// matrix (.csv) or from profiles (.toml)
+    #[arg(long, value_name = "twins|profile|FILE", help_heading = "Scheduling")]
+    pub neighbours: Option<String>,
     /// How long a turn lasts: 20ms
     #[arg(long, value_name = "TIME", help_heading = "Scheduling", value_parser = parse_slice_ns)]
     pub slice: Option<u64>,
@@ -44,6 +49,7 @@ impl Choices {
     pub fn is_empty(&self) -> bool {
         self.policy.is_none()
             && self.set.is_empty()
+            && self.neighbours.is_none()
             && self.slice.is_none()
             && self.turns.is_none()
             && self.placement.is_none()
@@ -56,7 +62,11 @@ impl Choices {
     }
 
     fn over(&self, config: &Config) -> Result<Options, Failure> {
-        let settings = toml_settings(config.settings.clone().unwrap_or_default(), &self.set)?;
+        let settings = toml_settings(
+            config.settings.clone().unwrap_or_default(),
+            &self.set,
+            self.neighbours.as_deref(),
+        )?;
         let mut options = Options { settings, ..Options::default() };
         if let Some(slice_ns) = self.slice.or(config.slice_ns) {
             options.settings.slice_ns = slice_ns;
@@ -90,17 +100,29 @@ fn check_cpus(cpus: &CpuSet) -> Result<(), Failure> {
     }
 }
 
-/// Settings of the policies: a table and, over it, pairs of `KEY=VALUE`.
-pub fn toml_settings(mut table: toml::Table, pairs: &[String]) -> Result<policy::Settings, Failure> {
+/// Settings of the policies: a table and, over it, pairs of `KEY=VALUE` and what `--neighbours` says.
+pub fn toml_settings(
+    mut table: toml::Table,
+    pairs: &[String],
+    neighbours: Option<&str>,
+) -> Result<policy::Settings, Failure> {
     for pair in pairs {
         let (key, value) = pair.split_once('=').ok_or_else(|| {
             Failure::bad_input(format!("--set {pair}: KEY=VALUE is expected, for example allowed_widths=[2]"))
         })?;
         table.insert(key.trim().to_owned(), toml_value(value.trim()));
     }
-    table
+    if let Some(neighbours) = neighbours {
+        table.insert("neighbours".to_owned(), toml::Value::String(neighbours.to_owned()));
+    }
+    let path = neighbours::take_path(&mut table);
+    let mut settings: policy::Settings = table
         .try_into()
-        .map_err(|error: toml::de::Error| Failure::bad_input(format!("settings: {}", error.message())))
+        .map_err(|error: toml::de::Error| Failure::bad_input(format!("settings: {}", error.message())))?;
+    if let Some(path) = path {
+        settings.neighbours = Some(neighbours::predicted(&path)?);
+    }
+    Ok(settings)
 }
 
 /// A TOML value; what is none is a string, so that a plan needs no second pair of quotes.
@@ -168,6 +190,16 @@ mod tests {
             let message = choices.over(&Config::default()).unwrap_err().message;
             assert!(message.contains(wanted), "{set}: {message}");
         }
+    }
+
+    #[test]
+    fn neighbours_go_by_a_word_or_a_file() {
+        let of = |set: &[String], option| toml_settings(toml::Table::new(), set, option);
+        let twins = Some(policy::Neighbours::Twins);
+        assert_eq!(of(&[], Some("twins")).unwrap().neighbours, twins);
+        assert_eq!(of(&["neighbours=twins".to_owned()], None).unwrap().neighbours, twins);
+        let message = of(&[], Some("nowhere.csv")).unwrap_err().message;
+        assert!(message.contains("cannot read nowhere.csv"), "{message}");
     }
 
     #[test]

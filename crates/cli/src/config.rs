@@ -187,9 +187,9 @@ impl Config {
         }
         if let Some(settings) = file.settings {
             // Whether the values fit is known here, where the line is known, and not at the start.
-            settings
-                .get_ref()
-                .clone()
+            let mut plain = settings.get_ref().clone();
+            crate::neighbours::take_path(&mut plain);
+            plain
                 .try_into::<policy::Settings>()
                 .map_err(|error| at(settings.span().start, format!("settings: {}", error.message())))?;
             config.settings = Some(settings.into_inner());

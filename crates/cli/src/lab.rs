@@ -1,7 +1,7 @@
 //! `coplace lab`: tools that measure, and what follows from what was measured.
 
 mod heat;
-mod known;
+pub mod known;
 mod matrix;
 mod pair;
 mod predict;

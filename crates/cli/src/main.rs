@@ -17,6 +17,7 @@ mod lab;
 mod machine;
 mod man;
 mod mix;
+mod neighbours;
 mod overview;
 mod policy_cmd;
 mod record;

@@ -142,7 +142,7 @@ impl Grid {
             return Err(at(text.find("seeds").unwrap_or(0), "seeds is 0; at least one workload is needed"));
         }
         let table = file.settings.as_ref().map(|table| table.get_ref().clone()).unwrap_or_default();
-        let settings = toml_settings(table, &[])
+        let settings = toml_settings(table, &[], None)
             .map_err(|error| at(file.settings.as_ref().map_or(0, |s| s.span().start), &error.message))?;
         let machines = file.machines.get_ref().iter().map(|spec| {
             let near = path.with_file_name(spec.get_ref());

@@ -24,6 +24,19 @@ pub struct Observation {
     pub slowdown: f64,
 }
 
+/// A line of what was seen of live programs: how many parallel regions a second a program entered alone, and beside
+/// another with as many threads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seen {
+    pub program: String,
+    pub beside: String,
+    /// Seconds on any clock that all lines share.
+    pub at_s: f64,
+    pub alone_per_s: f64,
+    pub together_per_s: f64,
+}
+
 /// What was seen, by program and neighbour.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Notebook {
@@ -55,6 +68,19 @@ impl Notebook {
         let pairs = self.seen.entry(program.to_owned()).or_default();
         pairs.entry(beside.to_owned()).or_default().push(Observation { at_s, slowdown });
         true
+    }
+
+    /// Out of lines of JSON, one [`Seen`] each, and the time of the newest; else which line is wrong, and why.
+    pub fn read(text: &str) -> Result<(Notebook, f64), (usize, String)> {
+        let (mut notebook, mut now_s) = (Notebook::default(), f64::NEG_INFINITY);
+        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let seen: Seen = serde_json::from_str(line).map_err(|error| (at + 1, error.to_string()))?;
+            if !notebook.note(&seen.program, &seen.beside, seen.at_s, seen.alone_per_s, seen.together_per_s) {
+                return Err((at + 1, "rates must be above 0, and times finite".to_owned()));
+            }
+            now_s = now_s.max(seen.at_s);
+        }
+        Ok((notebook, now_s))
     }
 
     /// The observations of a pair, oldest first as they were noted.
@@ -135,6 +161,24 @@ mod tests {
         assert_eq!(notebook.matrix(600.0).get(0, 1).map(|value| value.round()), Some(2.0));
         notebook.forget(700.0);
         assert!(notebook.of("a", "b").is_empty() && notebook.matrix(700.0).is_empty());
+    }
+
+    #[test]
+    fn lines_are_read_and_a_wrong_one_is_told_by_its_number() {
+        let line = |rate: f64| {
+            let seen = Seen {
+                program: "a".into(),
+                beside: "b".into(),
+                at_s: 3.0,
+                alone_per_s: 10.0,
+                together_per_s: rate,
+            };
+            serde_json::to_string(&seen).unwrap()
+        };
+        let (notebook, now_s) = Notebook::read(&format!("{}\n\n{}\n", line(5.0), line(5.0))).unwrap();
+        assert_eq!((notebook.of("a", "b").len(), now_s), (2, 3.0));
+        assert_eq!(Notebook::read(&format!("{}\n{}\n", line(5.0), line(0.0))).unwrap_err().0, 2);
+        assert_eq!(Notebook::read("{}").unwrap_err().0, 1);
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub struct Snapshot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct App {
     pub id: AppId,
+    /// The program that it is a run of, where its name does not say that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     pub arrived_ns: u64,
     /// As declared, corrected by what was observed (a program that proved rigid is rigid here).
     pub demand: Demand,
@@ -143,6 +146,7 @@ impl App {
     pub fn new(id: AppId, arrived_ns: u64) -> App {
         App {
             id,
+            program: None,
             arrived_ns,
             demand: Demand::default(),
             team: None,
@@ -153,6 +157,11 @@ impl App {
             speedup: None,
             evidence: Evidence::default(),
         }
+    }
+
+    /// The program that it is a run of, as slowdown matrices name it: `cg` of `cg` and `cg.2`.
+    pub fn program(&self) -> &str {
+        self.program.as_deref().unwrap_or_else(|| self.id.unnumbered())
     }
 
     /// Whether its next team is as wide as it is told: malleable programs always, moldable and
@@ -188,7 +197,7 @@ pub struct ParseAppError {
 impl FromStr for App {
     type Err = ParseAppError;
 
-    /// `cg`, `lg rigid max 8 team 8`, `sh fixed within 0-3`: the name, then in any order
+    /// `cg`, `lg rigid max 8 team 8`, `sh fixed within 0-3`: the name, then in any order `of PROGRAM`,
     /// `rigid|moldable|malleable|evolving`, `min N`, `max N`, `team N` (threads), `weight N` (in
     /// thousandths), `within CPULIST`, `arrived DURATION`, `speedup 2:1900,4:3500` (threads and
     /// thousandths of one thread's speed), `left DURATION`, `move DURATION`,
@@ -211,6 +220,7 @@ impl FromStr for App {
                 "moldable" => app.demand.malleability = Malleability::Moldable,
                 "malleable" => app.demand.malleability = Malleability::Malleable,
                 "evolving" => app.demand.malleability = Malleability::Evolving,
+                "of" => app.program = Some(value()?.to_owned()),
                 "min" => app.demand.min_threads = number(value()?)?,
                 "max" => app.demand.max_threads = Some(number(value()?)?),
                 "team" => app.team = Some(number(value()?)?),

@@ -40,6 +40,7 @@
 //! (neither before the level was held for hold_ns)
 //! programs dealt evenly over the partitions, as many as possible where they are
 //! several in one partition: in_turn, slices by weight
+//! with `neighbours` as TA, for global decisions
 //!
 //! local decisions, from the root of the hierarchy:
 //!     a node with at least children + upper jobs deals them to its children
@@ -71,6 +72,7 @@
 use plan::{Promise, Snapshot, WaitingBound};
 use topology::CpuSet;
 
+use crate::common::company::{Suited, suited};
 use crate::common::compose::{Context, Divide, Division, Part, compose};
 use crate::common::keep::{Claim, deal, stay};
 use crate::common::levels::{
@@ -99,7 +101,8 @@ impl Policy for Coscheduling {
             equal_shapes: global,
             share_bound: None,
             waiting_bound: Some(WaitingBound::Terminations(0)),
-            keeps_cpus: global,
+            // Neighbours are worth moves.
+            keeps_cpus: global && self.settings.neighbours.is_none(),
         }
     }
 
@@ -197,7 +200,9 @@ impl Divide for Leveled<'_, '_> {
         let since_ns = if old.width == Some(cut.width) { old.since_ns } else { now };
         let mut level = LevelMemory { width: Some(cut.width), since_ns, ..LevelMemory::default() };
         let (parts, rebalance) = self.deal(cut, members, &mut level);
+        let Suited { parts, lines: company, reasons } = suited(self.cx, &cut.places, parts);
         let mut lines = describe(self.cx, cut, &parts, members.len());
+        lines.extend(company);
         if members.len() > cut.places.len() {
             lines.push(format!(
                 "Partitions of {} hold {} to {} programs each.",
@@ -207,6 +212,6 @@ impl Divide for Leveled<'_, '_> {
             ));
         }
         let wake_at_ns = held_until.into_iter().chain(rebalance).min();
-        Division { layers: vec![parts], level, wake_at_ns, lines, ..Division::default() }
+        Division { layers: vec![parts], level, wake_at_ns, lines, reasons, ..Division::default() }
     }
 }

@@ -9,13 +9,14 @@
 //! | TA | equal parts by topology; the default | II-A, III-B e |
 //! | CO | equal parts by topology with coscheduling | II-A, Listing 1, III-B f |
 //! | LV | equilibrium over levels | II-B, II-C |
+//! | twins | twins apart | none: de Blanche and Lundqvist, Terrible Twins, 2016 |
 //! | adaptive | by evidence | none: our own, after II-C and V |
 //! | fixed | a fixed plan | none: for experiments |
 //! | FILE.lua | what the file says | none: anybody's own ([`lua`]) |
 //!
 //! The files of the policies say what each does; `common` holds what several of them need: what a
 //! program must have (`needs`), the partitions of a level (`levels`), who keeps which (`keep`, `matching`), equal
-//! numbers in all of them (`seats`), how gangs are packed into slots (`matrix`), how long slots last (`slices`) and how all that becomes
+//! numbers in all of them (`seats`), who suits whom (`company`), how gangs are packed into slots (`matrix`), how long slots last (`slices`) and how all that becomes
 //! one tree (`compose`).
 
 mod adaptive;
@@ -27,10 +28,12 @@ mod fixed;
 mod la;
 pub mod lua;
 mod lv;
+mod neighbours;
 mod registry;
 mod settings;
 mod ta;
 pub mod trial;
+mod twins;
 mod ue;
 
 use std::collections::BTreeMap;
@@ -41,6 +44,7 @@ use topology::CpuSet;
 use workload::AppId;
 
 pub use adaptive::{Account, Served};
+pub use neighbours::{Neighbours, Predictions};
 pub use registry::{Listed, UnknownPolicy, by_name, list};
 pub use settings::{LevelDecision, Lever, Settings};
 

@@ -218,6 +218,7 @@ impl Divide for Equilibrium<'_, '_> {
             level: memory,
             wake_at_ns: [held_until, settled_at_ns, grace.wake_at_ns].into_iter().flatten().min(),
             lines,
+            ..Division::default()
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The policies by name.
 
-use crate::{Failed, Policy, Settings, adaptive, bp, co, eq, fixed, la, lua, lv, ta, ue};
+use crate::{Failed, Policy, Settings, adaptive, bp, co, eq, fixed, la, lua, lv, ta, twins, ue};
 
 /// A policy as people choose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum UnknownPolicy {
     Script(#[from] Failed),
 }
 
-const LIST: [Listed; 9] = [
+const LIST: [Listed; 10] = [
     Listed {
         letters: "TA",
         words: "equal parts by topology",
@@ -63,6 +63,11 @@ const LIST: [Listed; 9] = [
         letters: "adaptive",
         words: "by evidence",
         summary: "widths, neighbours and homes by what was learned about the programs",
+    },
+    Listed {
+        letters: "twins",
+        words: "twins apart",
+        summary: "equal parts by topology, and no two runs of one program share memory and caches",
     },
     Listed { letters: "fixed", words: "a fixed plan", summary: "the plan that the settings give" },
 ];
@@ -103,6 +108,7 @@ pub fn by_name(name: &str, settings: &Settings) -> Result<Box<dyn Policy>, Unkno
         "EQ" => Box::new(eq::EqualParts { settings }),
         "BP" => Box::new(bp::OneAfterAnother { settings }),
         "UE" => Box::new(ue::Uncontrolled { settings }),
+        "twins" => Box::new(twins::TwinsApart::new(settings)),
         "adaptive" => Box::new(adaptive::Adaptive { settings }),
         "LA" => Box::new(la::LoadAdaptive { settings }),
         _ => {

@@ -4,6 +4,8 @@ use plan::TurnMode;
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 
+use crate::Neighbours;
+
 /// Settings of all policies; each reads those it knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -26,6 +28,9 @@ pub struct Settings {
     pub hold_ns: u64,
     /// CO: one width for the whole machine, or each node of the hierarchy for itself.
     pub level_decision: LevelDecision,
+    /// TA, CO: by what those who share memory or caches are chosen. Not given: by where they stand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub neighbours: Option<Neighbours>,
     /// CO: how often programs are moved to even out partitions. Not given: counts are evened out at
     /// every event, and whoever is alone in its partition stays so.
     pub rebalance_every_ns: Option<u64>,
@@ -79,6 +84,7 @@ impl Default for Settings {
             lower_threshold: 0,
             hold_ns: 0,
             level_decision: LevelDecision::Global,
+            neighbours: None,
             rebalance_every_ns: None,
             settle_ns: 500_000_000,
             grace_ns: 1_000_000_000,

@@ -31,6 +31,8 @@
 //! ```text
 //! level      = the widest shape with at least as many partitions as programs, else the finest
 //! partitions = assignment of programs to partitions that keeps most CPUs where they are
+//! with `neighbours`: programs exchange partitions while what they are predicted to lose beside those that
+//!     they share memory with falls by more than the moves cost (`common::company`)
 //! ```
 //!
 //! With 3 programs on 4 sockets each gets a socket and the fourth stays idle, as in the paper: the
@@ -45,6 +47,9 @@
 //!   program more than another), partitions of one shape, most CPUs kept, nobody waits:
 //!   `every_plan_of_every_policy_passes_the_checker`
 //! - `a_rigid_spinning_program_is_never_narrowed`
+//! - neighbours (tests/neighbours.rs): `the_best_neighbours_are_chosen_whatever_programs_are_called`,
+//!   `predictions_that_are_less_sure_than_they_differ_leave_the_twins_rule_s_plan`,
+//!   `nobody_moves_for_less_than_a_move_costs`
 //!
 //! # Cost
 //!
@@ -59,6 +64,7 @@
 use plan::{Promise, ShareBound, Snapshot, WaitingBound};
 use topology::CpuSet;
 
+use crate::common::company::{Suited, suited};
 use crate::common::compose::{Context, Divide, Division, compose};
 use crate::common::levels::{Cut, cuts, describe, outside_of, spread};
 use crate::{Decision, LevelMemory, Memory, Policy, Settings};
@@ -81,7 +87,8 @@ impl Policy for ByTopology {
             equal_shapes: true,
             share_bound: Some(ShareBound::Ratio(2.0)),
             waiting_bound: Some(WaitingBound::Terminations(0)),
-            keeps_cpus: true,
+            // Neighbours are worth moves.
+            keeps_cpus: self.settings.neighbours.is_none(),
         }
     }
 
@@ -114,12 +121,14 @@ impl Divide for Topological<'_, '_> {
         if members.is_empty() {
             return Division::default();
         }
-        let parts = spread(self.cx, &cut.places, members);
-        let lines = describe(self.cx, cut, &parts, members.len());
+        let Suited { parts, lines: company, reasons } =
+            suited(self.cx, &cut.places, spread(self.cx, &cut.places, members));
+        let mut lines = describe(self.cx, cut, &parts, members.len());
+        lines.extend(company);
         let memory = &self.cx.memory.level;
         let same = memory.width == Some(cut.width);
         let since_ns = if same { memory.since_ns } else { self.cx.snapshot.now_ns };
         let level = LevelMemory { width: Some(cut.width), since_ns, ..LevelMemory::default() };
-        Division { layers: vec![parts], level, lines, ..Division::default() }
+        Division { layers: vec![parts], level, lines, reasons, ..Division::default() }
     }
 }

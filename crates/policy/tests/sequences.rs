@@ -3,15 +3,35 @@
 
 mod support;
 
-use coplace_policy::{by_name, trial};
+use coplace_policy::{Neighbours, Predictions, Settings, by_name, trial};
 use support::from_environment;
+use workload::Random;
 
-const POLICIES: [&str; 8] = ["UE", "LA", "BP", "EQ", "TA", "CO", "LV", "adaptive"];
+const POLICIES: [&str; 11] =
+    ["UE", "LA", "BP", "EQ", "TA", "CO", "LV", "adaptive", "twins", "TA by neighbours", "CO by neighbours"];
+
+/// By profiles, or by predictions of three of the world's four programs.
+fn neighbours(seed: u64) -> Neighbours {
+    let mut random = Random::new(seed);
+    if random.chance(30) {
+        return Neighbours::Profile;
+    }
+    let programs = ["p0", "p1", "p2"].map(str::to_owned).to_vec();
+    let cells_milli = (0..9).map(|_| (1000 + random.below(1500) as u32, random.below(400) as u32)).collect();
+    Neighbours::Predicted(Predictions { programs, cells_milli })
+}
 
 /// One sequence; the policy is chosen by the seed.
 fn sequence(seed: u64) -> Result<u64, String> {
     let policy = POLICIES[(seed % POLICIES.len() as u64) as usize];
-    trial::sequence(seed, &|settings| by_name(policy, settings).expect("a known policy"))
+    let (letters, by_neighbours) = match policy.split_once(' ') {
+        Some((letters, _)) => (letters, Some(neighbours(seed))),
+        None => (policy, None),
+    };
+    trial::sequence(seed, &|settings| {
+        let settings = Settings { neighbours: by_neighbours.clone(), ..settings.clone() };
+        by_name(letters, &settings).expect("a known policy")
+    })
 }
 
 #[test]

@@ -96,6 +96,7 @@ impl World {
         let program = |job: &workload::Job| {
             let how = waiting::of(&job.profile, runtime);
             let mut app = App::new(job.id.clone(), job.arrive_ns);
+            app.program = Some(job.profile.name.clone());
             app.demand = job.demand.clone();
             app.waits_passively = how == Waiting::Passive;
             if job.demand.malleability == Malleability::Rigid {

@@ -114,6 +114,18 @@ impl AppId {
         let name = format!("{stem}{suffix}");
         AppId { hash: hash(name.as_bytes()), name: name.into() }
     }
+
+    /// The name without the number by which instances are told apart: `cg` of `cg.2`.
+    pub fn unnumbered(&self) -> &str {
+        match self.name.rsplit_once('.') {
+            Some((stem, number))
+                if !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()) =>
+            {
+                stem
+            }
+            _ => &self.name,
+        }
+    }
 }
 
 impl FromStr for AppId {
@@ -185,5 +197,19 @@ impl Default for Demand {
             weight_milli: 1000,
             coschedule: true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instances_of_one_name_are_numbered_and_the_number_comes_off_again() {
+        for (name, stem) in [("cg", "cg"), ("bt.A", "bt.A"), ("x.", "x."), ("lu.A.12", "lu.A")] {
+            assert_eq!(AppId::new(name).unwrap().unnumbered(), stem);
+        }
+        let name = AppId::new("bt.A").unwrap();
+        assert_eq!(name.numbered(2).unnumbered(), "bt.A");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use interference::learn::Notebook;
 use interference::profile::Profiles;
 use interference::{Grid, Knowledge, Matrix, Predictor, by_name, predictors};
 
@@ -17,6 +18,10 @@ pub struct Sources {
     /// The same of another machine, for those predictors that use it (repeatable)
     #[arg(long, value_name = "FILE.csv")]
     elsewhere: Vec<PathBuf>,
+    /// What was seen of live programs: lines of JSON with the rates of their regions alone and together; the newer, the
+    /// more a line counts
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub observed: Option<PathBuf>,
     /// What is known of each program by itself: class, bandwidth, curves
     #[arg(long, value_name = "FILE.toml")]
     profiles: Option<PathBuf>,
@@ -33,8 +38,14 @@ impl Sources {
             Some(path) => read(path)?,
             None => Matrix::unknown(Vec::new()),
         };
-        matrix = with(&matrix, programs);
+        let observed = self.observed.as_deref().map(read_observed).transpose()?;
+        let seen = observed.as_ref().map(|(notebook, now_s)| notebook.matrix(*now_s));
+        let seen_names = seen.as_ref().map_or(&[][..], Matrix::names);
+        matrix = with(&with(&matrix, seen_names), programs);
         let mut knowledge = Knowledge::of(matrix);
+        if let Some((notebook, now_s)) = &observed {
+            add_observed(&mut knowledge, notebook, *now_s);
+        }
         knowledge.elsewhere = self.elsewhere.iter().map(read).collect::<Result<_, _>>()?;
         if let Some(path) = &self.profiles {
             let profiles = read_profiles(path)?;
@@ -97,6 +108,26 @@ pub fn grid(knowledge: &Knowledge, predictor: &dyn Predictor) -> Grid {
     Grid::new(told.len(), |(a, b)| interference::measured(knowledge, a, b).or_else(|| told.get(a, b)))
 }
 
+fn read_observed(path: &Path) -> Result<(Notebook, f64), Failure> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::bad_input(format!("cannot read {shown}: {error}")))?;
+    Notebook::read(&text).map_err(|(line, why)| Failure::bad_input(format!("{shown}:{line}: {why}")))
+}
+
+/// Pairs that were seen and not measured.
+fn add_observed(knowledge: &mut Knowledge, notebook: &Notebook, now_s: f64) {
+    let names = knowledge.matrix.names().to_vec();
+    for (a, b) in (0..names.len()).flat_map(|a| (0..names.len()).map(move |b| (a, b))) {
+        if let (None, Some((slowdown, error))) =
+            (knowledge.matrix.get(a, b), notebook.slowdown(&names[a], &names[b], now_s))
+        {
+            knowledge.matrix.set(a, b, Some(slowdown));
+            knowledge.errors.set(a, b, Some(error));
+        }
+    }
+}
+
 fn with(matrix: &Matrix, programs: &[String]) -> Matrix {
     let mut names = matrix.names().to_vec();
     for name in programs {
@@ -109,7 +140,7 @@ fn with(matrix: &Matrix, programs: &[String]) -> Matrix {
     whole
 }
 
-fn read_profiles(path: &Path) -> Result<Profiles, Failure> {
+pub fn read_profiles(path: &Path) -> Result<Profiles, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::bad_input(format!("cannot read {shown}: {error}")))?;
@@ -120,5 +151,30 @@ fn read_profiles(path: &Path) -> Result<Profiles, Failure> {
     match profiles.fault() {
         Some((whose, why)) => Err(Failure::bad_input(format!("{shown}: {whose}: {why}"))),
         None => Ok(profiles),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_fills_what_was_not_measured_with_its_own_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let line = |beside: &str, together: f64| {
+            format!(
+                r#"{{"program":"a","beside":"{beside}","at_s":1,"alone_per_s":10,"together_per_s":{together}}}"#
+            )
+        };
+        std::fs::write(file.path(), format!("{}\n{}\n", line("b", 5.0), line("c", 8.0))).unwrap();
+        let (notebook, now_s) = read_observed(file.path()).unwrap();
+        let matrix = with(&Matrix::parse("m", ",a,b\na,1.5,1.1\nb,,\n").unwrap(), &["c".to_owned()]);
+        let mut knowledge = Knowledge::of(matrix);
+        add_observed(&mut knowledge, &notebook, now_s);
+        let told = |b| interference::measured(&knowledge, 0, b).unwrap();
+        assert_eq!(told(1).value, 1.1);
+        assert!((told(2).value - 1.25).abs() < 1e-9 && told(2).error > told(1).error);
+        std::fs::write(file.path(), "{}").unwrap();
+        assert!(read_observed(file.path()).unwrap_err().message.contains(":1: "));
     }
 }

@@ -63,7 +63,7 @@ pub struct Args {
 
 pub fn main(args: &Args) -> Outcome {
     let predictor = args.sources.predictor()?;
-    if args.programs.is_empty() && args.sources.matrix.is_none() {
+    if args.programs.is_empty() && args.sources.matrix.is_none() && args.sources.observed.is_none() {
         return Err(Failure::bad_input("name programs that run side by side, or a --matrix to complete"));
     }
     let knowledge = args.sources.knowledge(&args.programs)?;

@@ -74,7 +74,7 @@ pub fn main(args: &Args) -> Outcome {
         What::Set { policy, set, json } => {
             // The file's settings hold for the scheduler too; those given now go before them.
             let file = Config::load().map_err(Failure::bad_input)?.settings.unwrap_or_default();
-            let settings = toml_settings(file, set)?;
+            let settings = toml_settings(file, set, None)?;
             crate::words::policy(policy, &settings).map_err(Failure::bad_input)?;
             let settings = (!set.is_empty()).then(|| serde_json::to_value(settings)).transpose();
             let settings = settings.map_err(Failure::ours)?;

@@ -49,6 +49,10 @@ pub struct Args {
     /// A setting of the policies, in TOML: `allowed_widths=[2]` (repeatable)
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// TA, CO: who shares memory and caches is chosen by these: `twins`, `profile` (with --notebook full), or predictions
+    /// from a slowdown matrix (.csv) or from profiles (.toml)
+    #[arg(long, value_name = "twins|profile|FILE")]
+    neighbours: Option<String>,
     /// Of a workload that is drawn: how many, with the seeds from --seed on
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     seeds: u64,
@@ -129,7 +133,7 @@ impl From<Waiting> for workload::Waiting {
 
 pub fn main(args: &Args) -> Outcome {
     let machine = Arc::new(machine::named(&args.machine)?);
-    let settings = toml_settings(Default::default(), &args.set)?;
+    let settings = toml_settings(Default::default(), &args.set, args.neighbours.as_deref())?;
     match (&args.workload, args.steps) {
         (Some(workload), _) => scenario::main(args, workload, machine, settings),
         (None, most) => steps::main(args, &machine, &settings, most.unwrap_or(1)),

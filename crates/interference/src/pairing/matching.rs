@@ -1,23 +1,23 @@
 //! Two a place: minimum-weight perfect matching.
 //!
-//! A thousand programs have half a million pairs, of which hardly any matter. An auction (Bertsekas 1979) finds
-//! prices under which most programs have a partner that costs no more than the two are worth; the pairs
-//! that come nearest to that go to the exact solver (`blossom`); its prices then prove of all other pairs that they
-//! would not help, and those that might are added, until none is left.
+//! A thousand programs have half a million pairs, of which hardly any matter. The relaxation into halves
+//! (`fractional`) says which, with prices that hold for all pairs; those of least slack go to the exact solver
+//! (`blossom`), which begins with what the relaxation has paired. Its prices then prove of all other pairs
+//! that they would not help; those that might are added, until none is left.
 
 use std::cmp::Ordering;
 
 use super::blossom::{self, Edge, Matched};
+use super::fractional::{Halves, halves};
 use super::{Objective, Problem, Wanted};
 
-/// Costs are whole numbers of that.
+/// Costs are whole numbers of that, or, where they are very large, of what makes the largest so many.
 const UNIT: f64 = 1e-6;
+const MOST_UNITS: f64 = 1e11;
 /// Pairs tried for every program at first, and added for each at a time.
-const NEAR: usize = 8;
+const NEAR: usize = 10;
 const MORE: usize = 4;
-/// Bids for each program.
-const BIDS: usize = 12;
-/// Larger than any cost, and not so large that sums would not fit.
+/// No cost counts as more.
 const FORBIDDEN: f64 = 1e9;
 
 /// Pairs (and programs alone), and a bound where it is not exact.
@@ -43,137 +43,109 @@ pub(super) fn pairs(problem: &Problem, wanted: &Wanted) -> (Vec<Vec<usize>>, Opt
 pub fn cheapest(count: usize, cost: impl Fn(usize, usize) -> f64) -> Vec<usize> {
     assert!(count.is_multiple_of(2), "an odd number cannot be paired");
     let costs = Costs::new(count, cost);
-    let mut prices = auction(&costs);
-    let mut edges = nearest(&costs, &prices);
+    let halves = halves(&costs);
+    let mut edges = nearest(&costs, &halves);
     loop {
-        fit(&edges, &mut prices);
-        let matched = blossom::solve(count, &edges, &prices).expect("a perfect matching is among the edges");
+        let matched =
+            blossom::solve(count, &edges, &halves.prices).expect("a perfect matching is among the edges");
         let missing = missing(&costs, &matched);
         if missing.is_empty() {
             return matched.mate;
         }
-        // What was matched is tight under the new prices, and tried first.
-        prices = matched.prices.iter().map(|double| (-double).div_euclid(2)).collect();
-        let tight = |edge: &Edge| matched.mate[edge.0] != edge.1;
         edges.extend(missing);
-        edges.sort_unstable_by_key(|edge| (tight(edge), edge.0, edge.1));
     }
 }
 
-/// Costs as whole numbers, by rows.
-struct Costs {
-    count: usize,
+/// Costs as whole numbers, by rows: even, and if two sums of them differ, then by more than there are programs.
+pub(super) struct Costs {
+    pub(super) count: usize,
     cells: Vec<i64>,
 }
 
 impl Costs {
-    fn new(count: usize, cost: impl Fn(usize, usize) -> f64) -> Costs {
-        let whole = |at: usize| (cost(at / count, at % count).min(FORBIDDEN) / UNIT).round() as i64;
-        Costs { count, cells: (0..count * count).map(whole).collect() }
+    pub(super) fn new(count: usize, cost: impl Fn(usize, usize) -> f64) -> Costs {
+        let real: Vec<f64> =
+            (0..count * count).map(|at| cost(at / count, at % count).min(FORBIDDEN)).collect();
+        let most = real.iter().fold(0.0, |most: f64, cost| most.max(cost.abs()));
+        let unit = UNIT.max(most / MOST_UNITS);
+        let factor = 2 * (count as i64 + 1);
+        Costs { count, cells: real.into_iter().map(|cost| factor * (cost / unit).round() as i64).collect() }
     }
 
-    fn row(&self, vertex: usize) -> &[i64] {
+    /// What the largest and the least differ by.
+    pub(super) fn range(&self) -> i64 {
+        let others = (0..self.count).flat_map(|u| {
+            self.row(u).iter().enumerate().filter(move |(v, _)| *v != u).map(|(_, cost)| *cost)
+        });
+        let (least, most) =
+            others.fold((i64::MAX, i64::MIN), |(least, most), cost| (least.min(cost), most.max(cost)));
+        most.saturating_sub(least).max(0)
+    }
+
+    pub(super) fn row(&self, vertex: usize) -> &[i64] {
         &self.cells[vertex * self.count..][..self.count]
     }
-}
 
-/// Prices with price(u) + price(v) <= cost for all pairs, close to the largest such: every program in turn
-/// bids for the partner that leaves it most, as much as that is better than the next one.
-fn auction(costs: &Costs) -> Vec<i64> {
-    let count = costs.count;
-    let mut columns = vec![0i64; count];
-    let mut owner = vec![usize::MAX; count];
-    let mut open: Vec<usize> = (0..count).rev().collect();
-    // The least and the next value of cost - price in a row, without the vertex itself.
-    let least = |row: usize, columns: &[i64]| {
-        let (mut best, mut next, mut at) = (i64::MAX, i64::MAX, 0);
-        for (column, (cost, price)) in costs.row(row).iter().zip(columns).enumerate() {
-            let value = cost - price;
-            if value < next && column != row {
-                if value < best {
-                    (best, next, at) = (value, best, column);
-                } else {
-                    next = value;
+    /// The `most` others of least cost - price, the least first.
+    pub(super) fn nearest(&self, vertex: usize, prices: &[i64], most: usize, best: &mut Vec<(i64, usize)>) {
+        best.clear();
+        let (row, mut bound) = (self.row(vertex), i64::MAX);
+        // Each begins beside itself: of many that are alike not all take the same.
+        for other in (vertex + 1..self.count).chain(0..vertex) {
+            let slack = row[other] - prices[other];
+            if slack < bound {
+                let at = best.partition_point(|&(known, _)| known <= slack);
+                best.insert(at, (slack, other));
+                best.truncate(most);
+                if best.len() == most {
+                    bound = best[most - 1].0;
                 }
             }
         }
-        (best, next, at)
-    };
-    for _ in 0..BIDS * count {
-        let Some(row) = open.pop() else { break };
-        let (best, next, at) = least(row, &columns);
-        if next == i64::MAX {
-            break;
-        }
-        // A price only ever falls; where two are alike nothing is bid, and the first who came stays.
-        columns[at] -= next - best;
-        let before = std::mem::replace(&mut owner[at], row);
-        if before != usize::MAX {
-            if next > best {
-                open.push(before);
+    }
+}
+
+/// Pairs out of everybody's choice, and those that are left by circles of odd length.
+fn circles(choice: &[usize]) -> (Vec<(usize, usize)>, Vec<usize>) {
+    let (mut pairs, mut left) = (Vec::new(), Vec::new());
+    let mut seen = vec![false; choice.len()];
+    for first in 0..choice.len() {
+        let mut at = first;
+        while !seen[at] {
+            let partner = choice[at];
+            seen[at] = true;
+            if seen[partner] {
+                left.push(at);
             } else {
-                owner[at] = before;
+                seen[partner] = true;
+                pairs.push((at.min(partner), at.max(partner)));
+                at = choice[partner];
             }
         }
     }
-    let rows: Vec<i64> = (0..count).map(|row| least(row, &columns).0).collect();
-    let half = |(row, column): (&i64, &i64)| (row + column).div_euclid(2);
-    rows.iter().zip(&columns).map(half).collect()
+    (pairs, left)
 }
 
-/// For every program the pairs of least slack, and pairs that match all.
-fn nearest(costs: &Costs, prices: &[i64]) -> Vec<Edge> {
-    let count = costs.count;
-    let mut edges: Vec<(i64, usize, usize)> = Vec::with_capacity(count * (NEAR + 1));
+/// What the relaxation has paired, first; then for every program the pairs of least slack, and some so that
+/// everybody can be matched.
+fn nearest(costs: &Costs, halves: &Halves) -> Vec<Edge> {
+    let (count, prices) = (costs.count, &halves.prices);
+    let (pairs, left) = circles(&halves.choice);
+    let mut mate: Vec<usize> = (0..count).collect();
+    pairs.iter().for_each(|&(u, v)| (mate[u], mate[v]) = (v, u));
+    let mut rest: Vec<(usize, usize)> = Vec::with_capacity(count * (NEAR + 1));
+    let mut best = Vec::with_capacity(NEAR + 1);
     for u in 0..count {
-        // Each begins beside itself: of many that are alike not all take the same.
-        let around = (u + 1..count).chain(0..u);
-        let row = costs.row(u);
-        let mut best: Vec<(i64, usize)> = Vec::with_capacity(NEAR + 1);
-        for v in around {
-            let slack = row[v] - prices[v];
-            if best.len() < NEAR || slack < best[best.len() - 1].0 {
-                let at = best.partition_point(|&(other, _)| other <= slack);
-                best.insert(at, (slack, v));
-                best.truncate(NEAR);
-            }
-        }
-        edges.extend(best.into_iter().map(|(slack, v)| (slack - prices[u], u.min(v), u.max(v))));
+        costs.nearest(u, prices, NEAR, &mut best);
+        let chosen = halves.choice[u];
+        let all = best.iter().map(|&(_, v)| v).chain([chosen]);
+        rest.extend(all.map(|v| (u.min(v), u.max(v))));
     }
-    edges.sort_unstable();
-    edges.dedup();
-    let mut single = vec![true; count];
-    for &(_, u, v) in &edges {
-        if single[u] && single[v] {
-            (single[u], single[v]) = (false, false);
-        }
-    }
-    let rest: Vec<usize> = (0..count).filter(|&u| single[u]).collect();
-    let spare = rest.chunks_exact(2).map(|pair| (i64::MAX, pair[0], pair[1]));
-    let spare: Vec<(i64, usize, usize)> = spare.collect();
-    edges.extend(spare);
-    edges.into_iter().map(|(_, u, v)| (u, v, costs.row(u)[v])).collect()
-}
-
-/// Lowers prices until no edge costs less than its ends are worth, then raises each as far as its edges allow, so
-/// that everybody has an edge without slack to begin with.
-fn fit(edges: &[Edge], prices: &mut [i64]) {
-    for &(u, v, cost) in edges {
-        let over = prices[u] + prices[v] - cost;
-        if over > 0 {
-            prices[u] -= over / 2;
-            prices[v] -= over - over / 2;
-        }
-    }
-    let mut ends = vec![Vec::new(); prices.len()];
-    for &(u, v, cost) in edges {
-        ends[u].push((v, cost));
-        ends[v].push((u, cost));
-    }
-    for u in 0..prices.len() {
-        let most = ends[u].iter().map(|&(v, cost)| cost - prices[v]).min();
-        prices[u] = most.unwrap_or(prices[u]);
-    }
+    rest.extend(left.chunks_exact(2).map(|two| (two[0].min(two[1]), two[0].max(two[1]))));
+    rest.sort_unstable();
+    rest.dedup();
+    rest.retain(|&(u, v)| mate[u] != v);
+    pairs.into_iter().chain(rest).map(|(u, v)| (u, v, costs.row(u)[v])).collect()
 }
 
 /// The pairs that would be cheaper than they are worth, some of each program.

@@ -24,6 +24,8 @@ use crate::profile::{Machine, Profile};
 pub struct Knowledge {
     /// What was measured on this machine.
     pub matrix: Matrix,
+    /// How far off that may be, as relative errors, where it is not as usual.
+    pub errors: Matrix,
     /// What is known of each program by itself, in the matrix's order.
     pub profiles: Vec<Profile>,
     /// What was measured elsewhere, of these programs and others.
@@ -35,7 +37,8 @@ impl Knowledge {
     /// A matrix and nothing else.
     pub fn of(matrix: Matrix) -> Knowledge {
         let profiles = vec![Profile::default(); matrix.len()];
-        Knowledge { matrix, profiles, elsewhere: Vec::new(), machine: Machine::default() }
+        let errors = Matrix::unknown(matrix.names().to_vec());
+        Knowledge { matrix, errors, profiles, elsewhere: Vec::new(), machine: Machine::default() }
     }
 }
 
@@ -51,7 +54,8 @@ const MEASURED: f64 = 0.02;
 
 /// What was measured of a pair.
 pub fn measured(knowledge: &Knowledge, program: usize, beside: usize) -> Option<Estimate> {
-    knowledge.matrix.get(program, beside).map(|value| Estimate { value, error: MEASURED })
+    let error = knowledge.errors.get(program, beside).unwrap_or(MEASURED);
+    knowledge.matrix.get(program, beside).map(|value| Estimate { value, error })
 }
 
 /// An estimate for every pair that a predictor has one for.

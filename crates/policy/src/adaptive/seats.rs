@@ -4,6 +4,7 @@ use topology::{CpuSet, Level, Machine};
 
 use super::model::Counts;
 use crate::common::compose::Part;
+use crate::common::units::{domains, units};
 
 /// The cells of each node, and who sits on them.
 pub(super) struct Seats {
@@ -13,19 +14,10 @@ pub(super) struct Seats {
     has: Vec<Vec<Vec<usize>>>,
 }
 
-/// The machine's units of a level, if they hold all of it.
-fn units(machine: &Machine, level: Level) -> Vec<CpuSet> {
-    let units: Vec<CpuSet> = machine.units(level).map(|unit| unit.cpus.clone()).collect();
-    let covered: usize = units.iter().map(CpuSet::len).sum();
-    if covered == machine.pu_count() { units } else { Vec::new() }
-}
-
 impl Seats {
     /// `cpus` by node: in whole cores where all of them are alike and there is one for each program.
     pub fn of(machine: &Machine, cpus: &CpuSet, programs: usize) -> Seats {
-        let levels = [Level::Numa, Level::Package, Level::Llc].into_iter();
-        let nodes = levels.map(|level| units(machine, level)).find(|units| !units.is_empty());
-        let nodes = nodes.unwrap_or_else(|| vec![machine.all_cpus().clone()]);
+        let nodes = domains(machine);
         let mut cores = units(machine, Level::Core);
         cores.retain(|core| core.intersects(cpus));
         let alike = cores.windows(2).all(|pair| pair[0].len() == pair[1].len());

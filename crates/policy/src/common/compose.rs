@@ -30,7 +30,7 @@ use workload::AppId;
 use super::gather::{beside, leaf, mixed};
 use super::needs::{Need, by_name, needs};
 use super::slices::{Period, slices};
-use super::{matrix, outcome, place};
+use super::{company, matrix, outcome, place};
 use crate::{Decision, LevelMemory, Memory, Settings};
 
 /// What a decision is made from.
@@ -100,6 +100,8 @@ pub(crate) struct Division {
     /// Programs that are asked for fewer threads than their part has CPUs, because they are about to
     /// get a narrower one.
     pub asked: BTreeMap<AppId, u32>,
+    /// Why programs are not where most CPUs would be kept.
+    pub reasons: BTreeMap<AppId, String>,
     pub level: LevelMemory,
     pub wake_at_ns: Option<u64>,
     pub lines: Vec<String>,
@@ -124,11 +126,17 @@ pub(crate) trait Divide {
 /// The whole decision for `candidates`; everybody else who is not suspended waits.
 pub(crate) fn compose(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> Decision {
     let (mut tree, division) = arrange(cx, divide, candidates);
-    let Division { level, wake_at_ns, lines, asked, .. } = division;
+    let Division { level, wake_at_ns, lines, asked, mut reasons, .. } = division;
     if let Some(tree) = tree.as_mut().filter(|_| !asked.is_empty()) {
         lower(tree, &asked);
     }
-    outcome::decision(cx, tree, level, wake_at_ns, lines)
+    let mut decision = outcome::decision(cx, tree, level, wake_at_ns, lines);
+    for (app, why) in &mut decision.report.moves {
+        if let Some(reason) = reasons.remove(app) {
+            *why = reason;
+        }
+    }
+    decision
 }
 
 /// No more threads than asked for, where that is said.
@@ -155,9 +163,11 @@ struct Settled {
 fn settle(cx: &Context<'_>, divide: &dyn Divide, blocked: &CpuSet, candidates: &[usize]) -> Settled {
     let (mut members, mut gangs): (Vec<usize>, Vec<usize>) =
         candidates.iter().partition(|&&index| cx.needs[index].floor <= 1);
-    // As many of the wide ones as fit their part, narrowest first.
+    // As many of the wide ones as fit their part, narrowest first; none where it is chosen who shares a slot.
     gangs.sort_by_key(|&index| (cx.needs[index].floor, index));
-    let fitting = (1..=gangs.len())
+    let room = cx.snapshot.usable.difference(blocked).len();
+    let chosen = members.is_empty() && company::to_a_slot(cx, &gangs, room).is_some();
+    let fitting = (1..=if chosen { 0 } else { gangs.len() })
         .take_while(|&count| cx.needs[gangs[count - 1]].floor <= divide.width_for(members.len() + count))
         .count();
     members.extend(gangs.drain(..fitting));
@@ -242,7 +252,15 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
         fixed.push(tree);
     }
     let machine = &cx.snapshot.machine;
-    let rows = matrix::pack(machine, usable, &blocked, &cx.needs, &gangs);
+    let together = company::slots(cx, &gangs, usable.difference(&blocked).len());
+    let rows: Vec<matrix::Row> = match &together {
+        Some((groups, _)) => {
+            let pack = |group: &Vec<usize>| matrix::pack(machine, usable, &blocked, &cx.needs, group);
+            groups.iter().flat_map(pack).collect()
+        }
+        None => matrix::pack(machine, usable, &blocked, &cx.needs, &gangs),
+    };
+    division.lines.extend(together.map(|(_, line)| line));
     let layers = &division.layers;
     if layers.iter().flatten().any(|part| part.place.intersects(&blocked)) {
         // No part is clear of programs that never stop: turns and parts would only make shares unequal.

@@ -1,6 +1,8 @@
 //! What several policies need.
 
+pub(crate) mod company;
 pub(crate) mod compose;
+pub(crate) mod exchange;
 pub(crate) mod gather;
 pub(crate) mod keep;
 pub(crate) mod levels;
@@ -11,3 +13,4 @@ pub(crate) mod outcome;
 pub(crate) mod place;
 pub(crate) mod seats;
 pub(crate) mod slices;
+pub(crate) mod units;

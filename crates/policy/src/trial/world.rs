@@ -84,6 +84,7 @@ impl World {
         self.arrived += 1;
         let id = AppId::new(&format!("a{}", self.arrived)).expect("a letter and a number");
         let mut app = App::new(id, self.snapshot.now_ns);
+        app.program = Some(format!("p{}", self.arrived % 4));
         if self.kinds == Kinds::All {
             self.vary(&mut app, random);
         }
