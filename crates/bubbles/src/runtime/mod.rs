@@ -3,11 +3,15 @@
 mod bubble;
 mod clock;
 mod context;
+mod debug;
 mod fence;
 mod local;
+mod node;
 mod overflow;
 mod pool;
 mod preempt;
+mod record;
+mod sanitize;
 mod stack;
 mod sync;
 mod thread;
@@ -16,13 +20,17 @@ mod wait;
 mod worker;
 
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use topology::{CpuSet, Machine};
 
 use crate::hierarchy::{Hierarchy, Kind, Levels, Lists as WhichLists};
 use crate::schedulers::{self, Scheduler};
+use crate::trace::{What, Who};
+use node::Node;
 use pool::Pool;
+use record::Recorder;
 
 pub(crate) use local::Key;
 pub(crate) use sync::RawMutex;
@@ -48,6 +56,9 @@ pub struct Config {
     pub bind: bool,
     pub lists: WhichLists,
     pub scheduler: &'static dyn Scheduler,
+    /// Where what happens is written when the run is over (see `trace`); the file that
+    /// `COPLACE_BUBBLES_TRACE` names, unless it is set. Nothing is recorded where neither is.
+    pub trace: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -58,6 +69,7 @@ impl Default for Config {
             bind: true,
             lists: WhichLists::Distinct,
             scheduler: &schedulers::Burst,
+            trace: None,
         }
     }
 }
@@ -85,15 +97,19 @@ pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<
     }
     fence::prepare();
     let before = affinity();
+    // Whoever said where to run does not follow the node.
+    let node = node::find().filter(|_| config.machine.is_none() && config.processors.is_none());
     let machine = config.machine.clone().unwrap_or_else(|| Machine::discover().machine);
     let processors = match (&config.processors, &config.machine) {
         (Some(processors), _) => processors.clone(),
-        (None, None) => before.clone(),
+        (None, None) => node.as_ref().and_then(Node::processors).unwrap_or_else(|| before.clone()),
         (None, Some(machine)) => machine.all_cpus().clone(),
     };
     let levels = Levels::new(&machine, &processors, config.lists);
-    let bind = config.bind && config.machine.is_none();
-    let pool = Pool::new(&levels);
+    // Within its place the kernel does that, which the node may change at any time.
+    let bind = config.bind && config.machine.is_none() && node.is_none();
+    let trace = config.trace.clone().or_else(|| std::env::var_os("COPLACE_BUBBLES_TRACE").map(PathBuf::from));
+    let pool = Pool::new(&levels, trace.map(|path| Recorder::new(path, levels.width())));
     // Kept for good: helpers and stale handles may still look at it. It is a few kilobytes a run.
     let lists: &'static pool::Lists = Box::leak(Box::new(Hierarchy::new(levels, config.scheduler, pool)));
 
@@ -129,13 +145,26 @@ pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<
         if bind {
             set_affinity(&CpuSet::from_cpus(&[lists.levels().cpu(0)]));
         }
+        let follows = node.as_ref().and_then(|node| {
+            node.begin(lists.levels().width());
+            let named = std::thread::Builder::new().name("bubbles-node".into());
+            named.spawn_scoped(scope, move || node.follow(lists)).ok()
+        });
         lists.world.workers[0].work(lists);
+        if let Some(follows) = follows {
+            follows.thread().unpark();
+        }
         if bind {
             set_affinity(&before);
         }
     });
     lists.world.clock.close();
     lists.world.helpers.close();
+    if let Some(recorder) = &lists.world.recorder {
+        let whole = lists.levels().width() == machine.pu_count();
+        let machine = if whole { machine.to_synthetic() } else { None };
+        recorder.write(machine, lists.levels(), config.scheduler.name());
+    }
     match outcome.expect("it is over when the main function has returned") {
         Ok(result) => Ok(result),
         Err(payload) => std::panic::resume_unwind(payload),
@@ -152,7 +181,11 @@ fn begin<F: FnOnce() + Send>(lists: &'static pool::Lists, work: F) {
         first.store(work);
         first.set_name(Some("main".into()));
     }
-    lists.wake(&first.entity, 0);
+    lists.world.note(|| What::Made(first.who(), first.entity.priority()));
+    if let Some(recorder) = &lists.world.recorder {
+        recorder.name(Who::Thread(first.id_number()), "main");
+    }
+    first.wake(lists, 0);
 }
 
 fn use_processors(lists: &pool::Lists, usable: &dyn Fn(usize) -> bool) {
