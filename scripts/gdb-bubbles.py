@@ -50,11 +50,11 @@ def where(thread):
     if not thread["registers"][0]:
         return "has not begun"
     # In the program, rather than in the runtime, if it can be told.
-    return next((frame for frame in frames(thread) if "coplace_bubbles" not in frame), "")
+    return next((f"in {name}" for name, ours in frames(thread) if not ours), "")
 
 
 def frames(thread):
-    """The names of the functions on the stack of a thread that does not run."""
+    """The functions on the stack of a thread that does not run, and whether they are the runtime's."""
     names = REGISTERS["aarch64" if "aarch64" in gdb.selected_frame().architecture().name() else "x86-64"]
     gdb.newest_frame().select()
     before = [int(gdb.parse_and_eval(f"(unsigned long)${name}")) for name in names]
@@ -63,7 +63,10 @@ def frames(thread):
             gdb.execute(f"set ${name} = {value}", to_string=True)
         frame, found = gdb.newest_frame(), []
         while frame is not None and len(found) < 40:
-            found.append(f"{frame.name() or hex(frame.pc())}")
+            symtab = frame.find_sal().symtab
+            name = frame.name() or hex(frame.pc())
+            ours = "coplace_bubbles::" in name or bool(symtab and "bubbles/src/" in symtab.filename)
+            found.append((name, ours))
             frame = frame.older()
         return found
     finally:
@@ -90,7 +93,7 @@ class Bubbles(gdb.Command):
             thread = found[int(what[1]) - 1]
             if thread["tag"] == 3 or not thread["registers"][0]:
                 raise gdb.GdbError("it runs (see `info threads`), or has not begun")
-            for depth, name in enumerate(frames(thread)):
+            for depth, (name, _) in enumerate(frames(thread)):
                 print(f"#{depth:<3} {name}")
         else:
             raise gdb.GdbError("bubbles threads, or bubbles bt with one of the numbers that `bubbles threads` shows")

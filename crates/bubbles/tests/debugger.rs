@@ -39,7 +39,7 @@ fn gdb_lists_threads_and_shows_where_they_wait() {
     let program = std::env::current_exe().expect("this test");
     let output = Command::new("gdb")
         .args(["-nx", "-batch", "-ex", &format!("source {script}"), "-ex", "run", "-ex", "bubbles threads"])
-        .args(["-ex", "bubbles bt 2", "-ex", "continue", "--args"])
+        .args(["-ex", "bubbles bt 1", "-ex", "continue", "--args"])
         .arg(program)
         .args(["--exact", "gdb_lists_threads_and_shows_where_they_wait", "--nocapture"])
         .env("COPLACE_LOOKED_AT", "1")
@@ -56,5 +56,6 @@ fn gdb_lists_threads_and_shows_where_they_wait() {
     assert!(line("main:").contains("runs on processor"), "{text}");
     assert!(line("asleep:").contains("has not begun"), "{text}");
     assert!(line("at the gate:").contains("waits") && line("at the gate:").contains("waits_for_good"), "{text}");
+    assert!(text.lines().any(|line| line.starts_with('#') && line.contains("waits_for_good")), "{text}");
     assert!(text.contains("exited normally"), "{text}");
 }
