@@ -203,6 +203,7 @@ fn main() {
         return;
     };
     let config = Config { scheduler, ..Config::default() };
-    let (seconds, found) = run(&config, move || parallel(side, cells, steps)).expect("it is no thread of a run");
+    let (seconds, found) =
+        run(&config, move || parallel(side, cells, steps)).expect("it is no thread of a run");
     println!("{seconds:.6} {}", if found == wanted.1 { "VERIFIED" } else { "WRONG" });
 }

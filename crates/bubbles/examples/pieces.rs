@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use coplace_bubbles::{Bubble, Builder, Config, processor, run, yield_now};
 
 fn piece(number: u64) -> u64 {
-    (0..20_000_u64).fold(number, |value, step| value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step))
+    (0..20_000_u64)
+        .fold(number, |value, step| value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step))
 }
 
 fn main() {

@@ -47,28 +47,14 @@ impl What {
         }
     }
 
-    /// Threads that belong together, by the level above them, and where their bubbles burst.
-    fn groups(self) -> (Vec<Vec<usize>>, BurstAt) {
-        match self {
-            What::Conduction => {
-                ((0..4).map(|four| (4 * four..4 * four + 4).collect()).collect(), BurstAt::Level(Level::Numa))
-            }
-            What::Irregular => {
-                let square = |row: usize, column: usize| {
-                    let at = |part: usize| (row + part / 2) * SIDE + column + part % 2;
-                    (0..4).map(at).collect()
-                };
-                let corners = (0..16).map(|at| (at / 4 % 2 * 4 + at / 2 % 2 * 2, at / 8 * 4 + at % 2 * 2));
-                (corners.map(|(row, column)| square(row, column)).collect(), BurstAt::Fitting)
-            }
-        }
-    }
-
-    fn scheduler(self) -> &'static str {
-        match self {
-            What::Conduction => "burst",
-            What::Irregular => "steal",
-        }
+    /// Threads that belong together: neighbours, a quarter of all.
+    fn quarters(self) -> Vec<Vec<usize>> {
+        let quarter = |thread: usize| match self {
+            What::Conduction => thread / 4,
+            What::Irregular => thread / SIDE / (SIDE / 2) * 2 + thread % SIDE / (SIDE / 2),
+        };
+        let members = |number| (0..self.threads()).filter(|&thread| quarter(thread) == number).collect();
+        (0..4).map(members).collect()
     }
 
     fn work(self, step: usize, thread: usize) -> f64 {
@@ -92,15 +78,14 @@ fn speed_up(what: What, scheduler: &str, factor: f64, share: f64, seed: u64) -> 
     let number = |thread: *const Entity| {
         threads.iter().position(|one| std::ptr::eq(one, thread)).expect("it is one of ours")
     };
-    // As the program says it: all of it, and in that neighbours by fours.
+    // As the program says it: all of it, and in that quarters, which want a NUMA node each.
     let all = Bubble::new(PRIORITY);
-    let (groups, burst) = what.groups();
-    let fours: Vec<Bubble> = groups.iter().map(|_| Bubble::new(PRIORITY)).collect();
-    for (four, members) in fours.iter().zip(&groups) {
-        four.set_wishes(Wishes { burst, ..four.wishes() });
-        lists.insert(&all, &four.entity).expect("it is in none");
-        for &member in members {
-            lists.insert(four, &threads[member]).expect("it is in none");
+    let quarters: Vec<Bubble> = (0..4).map(|_| Bubble::new(PRIORITY)).collect();
+    for (quarter, members) in quarters.iter().zip(what.quarters()) {
+        quarter.set_wishes(Wishes { burst: BurstAt::Level(Level::Numa), ..quarter.wishes() });
+        lists.insert(&all, &quarter.entity).expect("it is in none");
+        for member in members {
+            lists.insert(quarter, &threads[member]).expect("it is in none");
         }
     }
     lists.wake(&all.entity, 0);
@@ -150,7 +135,7 @@ fn main() {
         eprintln!("usage: simulated conduction|irregular FACTOR SHARE SEED, for example conduction 3 0.25 1");
         std::process::exit(2)
     };
-    for (how, scheduler) in [("simple", "flat"), ("fixed", "fixed"), ("bubbles", what.scheduler())] {
+    for (how, scheduler) in [("simple", "flat"), ("fixed", "fixed"), ("bubbles", "burst")] {
         println!("{how} {:.4}", speed_up(what, scheduler, factor, share, seed as u64));
     }
 }

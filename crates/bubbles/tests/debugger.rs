@@ -55,7 +55,10 @@ fn gdb_lists_threads_and_shows_where_they_wait() {
     let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{text}"));
     assert!(line("main:").contains("runs on processor"), "{text}");
     assert!(line("asleep:").contains("has not begun"), "{text}");
-    assert!(line("at the gate:").contains("waits") && line("at the gate:").contains("waits_for_good"), "{text}");
+    assert!(
+        line("at the gate:").contains("waits") && line("at the gate:").contains("waits_for_good"),
+        "{text}"
+    );
     assert!(text.lines().any(|line| line.starts_with('#') && line.contains("waits_for_good")), "{text}");
     assert!(text.contains("exited normally"), "{text}");
 }

@@ -48,7 +48,8 @@ fn what_was_recorded_is_played_through_under_every_scheduler() {
     let path = std::env::temp_dir().join(format!("coplace-bubbles-{}.trace", std::process::id()));
     for machine in ["core:1", "pack:2 core:2"] {
         let machine = Machine::synthetic(machine).expect("a machine");
-        let config = Config { machine: Some(machine.clone()), trace: Some(path.clone()), ..Config::default() };
+        let config =
+            Config { machine: Some(machine.clone()), trace: Some(path.clone()), ..Config::default() };
         run(&config, busy).expect("it runs");
         let text = std::fs::read_to_string(&path).expect("it was written");
         let trace = Trace::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));

@@ -92,9 +92,8 @@ pub(crate) fn find() -> Option<Node> {
 fn allowed() -> CpuSet {
     let mut bits = [0_u64; 16];
     // SAFETY: the kernel writes no more than the array has.
-    let bytes = unsafe {
-        libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&bits), bits.as_mut_ptr())
-    };
+    let bytes =
+        unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&bits), bits.as_mut_ptr()) };
     set(&bits[..usize::try_from(bytes).unwrap_or(0) / 8])
 }
 
@@ -205,7 +204,9 @@ mod tests {
             ("lane[0].regions", offset_of!(Page, regions)),
         ];
         let same = |(name, offset): &(&str, usize)| {
-            format!("_Static_assert(__builtin_offsetof(struct coplace_page, {name}) == {offset}, \"{name}\");\n")
+            format!(
+                "_Static_assert(__builtin_offsetof(struct coplace_page, {name}) == {offset}, \"{name}\");\n"
+            )
         };
         let mut source = String::from("#include <coplace/page.h>\n");
         fields.iter().for_each(|field| source += &same(field));

@@ -39,7 +39,9 @@ mod inner {
 
     pub fn begin(stack: Stack) -> Stack {
         // SAFETY: the stack is nobody's now; its guard is left alone.
-        unsafe { __asan_unpoison_memory_region(stack.floor().cast(), stack.bytes - super::super::stack::GUARD) };
+        unsafe {
+            __asan_unpoison_memory_region(stack.floor().cast(), stack.bytes - super::super::stack::GUARD)
+        };
         stack
     }
 

@@ -56,7 +56,10 @@ impl Trace {
             }
         }
         if trace.processors == 0 {
-            return Err(TraceError { line: 1, what: "it does not say how many processors there were".into() });
+            return Err(TraceError {
+                line: 1,
+                what: "it does not say how many processors there were".into(),
+            });
         }
         trace.sort();
         Ok(trace)
@@ -136,7 +139,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let wishes = Wishes { burst: BurstAt::Level(Level::Core), fewest: 2, memory: Some(1), ..Wishes::default() };
+        let wishes =
+            Wishes { burst: BurstAt::Level(Level::Core), fewest: 2, memory: Some(1), ..Wishes::default() };
         let whats = [
             What::Made(Who::Thread(4096), 7),
             What::Made(Who::Bubble(3), 9),

@@ -38,7 +38,9 @@ pub fn render(trace: &Trace, how: &str) -> String {
         }
     }
     // Threads in no bubble have a colour of their own, the first.
-    let colour = |bubble: Option<u64>| bubble.and_then(|b| bubbles.iter().position(|&o| o == b)).map_or(0, |at| at + 1);
+    let colour = |bubble: Option<u64>| {
+        bubble.and_then(|b| bubbles.iter().position(|&o| o == b)).map_or(0, |at| at + 1)
+    };
     let name = |bubble: Option<u64>| bubble.map_or("no bubble".to_owned(), |b| trace.name(Who::Bubble(b)));
 
     let row = (240.0 / trace.processors as f64).clamp(6.0, 48.0);
@@ -52,8 +54,13 @@ pub fn render(trace: &Trace, how: &str) -> String {
     hatches(&mut svg, bubbles.len() + 1);
     for processor in 0..trace.processors {
         let (top, middle) = (y(processor), y(processor) + row / 2.0 + 4.0);
-        let _ = writeln!(svg, r#"<rect class="lane" x="{LEFT}" y="{top:.1}" width="{PLOT}" height="{row:.1}"/>"#);
-        let _ = writeln!(svg, r#"<text class="soft end" x="{:.1}" y="{middle:.1}">{processor}</text>"#, LEFT - 8.0);
+        let _ =
+            writeln!(svg, r#"<rect class="lane" x="{LEFT}" y="{top:.1}" width="{PLOT}" height="{row:.1}"/>"#);
+        let _ = writeln!(
+            svg,
+            r#"<text class="soft end" x="{:.1}" y="{middle:.1}">{processor}</text>"#,
+            LEFT - 8.0
+        );
     }
     let mut drawn_to = vec![0.0; trace.processors];
     for piece in &pieces {
