@@ -95,7 +95,7 @@ fn speed_up(what: What, scheduler: &str, factor: f64, share: f64, seed: u64) -> 
     let (mut now, mut worked) = (0, 0.0);
     for step in 0..STEPS {
         // Who becomes free when, in an order that noise decides, and what it ran until then.
-        let mut free: BinaryHeap<Reverse<(u64, u64, usize, Option<usize>)>> =
+        let mut free: BinaryHeap<_> =
             (0..width).map(|processor| Reverse((now, random.below(1000), processor, None))).collect();
         let mut arrived = Vec::new();
         while arrived.len() < threads.len() {

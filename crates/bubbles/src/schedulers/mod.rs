@@ -275,8 +275,10 @@ impl Scheduler for Fixed {
     }
 }
 
+type Make = fn() -> &'static dyn Scheduler;
+
 /// The schedulers that come with us.
-const ALL: [(&str, fn() -> &'static dyn Scheduler); 8] = [
+const ALL: [(&str, Make); 8] = [
     ("burst", || &Burst),
     ("spread", || &Spread),
     ("affinity", || &Affinity),
