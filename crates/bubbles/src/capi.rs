@@ -92,6 +92,11 @@ pub unsafe extern "C" fn coplace_make(
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn coplace_own_rounding(thread: Record) {
+    thread.context.set_rounds(true);
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn coplace_wake(thread: Record) {
     runtime::wake_record(thread);
 }

@@ -14,8 +14,10 @@ pub(crate) struct Context {
     frame: Cell<usize>,
     base: Cell<usize>,
     resume: Cell<usize>,
-    /// How the thread wants numbers rounded: x87 control word and MXCSR, FPCR.
+    /// How the thread wants numbers rounded: x87 control word and MXCSR, FPCR. As usual, unless `rounds`:
+    /// reading these registers takes longer than all else that a switch does.
     floats: Cell<u64>,
+    rounds: Cell<bool>,
     /// Not 0 from the moment that a processor goes on with it until its registers are saved again.
     /// Others may find a thread on a list before that; they wait here.
     busy: AtomicU8,
@@ -36,7 +38,8 @@ impl Context {
             frame: Cell::new(0),
             base: Cell::new(0),
             resume: Cell::new(0),
-            floats: Cell::new(0),
+            floats: Cell::new(USUAL),
+            rounds: Cell::new(false),
             busy: AtomicU8::new(0),
         }
     }
@@ -50,6 +53,23 @@ impl Context {
     #[inline]
     pub fn forget(&self) {
         self.stack.set(ptr::null_mut());
+    }
+
+    /// Whether it may round numbers in a way of its own. To be said before it begins.
+    #[inline]
+    pub fn set_rounds(&self, rounds: bool) {
+        self.rounds.set(rounds);
+    }
+
+    #[inline]
+    pub fn rounds(&self) -> bool {
+        self.rounds.get()
+    }
+
+    /// Whether what runs now, of which this is the context, rounds as it said that it would.
+    #[cfg(debug_assertions)]
+    pub fn keeps_its_word(&self) -> bool {
+        self.rounds() || rounding() == USUAL
     }
 
     /// Waits until no processor runs on it any more.
@@ -89,15 +109,32 @@ impl Context {
         self.frame.set(begin as usize);
         self.base.set(argument);
         self.resume.set(start as usize);
-        self.floats.set(FLOATS);
+        self.floats.set(USUAL);
     }
 }
 
-/// x87 control word and MXCSR as the ABI wants them at the start of a program.
+/// x87 control word and MXCSR as the ABI wants them at the start of a program; FPCR.
 #[cfg(target_arch = "x86_64")]
-const FLOATS: u64 = 0x037f << 32 | 0x1f80;
+const USUAL: u64 = 0x037f << 32 | 0x1f80;
 #[cfg(target_arch = "aarch64")]
-const FLOATS: u64 = 0;
+const USUAL: u64 = 0;
+
+/// How numbers are rounded now. The low bits of MXCSR tell what has happened, and control nothing.
+#[cfg(all(debug_assertions, target_arch = "x86_64"))]
+fn rounding() -> u64 {
+    let mut words = [0_u32; 2];
+    // SAFETY: the two are written where there is room.
+    unsafe { asm!("stmxcsr [{0}]", "fnstcw [{0} + 4]", in(reg) words.as_mut_ptr(), options(nostack)) };
+    u64::from(words[1] & 0xffff) << 32 | u64::from(words[0] & 0xffc0)
+}
+
+#[cfg(all(debug_assertions, target_arch = "aarch64"))]
+fn rounding() -> u64 {
+    let word: u64;
+    // SAFETY: it reads a register.
+    unsafe { asm!("mrs {}, fpcr", out(reg) word, options(nomem, nostack)) };
+    word
+}
 
 /// Calls `begin` with `argument`, which a prepared context has in its two registers. Where unwinders end.
 #[cfg(target_arch = "x86_64")]
@@ -154,10 +191,10 @@ pub(crate) unsafe fn switch(from: *const Context, to: *const Context, between: *
             "mov [rdi + {frame}], rbp",
             "mov [rdi + {base}], rbx",
             "mov [rdi + {stack}], rsp",
-            "stmxcsr [rdi + {floats}]",
-            "fnstcw [rdi + {floats} + 4]",
-            "mov r8d, [rdi + {floats}]",
-            "movzx r9d, word ptr [rdi + {floats} + 4]",
+            "movzx r8d, byte ptr [rdi + {rounds}]",
+            "test r8d, r8d",
+            "jne 7f",
+            "8:",
             "mov rsp, [rdx + {stack}]",
             // All stores before it are seen before it (TSO).
             "mov byte ptr [rdi + {busy}], 0",
@@ -165,11 +202,7 @@ pub(crate) unsafe fn switch(from: *const Context, to: *const Context, between: *
             "cmp byte ptr [rsi + {busy}], 0",
             "jne 3f",
             "mov byte ptr [rsi + {busy}], 1",
-            // Control words are hardly ever unlike; the low bits of MXCSR are no control bits.
-            "xor r8d, [rsi + {floats}]",
-            "test r8d, 0xffc0",
-            "jne 4f",
-            "cmp r9w, [rsi + {floats} + 4]",
+            "or r8b, [rsi + {rounds}]",
             "jne 4f",
             "5:",
             "mov rbp, [rsi + {frame}]",
@@ -183,12 +216,17 @@ pub(crate) unsafe fn switch(from: *const Context, to: *const Context, between: *
             "ldmxcsr [rsi + {floats}]",
             "fldcw [rsi + {floats} + 4]",
             "jmp 5b",
+            "7:",
+            "stmxcsr [rdi + {floats}]",
+            "fnstcw [rdi + {floats} + 4]",
+            "jmp 8b",
             "6:",
             stack = const offset_of!(Context, stack),
             frame = const offset_of!(Context, frame),
             base = const offset_of!(Context, base),
             resume = const offset_of!(Context, resume),
             floats = const offset_of!(Context, floats),
+            rounds = const offset_of!(Context, rounds),
             busy = const offset_of!(Context, busy),
             inout("rdi") from => _,
             inout("rsi") to => _,
@@ -214,8 +252,9 @@ pub(crate) unsafe fn switch(from: *const Context, to: *const Context, between: *
             "stp x29, x19, [x0, #{frame}]",
             "mov x9, sp",
             "str x9, [x0, #{stack}]",
-            "mrs x12, fpcr",
-            "str x12, [x0, #{floats}]",
+            "ldrb w12, [x0, #{rounds}]",
+            "cbnz w12, 7f",
+            "8:",
             "ldr x9, [x2, #{stack}]",
             "mov sp, x9",
             "add x10, x0, #{busy}",
@@ -226,11 +265,10 @@ pub(crate) unsafe fn switch(from: *const Context, to: *const Context, between: *
             "cbnz w11, 3f",
             "mov w11, #1",
             "strb w11, [x10]",
-            "ldr x9, [x1, #{floats}]",
-            "cmp x9, x12",
-            "b.eq 4f",
-            "msr fpcr, x9",
-            "4:",
+            "ldrb w11, [x1, #{rounds}]",
+            "orr w12, w12, w11",
+            "cbnz w12, 4f",
+            "5:",
             "ldp x29, x19, [x1, #{frame}]",
             "ldr x9, [x1, #{stack}]",
             "mov sp, x9",
@@ -239,11 +277,20 @@ pub(crate) unsafe fn switch(from: *const Context, to: *const Context, between: *
             "3:",
             "yield",
             "b 2b",
+            "4:",
+            "ldr x9, [x1, #{floats}]",
+            "msr fpcr, x9",
+            "b 5b",
+            "7:",
+            "mrs x9, fpcr",
+            "str x9, [x0, #{floats}]",
+            "b 8b",
             "6:",
             stack = const offset_of!(Context, stack),
             frame = const offset_of!(Context, frame),
             resume = const offset_of!(Context, resume),
             floats = const offset_of!(Context, floats),
+            rounds = const offset_of!(Context, rounds),
             busy = const offset_of!(Context, busy),
             inout("x0") from => _,
             inout("x1") to => _,
@@ -294,6 +341,54 @@ mod tests {
             // SAFETY: `inner` is what runs, and `outer` was saved by the switch that brought us here.
             unsafe { switch(&two.inner, &two.outer, &two.outer) };
         }
+    }
+
+    /// Has numbers cut off rather than rounded.
+    extern "C" fn cuts(two: usize) -> ! {
+        // SAFETY: the test passes its own `Two`, which outlives this.
+        let two = unsafe { &*(two as *const Two) };
+        set_rounding(true);
+        loop {
+            two.log.set(tenth());
+            // SAFETY: as in `inner`.
+            unsafe { switch(&two.inner, &two.outer, &two.outer) };
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn set_rounding(cut: bool) {
+        let word: u32 = if cut { 0x1f80 | 3 << 13 } else { 0x1f80 };
+        // SAFETY: the word is one that the register takes.
+        unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const word) };
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn set_rounding(cut: bool) {
+        let word: u64 = if cut { 3 << 22 } else { 0 };
+        // SAFETY: as above.
+        unsafe { asm!("msr fpcr, {}", in(reg) word) };
+    }
+
+    /// The last bits of a tenth, which is rounded up by the usual rules.
+    fn tenth() -> u32 {
+        (std::hint::black_box(1.0_f64) / std::hint::black_box(10.0)).to_bits() as u32 & 0xff
+    }
+
+    #[test]
+    fn each_rounds_numbers_as_it_said() {
+        let mut stack = vec![0_u128; 4096];
+        let top = stack.as_mut_ptr_range().end.cast::<u8>();
+        let two = Two { outer: Context::new(), inner: Context::new(), log: Cell::new(0) };
+        two.inner.set_rounds(true);
+        let usual = tenth();
+        // SAFETY: the stack is ours and aligned; `cuts` never returns.
+        unsafe { two.inner.prepare(top, cuts, &raw const two as usize) };
+        for _ in 0..3 {
+            // SAFETY: `outer` is what runs; `inner` is prepared or saved.
+            unsafe { switch(&two.outer, &two.inner, &two.outer) };
+            assert_eq!((tenth(), two.log.get()), (usual, usual - 1));
+        }
+        set_rounding(false);
     }
 
     #[test]

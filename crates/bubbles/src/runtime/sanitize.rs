@@ -69,6 +69,7 @@ mod inner {
     unsafe extern "C" {
         fn __tsan_get_current_fiber() -> *mut c_void;
         fn __tsan_create_fiber(flags: u32) -> *mut c_void;
+        fn __tsan_destroy_fiber(fiber: *mut c_void);
         fn __tsan_switch_to_fiber(fiber: *mut c_void, flags: u32);
     }
 
@@ -83,11 +84,13 @@ mod inner {
 
     pub fn arrive(_left: Option<Left>) {}
 
-    /// A stack keeps its fiber for the threads to come: one after the other is what they are.
     pub fn begin(mut stack: Stack) -> Stack {
-        if stack.fiber.is_null() {
-            // SAFETY: it takes a number.
-            stack.fiber = unsafe { __tsan_create_fiber(0) };
+        // SAFETY: who ran on the stack before has left it, and so the fiber.
+        unsafe {
+            if !stack.fiber.is_null() {
+                __tsan_destroy_fiber(stack.fiber);
+            }
+            stack.fiber = __tsan_create_fiber(0);
         }
         stack
     }
@@ -122,6 +125,10 @@ mod inner {
         Stack::NONE
     }
 }
+
+/// Whether a thread may begin on the stack that the one before it is about to leave: fibers end only when
+/// they have been left.
+pub(crate) const MAY_BE_SPENT: bool = cfg!(not(sanitizer = "thread"));
 
 /// Before a switch to this stack, from one that is come back to or not; and after it, on the stack that it
 /// came to, with what it was left with, if it was.

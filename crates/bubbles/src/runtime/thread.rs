@@ -23,8 +23,6 @@ const SPACE: usize = 96;
 pub(crate) const RUNNING: usize = 0;
 pub(crate) const DETACHED: usize = 1;
 pub(crate) const FINISHED: usize = 2;
-/// Detached, and what it left behind was dropped.
-pub(crate) const FORGOTTEN: usize = 3;
 
 /// `flags`: somebody wants it to end.
 pub(crate) const CANCELLED: u8 = 1;
@@ -108,10 +106,22 @@ impl Thread {
     pub fn renew(&self, number: u64) {
         self.entity.renew(PRIORITY);
         self.context.forget();
+        self.context.set_rounds(false);
         self.fate.store(RUNNING, Ordering::Relaxed);
         self.stack_bytes.set(0);
         self.number.store(number, Ordering::Relaxed);
         self.flags.store(0, Ordering::Relaxed);
+    }
+
+    /// Who changes how numbers are rounded without having said so is found out where that costs nothing.
+    #[inline]
+    pub fn keeps_its_word(&self) {
+        #[cfg(debug_assertions)]
+        assert!(
+            self.context.keeps_its_word(),
+            "thread '{}' has changed how numbers are rounded: say so when it is made (own_rounding)",
+            self.name().unwrap_or("without a name")
+        );
     }
 
     /// Whether it has not begun and may do so on the stack that the caller is on. Threads of the C interface
@@ -120,6 +130,7 @@ impl Thread {
     pub fn may_begin_on(&self, stack: Stack) -> bool {
         let wanted = self.stack_bytes.get().max(stack::ROOM);
         !self.context.is_prepared()
+            && !self.context.rounds()
             && self.flags.load(Ordering::Relaxed) & FOREIGN == 0
             && stack.room() >= wanted
     }

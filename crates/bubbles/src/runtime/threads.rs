@@ -20,6 +20,7 @@ pub struct Builder<'a> {
     name: Option<&'a str>,
     priority: Option<u8>,
     stack_bytes: usize,
+    rounds: bool,
     dormant: bool,
     bubble: Option<&'a Bubble>,
 }
@@ -44,6 +45,14 @@ impl<'a> Builder<'a> {
     /// Bytes of stack, where 60 KiB might not do.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_bytes = bytes;
+        self
+    }
+
+    /// It may change how numbers are rounded (`fesetround`, MXCSR, FPCR). Others keep what is usual: a thread
+    /// that changes it without having said so hands it on to whoever runs after it, which builds with
+    /// debug assertions notice.
+    pub fn own_rounding(mut self) -> Self {
+        self.rounds = true;
         self
     }
 
@@ -91,6 +100,9 @@ impl<'a> Builder<'a> {
         }
         if self.stack_bytes > 0 {
             thread.stack_bytes.set(self.stack_bytes);
+        }
+        if self.rounds {
+            thread.context.set_rounds(true);
         }
         if let Some(priority) = self.priority {
             thread.entity.set_priority(priority);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use super::context::{Context, switch};
 use super::pool::{Lists, Parking};
 use super::stack::{self, Stack};
-use super::thread::{self, CANCELLED, DETACHED, FINISHED, FORGOTTEN, RUNNING, Thread};
+use super::thread::{self, CANCELLED, DETACHED, FINISHED, RUNNING, Thread};
 use super::{local, overflow, sanitize};
 use crate::hierarchy::Way;
 use crate::trace::What;
@@ -225,10 +225,12 @@ impl Worker {
     /// Gives a thread a stack on which it begins.
     #[inline]
     fn prepare(&self, thread: &Thread) {
-        // SAFETY: as in `new_thread`.
-        let stacks = unsafe { &mut *self.stacks.get() };
         let stack = match thread.stack_bytes.get() {
+            // Warm yet, and done with: who ended on it is left for good by the switch that comes now.
+            0 if self.spent.get().is_common() && sanitize::MAY_BE_SPENT => self.spent.replace(Stack::NONE),
             0 => {
+                // SAFETY: as in `new_thread`.
+                let stacks = unsafe { &mut *self.stacks.get() };
                 if stacks.is_empty() {
                     self.refill(stacks);
                 }
@@ -250,6 +252,7 @@ impl Worker {
         if ptr::eq(from, to) {
             return;
         }
+        from.keeps_its_word();
         if !to.context.is_prepared() {
             self.prepare(to);
         }
@@ -273,6 +276,7 @@ impl Worker {
 
     fn switch_to_idle(&self, from: &Thread) {
         self.note(|| What::Idle);
+        from.keeps_its_word();
         self.current.set(ptr::null());
         let left = sanitize::leave(self.own.get(), from.stack.get() != Stack::NONE);
         // SAFETY: `from` runs, and `idle` is saved while a thread runs.
@@ -366,23 +370,15 @@ impl Worker {
         self.lists().may_hand(&thread.entity, self.number) && !self.retired.load(Ordering::Relaxed)
     }
 
-    /// Ends the running thread, whose outcome is stored.
-    fn end(&self, thread: &'static Thread) -> ! {
+    /// Ends the running thread, whose outcome is stored, or dropped where nobody will ask for it.
+    fn end(&self, thread: &'static Thread, fate: usize) -> ! {
         let lists = self.lists();
         lists.finish(&thread.entity);
-        // It is on its stack yet: that goes to the next one but one.
+        // It is on its stack yet: that goes to the next one but one, or to a thread that begins right now.
         self.old_stack(self.spent.replace(thread.stack.replace(Stack::NONE)));
-        let fate = match thread.fate.load(Ordering::Acquire) {
-            RUNNING => thread.fate.swap(FINISHED, Ordering::AcqRel),
-            // Nobody changes it any more.
-            settled => {
-                thread.fate.store(FINISHED, Ordering::Release);
-                settled
-            }
-        };
         Worker::count(&self.ended);
         // SAFETY: anything else is the address of the thread that joins, which waits for this.
-        let joiner = (fate > FORGOTTEN).then(|| unsafe { &*(fate as *const Thread) });
+        let joiner = (fate > FINISHED).then(|| unsafe { &*(fate as *const Thread) });
         if let Some(joiner) = joiner {
             self.note(|| What::Wake(joiner.who()));
         }
@@ -393,23 +389,9 @@ impl Worker {
                 self.switch_to(thread, joiner);
             }
             Some(joiner) => lists.wake(&joiner.entity, self.number),
-            None if fate == FORGOTTEN => self.old_thread(thread),
-            None if fate == DETACHED => {
-                // It was detached after `finish` had looked: what it left is still there.
-                leave();
-                // SAFETY: nobody joins it.
-                unsafe { thread.entry.get()(thread) };
-                enter().leave_for_good(thread)
-            }
+            None if fate == DETACHED => self.old_thread(thread),
             None => {}
         }
-        self.switch_away(thread);
-        unreachable!("nobody goes on with a thread that has ended");
-    }
-
-    /// Ends what is left of a detached thread.
-    fn leave_for_good(&self, thread: &'static Thread) -> ! {
-        self.old_thread(thread);
         self.switch_away(thread);
         unreachable!("nobody goes on with a thread that has ended");
     }
@@ -460,12 +442,21 @@ extern "C" fn main(thread: usize) -> ! {
 /// What is left to do when a thread's work is done.
 pub(crate) fn finish(thread: &'static Thread) -> ! {
     local::drop_all(&thread.locals);
-    if thread.fate.load(Ordering::Acquire) == DETACHED {
-        // SAFETY: nobody joins it; what it left is dropped here, where it may do what threads may.
-        unsafe { thread.entry.get()(thread) };
-        thread.fate.store(FORGOTTEN, Ordering::Relaxed);
+    let worker = enter();
+    let fate = match thread.fate.load(Ordering::Acquire) {
+        // From here on who joins it waits until it has left its stack.
+        RUNNING => thread.fate.swap(FINISHED, Ordering::AcqRel),
+        // Nobody changes it any more.
+        settled => settled,
+    };
+    if fate != DETACHED {
+        worker.end(thread, fate)
     }
-    enter().end(thread)
+    // Nobody joins it; what it left is dropped here, where it may do what threads may.
+    leave();
+    // SAFETY: the outcome is there, and nobody else takes it.
+    unsafe { thread.entry.get()(thread) };
+    enter().end(thread, fate)
 }
 
 /// Whether somebody wants the running thread to end.
