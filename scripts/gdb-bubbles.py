@@ -3,6 +3,7 @@
     (gdb) source scripts/gdb-bubbles.py
     (gdb) bubbles threads
     (gdb) bubbles bt 3
+    (gdb) bubbles bt left over
 """
 
 import struct
@@ -76,27 +77,30 @@ def frames(thread):
 
 
 class Bubbles(gdb.Command):
-    """The threads of a program of bubbles: `bubbles threads`, `bubbles bt NUMBER` as `threads` counts them."""
+    """The threads of a program of bubbles: `bubbles threads`, `bubbles bt` with a number or a name of these."""
 
     def __init__(self):
         super().__init__("bubbles", gdb.COMMAND_STACK)
 
     def invoke(self, argument, from_tty):
-        what = argument.split()
+        what = argument.split(None, 1)
         found = list(threads())
         if what == ["threads"]:
             for at, thread in enumerate(found, 1):
                 place = PLACES.get(thread["tag"], "?").format(thread["at"])
                 bubble = f" in bubble {thread['bubble']:#x}" if thread["bubble"] else ""
                 print(f"{at:4} {thread['name'] or '(without a name)'}: {place}{bubble} {where(thread)}".rstrip())
-        elif len(what) == 2 and what[0] == "bt" and what[1].isdigit() and 0 < int(what[1]) <= len(found):
-            thread = found[int(what[1]) - 1]
+        elif len(what) == 2 and what[0] == "bt":
+            named = [thread for at, thread in enumerate(found, 1) if what[1] in (str(at), thread["name"])]
+            if not named:
+                raise gdb.GdbError(f"no thread has the number or the name {what[1]}: see bubbles threads")
+            thread = named[0]
             if thread["tag"] == 3 or not thread["registers"][0]:
                 raise gdb.GdbError("it runs (see `info threads`), or has not begun")
             for depth, (name, _) in enumerate(frames(thread)):
                 print(f"#{depth:<3} {name}")
         else:
-            raise gdb.GdbError("bubbles threads, or bubbles bt with one of the numbers that `bubbles threads` shows")
+            raise gdb.GdbError("bubbles threads, or bubbles bt with a number or a name that `bubbles threads` shows")
 
 
 Bubbles()

@@ -39,7 +39,7 @@ fn gdb_lists_threads_and_shows_where_they_wait() {
     let program = std::env::current_exe().expect("this test");
     let output = Command::new("gdb")
         .args(["-nx", "-batch", "-ex", &format!("source {script}"), "-ex", "run", "-ex", "bubbles threads"])
-        .args(["-ex", "bubbles bt 1", "-ex", "continue", "--args"])
+        .args(["-ex", "bubbles bt at the gate", "-ex", "continue", "--args"])
         .arg(program)
         .args(["--exact", "gdb_lists_threads_and_shows_where_they_wait", "--nocapture"])
         .env("COPLACE_LOOKED_AT", "1")
