@@ -52,12 +52,12 @@ impl Round {
         Round {
             victim,
             programs: programs.collect(),
-            policy: random.pick(&[
+            policy: random.pick::<&str>(&[
                 "policy = 'TA'",
                 "policy = 'EQ'",
                 "policy = 'CO'\n[settings]\nallowed_widths = [2]",
             ]),
-            turns: random.pick(mechanisms),
+            turns: random.pick::<&str>(mechanisms),
             kill_after: Duration::from_millis(30 + random.below(900)),
             daemon_again_after: (random.below(2) == 0).then(|| Duration::from_millis(random.below(700))),
         }

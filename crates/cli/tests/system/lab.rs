@@ -270,7 +270,17 @@ fn a_run_of_bubbles_is_drawn_and_replayed_under_other_schedulers() {
 
     let value = json(
         &world,
-        &["lab", "bubbles", "replay", "run.trace", "--json", "--machine", "pack:2 core:2", "--out", "new.trace"],
+        &[
+            "lab",
+            "bubbles",
+            "replay",
+            "run.trace",
+            "--json",
+            "--machine",
+            "pack:2 core:2",
+            "--out",
+            "new.trace",
+        ],
     );
     let runs = value["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 9, "what was recorded, and eight schedulers");
