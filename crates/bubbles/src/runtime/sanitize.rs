@@ -24,11 +24,23 @@ mod inner {
     pub struct Left(*mut c_void);
 
     pub fn leave(to: Stack, comes_back: bool) -> Left {
+        if comes_back { leave_for_now(to) } else { leave_for_good(to) }
+    }
+
+    #[inline(never)]
+    fn leave_for_now(to: Stack) -> Left {
         let mut kept = ptr::null_mut();
-        let keep = if comes_back { &raw mut kept } else { ptr::null_mut() };
         // SAFETY: the stack is the one that is switched to next.
-        unsafe { __sanitizer_start_switch_fiber(keep, to.lowest.cast(), to.bytes) };
+        unsafe { __sanitizer_start_switch_fiber(&raw mut kept, to.lowest.cast(), to.bytes) };
         Left(kept)
+    }
+
+    /// Without a variable that has an address: these it keeps elsewhere, and they are gone after this.
+    #[inline(never)]
+    fn leave_for_good(to: Stack) -> Left {
+        // SAFETY: as above.
+        unsafe { __sanitizer_start_switch_fiber(ptr::null_mut(), to.lowest.cast(), to.bytes) };
+        Left(ptr::null_mut())
     }
 
     pub fn arrive(left: Option<Left>) {
