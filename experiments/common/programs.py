@@ -141,7 +141,7 @@ class Bench:
         return seconds, ended[program.name]
 
     def mix(self, programs, policy, turns=None, placement=None, slice_=None, settings=(), env=None, timeout=600,
-            user=None, binary=None, look=None, keep=None, trace=False):
+            user=None, binary=None, look=None, keep=None, trace=False, cpus=None):
         """Runs programs under `coplace mix`. `look` is called a few times a second meanwhile; what
         `keep(directory)` returns of the mix's directory becomes `.kept`; `trace` leaves a trace.jsonl there."""
         directory = self.fresh("mix")
@@ -161,7 +161,7 @@ class Bench:
         command += ["--trace", directory / "trace.jsonl"] if trace else []
         variables = {"COPLACE_RUNTIME_DIR": str(home), "XDG_CACHE_HOME": str(home / "cache")} | dict(env or {})
         with open(directory / "stderr", "wb") as err, open(directory / "stdout", "wb") as out:
-            child = self.start(command, env=variables, stdout=out, stderr=err, user=user)
+            child = self.start(command, env=variables, cpus=cpus, stdout=out, stderr=err, user=user)
         began, done = time.monotonic(), []
         note = lambda *ending: done.append(ending)
         late = wait_for({"mix": child}, began, timeout, note, look and (lambda: look(child)))

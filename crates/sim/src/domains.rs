@@ -3,9 +3,13 @@
 use topology::{CpuSet, Level, Machine};
 
 /// NUMA nodes, else packages, else the CPUs of a last-level cache, else the whole machine. Every CPU is
-/// in one of them.
+/// in one of them. Cores never reach over two.
 #[derive(Clone, Debug)]
-pub struct Domains(Vec<CpuSet>);
+pub struct Domains {
+    units: Vec<CpuSet>,
+    /// Those with several CPUs.
+    cores: Vec<CpuSet>,
+}
 
 impl Domains {
     pub fn of(machine: &Machine) -> Domains {
@@ -16,20 +20,37 @@ impl Domains {
             if covered == machine.pu_count() { units } else { Vec::new() }
         };
         let units = levels.into_iter().map(units).find(|units| !units.is_empty());
-        Domains(units.unwrap_or_else(|| vec![machine.all_cpus().clone()]))
+        let units = units.unwrap_or_else(|| vec![machine.all_cpus().clone()]);
+        let cores = machine.units(Level::Core).map(|core| core.cpus.clone()).filter(|cpus| cpus.len() > 1);
+        Domains { units, cores: cores.collect() }
     }
 
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.units.len()
     }
 
     pub fn size(&self, domain: u16) -> f64 {
-        self.0[domain as usize].len() as f64
+        self.units[domain as usize].len() as f64
+    }
+
+    /// Whether CPUs share cores.
+    pub fn share_cores(&self) -> bool {
+        !self.cores.is_empty()
+    }
+
+    /// The other CPUs of the cores of a place.
+    pub fn beside(&self, place: &CpuSet) -> CpuSet {
+        let mut beside = CpuSet::default();
+        for core in self.cores.iter().filter(|core| core.intersects(place)) {
+            beside.add_all(&core.difference(place));
+        }
+        beside
     }
 
     /// CPUs of a place by domain, in order, without domains that it does not touch.
     pub fn counts(&self, place: &CpuSet) -> Vec<(u16, u16)> {
-        let counts = self.0.iter().zip(0u16..).map(|(unit, domain)| (domain, unit.common_len(place) as u16));
+        let counts =
+            self.units.iter().zip(0u16..).map(|(unit, domain)| (domain, unit.common_len(place) as u16));
         counts.filter(|&(_, count)| count > 0).collect()
     }
 }
@@ -47,5 +68,13 @@ mod tests {
         let two = domains("pack:2 core:3");
         assert_eq!(two.counts(&"1-3".parse().unwrap()), [(0, 2), (1, 1)]);
         assert_eq!(two.size(1), 3.0);
+    }
+
+    #[test]
+    fn beside_a_place_are_the_other_cpus_of_its_cores() {
+        let domains = |text: &str| Domains::of(&Machine::synthetic(text).unwrap());
+        let place = "0,2-3".parse().unwrap();
+        assert_eq!(domains("core:3 pu:2").beside(&place), "1".parse().unwrap());
+        assert!(!domains("core:6").share_cores() && domains("core:6").beside(&place).is_empty());
     }
 }

@@ -32,6 +32,8 @@ pub struct Around {
 pub struct Leaf {
     pub place: CpuSet,
     pub cpus: u32,
+    /// The other CPUs of its cores.
+    pub beside: CpuSet,
     /// CPUs by domain.
     pub domains: Vec<(u16, u16)>,
     pub around: Around,
@@ -42,7 +44,8 @@ pub struct Leaf {
 impl Leaf {
     pub fn new(run: &Run, around: Around, domains: &Domains) -> Leaf {
         let place = run.place.clone();
-        Leaf { cpus: place.len() as u32, domains: domains.counts(&place), place, around, crowd: 1.0 }
+        let (cpus, beside) = (place.len() as u32, domains.beside(&place));
+        Leaf { cpus, beside, domains: domains.counts(&place), place, around, crowd: 1.0 }
     }
 
     /// Part of the whole time.

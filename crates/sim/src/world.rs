@@ -17,7 +17,7 @@ use workload::{AppId, Malleability, NameHasher, Profile, Scenario, Waiting};
 use crate::domains::Domains;
 use crate::laws::contention::{self, Demand};
 use crate::laws::memory::Pages;
-use crate::laws::{place, regions, start, turns, waiting};
+use crate::laws::{place, regions, smt, start, turns, waiting};
 use crate::model::Laws;
 use crate::neighbours::{Neighbours, Stale};
 use crate::notebook::Notebook;
@@ -92,6 +92,7 @@ impl World {
         runtime: Waiting,
         notebook: Notebook,
     ) -> World {
+        let cores = domains.share_cores() && scenario.jobs.iter().any(|job| job.profile.core_share < 1.0);
         let program = |job: &workload::Job| {
             let how = waiting::of(&job.profile, runtime);
             let mut app = App::new(job.id.clone(), job.arrive_ns);
@@ -110,7 +111,8 @@ impl World {
                 team: 1,
                 wanted: 1,
                 leaves: Vec::new(),
-                contends: job.profile.bandwidth > 0.0
+                contends: cores
+                    || job.profile.bandwidth > 0.0
                     || job.profile.cache > 0.0
                     || job.profile.memory_bytes > 0,
                 cpus_used: 0.0,
@@ -314,8 +316,9 @@ impl World {
     fn rate(&self, at: usize, parts: &mut Vec<(f64, f64)>) -> (f64, f64) {
         let program = &self.programs[at];
         if program.phase == Phase::Starting {
-            let share: f64 = program.leaves.iter().map(|leaf| leaf.share() / leaf.crowd.max(1.0)).sum();
-            return (share, share);
+            let share = |leaf: &Leaf| leaf.share() / leaf.crowd.max(1.0);
+            let kept = |leaf: &Leaf| share(leaf) * self.core(program, leaf);
+            return (program.leaves.iter().map(kept).sum(), program.leaves.iter().map(share).sum());
         }
         let (mut speed, mut cpus) = (0.0, 0.0);
         for leaf in &program.leaves {
@@ -340,7 +343,7 @@ impl World {
         parts.clear();
         parts.extend(leaf.domains.iter().map(part));
         let profile = &program.profile;
-        let alone = place::speedup(profile, parts);
+        let alone = place::speedup(profile, parts) * self.core(program, leaf);
         let (crowd, busy) = match leaf.around.mixture {
             NONE => (team / cpus, used),
             _ => (leaf.crowd, used / leaf.crowd.max(1.0)),
@@ -399,6 +402,29 @@ impl World {
             }
         }
         contention::slow(profile, own, others, &self.laws)
+    }
+
+    /// What a program keeps of its speed beside those who are on the other CPUs of its cores.
+    fn core(&self, program: &Program, leaf: &Leaf) -> f64 {
+        if program.profile.core_share == 1.0 || leaf.beside.is_empty() {
+            return 1.0;
+        }
+        let mut beside = 0.0;
+        for &(domain, _) in &leaf.domains {
+            for &(at, number) in &self.neighbours.occupants[domain as usize] {
+                let (other, theirs) = (&self.programs[at], &self.programs[at].leaves[number]);
+                // Who is in several domains stands in the list of each.
+                let counts =
+                    leaf.domains.iter().find(|mine| theirs.domains.iter().any(|its| its.0 == mine.0));
+                let first = counts.is_some_and(|&(first, _)| first == domain);
+                if first && other.app.id != program.app.id && theirs.place.intersects(&leaf.beside) {
+                    let team = if other.phase == Phase::Running { other.team } else { 1 };
+                    let busy = (f64::from(team) / f64::from(theirs.cpus.max(1))).min(1.0);
+                    beside += leaf.overlap(theirs) * busy / theirs.crowd.max(1.0);
+                }
+            }
+        }
+        smt::keeps(&program.profile, beside)
     }
 
     fn demand(&self, program: &Program, leaf: &Leaf, domain: u16) -> Demand {

@@ -154,3 +154,16 @@ fn a_policy_that_lets_somebody_wait_for_ever_is_told() {
     let error = try_play("core:4", "fixed", free(), Waiting::Spinning, settings, TWO).unwrap_err();
     assert_eq!(error, "under a fixed plan (fixed) 1 programs wait for ever, since 3 s");
 }
+
+#[test]
+fn two_programs_on_one_core_slow_each_other_down_and_on_two_cores_do_not() {
+    let text = "[[profile]]\nname = 'p'\nsequential_s = 10\nspeedup = { 2 = 1.4 }\ndomain_cpus = 2\n\
+                core_share = 0.5\n[[program]]\nname = 'a'\nprofile = 'p'\n[[program]]\nname = 'b'\nprofile = 'p'\n";
+    let ends = |machine| ends_s(&play(machine, "EQ", free(), text));
+    // Each has a CPU of the core, at half of its speed, until both end; alone it would have taken 10 s.
+    assert_eq!(ends("core:1 pu:2").iter().map(|end| end.round()).collect::<Vec<_>>(), [20.0, 20.0]);
+    assert_eq!(ends("core:2").iter().map(|end| end.round()).collect::<Vec<_>>(), [10.0, 10.0]);
+    // What a program's own threads cost each other there, its curve says.
+    let alone = text.split("[[program]]\nname = 'b'").next().unwrap();
+    assert_eq!(ends_s(&play("core:1 pu:2", "EQ", free(), alone))[0].round(), 7.0);
+}

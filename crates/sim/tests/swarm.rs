@@ -55,6 +55,7 @@ fn profile(random: &mut Random, number: u64) -> Profile {
         memory_bytes: if random.chance(50) { random.below(2 << 30) } else { 0 },
         bandwidth: random.below(101) as f64 / 100.0,
         cache: random.below(30) as f64 / 10.0,
+        core_share: 1.0 - random.below(6) as f64 / 10.0,
         scatter: random.below(10) as f64 / 10.0,
         ..plain
     }

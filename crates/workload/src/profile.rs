@@ -40,6 +40,9 @@ pub struct Profile {
     /// How much slower it runs when all of a domain's cache belongs to others: 0.5 is half as much
     /// again.
     pub cache: f64,
+    /// How fast a thread is while other programs use the other CPUs of its core (SMT), against having
+    /// the core to itself, above 0 to 1.
+    pub core_share: f64,
     /// How much slower it runs for each domain beyond the fewest that its CPUs would fit.
     pub scatter: f64,
 }
@@ -60,6 +63,7 @@ impl Profile {
             memory_bytes: 0,
             bandwidth: 0.0,
             cache: 0.0,
+            core_share: 1.0,
             scatter: 0.0,
         }
     }

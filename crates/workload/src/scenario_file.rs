@@ -125,6 +125,7 @@ const PROFILE_KEYS: &[&str] = &[
     "memory_mib",
     "bandwidth",
     "cache",
+    "core_share",
     "scatter",
 ];
 
@@ -164,6 +165,7 @@ fn profile(table: &Table<'_>) -> Result<Profile, MixError> {
         memory_bytes: (share("memory_mib", 1e12)?.unwrap_or(0.0) * 1_048_576.0) as u64,
         bandwidth: share("bandwidth", 1.0)?.unwrap_or(0.0),
         cache: share("cache", 100.0)?.unwrap_or(0.0),
+        core_share: table.number("core_share", "a number", 0.01..=1.0)?.map_or(1.0, |share| share.value),
         scatter: share("scatter", 100.0)?.unwrap_or(0.0),
         ..plain
     })

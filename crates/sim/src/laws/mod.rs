@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`place`] | how fast a team is on its CPUs, by how many of them share a domain |
 //! | [`contention`] | what programs in one domain cost each other |
+//! | [`smt`] | what programs on one core cost each other |
 //! | [`waiting`] | what it costs when threads outnumber CPUs |
 //! | [`turns`] | what taking turns costs |
 //! | [`memory`] | what it costs when memory lies in another domain, and how it follows |
@@ -16,6 +17,7 @@ pub mod load;
 pub mod memory;
 pub mod place;
 pub mod regions;
+pub mod smt;
 pub mod start;
 pub mod turns;
 pub mod waiting;
