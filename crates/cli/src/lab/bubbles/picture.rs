@@ -167,8 +167,8 @@ mod tests {
             name b1 le<ft\nname t5 a\n0 0 1 insert t5 b1\n10 0 1 run t5\n10 1 1 run t6\n60 1 6 idle\n100 0 5 idle\n";
         let svg = render(&Trace::parse(text).expect("a trace"), "recorded");
         assert_eq!(svg.matches("class=\"lane\"").count(), 2);
-        assert!(svg.contains("<title>a in le&lt;ft on 0, 10 ns to 100 ns</title>"), "{svg}");
-        assert!(svg.contains("t6 in no bubble on 1, 10 ns to 60 ns"));
+        assert!(svg.contains("<title>a in le&lt;ft on 0, 10.0 ns to 100 ns</title>"), "{svg}");
+        assert!(svg.contains("t6 in no bubble on 1, 10.0 ns to 60.0 ns"));
     }
 
     #[test]
