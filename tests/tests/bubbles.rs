@@ -10,7 +10,7 @@ fn a_program_of_bubbles_has_all_of_the_machine_alone_and_its_part_beside_another
     let home = Home::new();
     let (bubbles, regions) = (bubbles_example("pieces"), app("regions"));
     let text = format!(
-        "[[program]]\nname = 'bubbles'\ncommand = ['{bubbles}', '80000']\n\
+        "[[program]]\nname = 'bubbles'\ncommand = ['{bubbles}', '160000']\n\
          [[program]]\nname = 'regions'\ncommand = ['{regions}', '--size', 'S', '--scale', '0.7']\n"
     );
     let mix = home.mix(&text, &["--policy", "TA", "--cpus", "0-1"]);
