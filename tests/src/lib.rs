@@ -46,16 +46,6 @@ pub fn app(name: &str) -> String {
     built().join("build/apps").join(name).to_str().expect("the checkout's path is text").to_owned()
 }
 
-/// One of the example programs of bubbles.
-pub fn bubbles_example(name: &str) -> String {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--release", "--quiet", "-p", "coplace-bubbles", "--example", name]);
-    let output = cargo.current_dir(top()).output().unwrap_or_else(|error| panic!("{cargo:?}: {error}"));
-    assert!(output.status.success(), "{cargo:?}: {}", String::from_utf8_lossy(&output.stderr));
-    let program = top().join("target/release/examples").join(name);
-    program.to_str().expect("the checkout's path is text").to_owned()
-}
-
 /// A C program of the tests' own, from `tests/programs`.
 pub fn helper(name: &str, home: &Home) -> String {
     compiled(name, "-pthread", home)

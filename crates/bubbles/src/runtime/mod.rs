@@ -6,7 +6,6 @@ mod context;
 mod debug;
 mod fence;
 mod local;
-mod node;
 mod overflow;
 mod pool;
 mod preempt;
@@ -28,7 +27,6 @@ use topology::{CpuSet, Machine};
 use crate::hierarchy::{Hierarchy, Kind, Levels, Lists as WhichLists};
 use crate::schedulers::{self, Scheduler};
 use crate::trace::{What, Who};
-use node::Node;
 use pool::Pool;
 use record::Recorder;
 
@@ -97,17 +95,14 @@ pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<
     }
     fence::prepare();
     let before = affinity();
-    // Whoever said where to run does not follow the node.
-    let node = node::find().filter(|_| config.machine.is_none() && config.processors.is_none());
     let machine = config.machine.clone().unwrap_or_else(|| Machine::discover().machine);
     let processors = match (&config.processors, &config.machine) {
         (Some(processors), _) => processors.clone(),
-        (None, None) => node.as_ref().and_then(Node::processors).unwrap_or_else(|| before.clone()),
+        (None, None) => before.clone(),
         (None, Some(machine)) => machine.all_cpus().clone(),
     };
     let levels = Levels::new(&machine, &processors, config.lists);
-    // Within its place the kernel does that, which the node may change at any time.
-    let bind = config.bind && config.machine.is_none() && node.is_none();
+    let bind = config.bind && config.machine.is_none();
     let trace = config.trace.clone().or_else(|| std::env::var_os("COPLACE_BUBBLES_TRACE").map(PathBuf::from));
     let pool = Pool::new(&levels, trace.map(|path| Recorder::new(path, levels.width())));
     // Kept for good: helpers and stale handles may still look at it. It is a few kilobytes a run.
@@ -145,15 +140,7 @@ pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<
         if bind {
             set_affinity(&CpuSet::from_cpus(&[lists.levels().cpu(0)]));
         }
-        let follows = node.as_ref().and_then(|node| {
-            node.begin(lists.levels().width());
-            let named = std::thread::Builder::new().name("bubbles-node".into());
-            named.spawn_scoped(scope, move || node.follow(lists)).ok()
-        });
         lists.world.workers[0].work(lists);
-        if let Some(follows) = follows {
-            follows.thread().unpark();
-        }
         if bind {
             set_affinity(&before);
         }
