@@ -47,9 +47,12 @@ int coplace_run(const char *scheduler, void (*main)(void *), void *argument);
 /* Makes a thread that starts at once. Never NULL. */
 coplace_thread *coplace_spawn(void *(*work)(void *), void *argument);
 /* Makes a thread with a name (or NULL), a priority of 0 to 15, the highest first (7 is usual), and
- * bytes of stack (0: 60 KiB). It starts when it is woken, by coplace_wake or with the bubble into
+ * bytes of stack (0: 124 KiB). It starts when it is woken, by coplace_wake or with the bubble into
  * which it is put. NULL if the priority is none. */
 coplace_thread *coplace_make(const char *name, int priority, size_t stack_bytes, void *(*work)(void *), void *argument);
+/* Says of a thread made by coplace_make, before it is woken, that it may change how numbers are rounded
+ * (fesetround). One that does so without this hands it on to those that run after it. */
+void coplace_own_rounding(coplace_thread *thread);
 /* Starts a thread made by coplace_make. */
 void coplace_wake(coplace_thread *thread);
 /* Waits for its end; *result, unless result is NULL, is what it returned. The handle is used up. */

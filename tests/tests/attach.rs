@@ -10,18 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use coplace_tests::{Child, Home, app, helper, processes};
-
-/// Xorshift (Marsaglia 2003): the tests need no better one.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
+use workload::Random;
 
 /// What is to be as before: the mask of every thread and the cgroups of every thread.
 #[derive(Debug, PartialEq, Eq)]
@@ -225,7 +214,7 @@ fn programs_attached_and_released_at_random_end_verified_and_have_what_they_had(
     let count: u64 = number("COPLACE_ATTACHES", 60);
     let seed: u64 = number("COPLACE_SEED", 20_260_101);
     println!("COPLACE_ATTACHES={count} COPLACE_SEED={seed} cargo test -p coplace-tests --test attach");
-    let mut random = Random(seed.max(1));
+    let mut random = Random::new(seed);
     // As an ordinary user only affinity and signals are there; then both kinds are the same.
     let groups = fs::metadata("/sys/fs/cgroup").is_ok() && rustix::process::geteuid().is_root();
     let turns = if groups { "auto" } else { "stop" };

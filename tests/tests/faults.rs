@@ -8,29 +8,10 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use coplace_tests::{Child, Home, app, processes};
+use workload::Random;
 
 /// What is promised: within this time of losing their scheduler programs are free, or under another.
 const PROMISED: Duration = Duration::from_secs(1);
-
-/// Xorshift (Marsaglia 2003): the tests need no better one.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Victim {
@@ -53,7 +34,7 @@ struct Round {
 
 impl Round {
     fn draw(random: &mut Random, mechanisms: &[&'static str]) -> Round {
-        let victim = random.one_of(&[Victim::Daemon, Victim::LeadingRun, Victim::Guard]);
+        let victim = *random.pick(&[Victim::Daemon, Victim::LeadingRun, Victim::Guard]);
         let count = 1 + random.below(3);
         let programs = (0..count).map(|number| {
             let scale = format!("{:.2}", 0.3 + random.below(70) as f64 / 100.0);
@@ -71,12 +52,12 @@ impl Round {
         Round {
             victim,
             programs: programs.collect(),
-            policy: random.one_of(&[
+            policy: random.pick::<&str>(&[
                 "policy = 'TA'",
                 "policy = 'EQ'",
                 "policy = 'CO'\n[settings]\nallowed_widths = [2]",
             ]),
-            turns: random.one_of(mechanisms),
+            turns: random.pick::<&str>(mechanisms),
             kill_after: Duration::from_millis(30 + random.below(900)),
             daemon_again_after: (random.below(2) == 0).then(|| Duration::from_millis(random.below(700))),
         }
@@ -236,7 +217,7 @@ fn schedulers_and_guards_that_are_killed_harm_no_program() {
             break;
         }
         // Each round has a seed of its own, so that one that failed is repeated alone.
-        let mut random = Random(at.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut random = Random::for_purpose(at, "faults");
         let round = Round::draw(&mut random, &mechanisms);
         eprintln!("COPLACE_FAULTS=1 COPLACE_SEED={at} repeats this round: {round:?}");
         if let Some(still) = play(&round) {

@@ -92,6 +92,11 @@ pub unsafe extern "C" fn coplace_make(
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn coplace_own_rounding(thread: Record) {
+    thread.context.set_rounds(true);
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn coplace_wake(thread: Record) {
     runtime::wake_record(thread);
 }
@@ -152,7 +157,7 @@ pub extern "C" fn coplace_aside(work: extern "C" fn(*mut c_void), argument: *mut
 #[unsafe(no_mangle)]
 pub extern "C" fn coplace_set_priority(thread: Record, wanted: c_int) -> c_int {
     let Some(wanted) = priority(wanted) else { return libc::EINVAL };
-    thread.entity.set_priority(wanted);
+    thread.set_priority(wanted);
     0
 }
 

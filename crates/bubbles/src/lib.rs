@@ -15,6 +15,7 @@ pub mod model;
 mod runtime;
 pub mod schedulers;
 mod sync;
+pub mod trace;
 
 #[cfg(not(feature = "shuttle"))]
 pub use runtime::*;

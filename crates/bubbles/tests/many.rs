@@ -107,5 +107,5 @@ fn who_overflows_its_stack_is_named() {
         .output()
         .expect("it runs");
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("thread 'too deep' has overflowed its stack of 60 KiB"), "{text}");
+    assert!(text.contains("thread 'too deep' has overflowed its stack of 124 KiB"), "{text}");
 }

@@ -8,6 +8,7 @@ mod driver;
 use std::sync::atomic::Ordering;
 
 use driver::Busy;
+use workload::Random;
 
 fn operations() -> usize {
     std::env::var("COPLACE_OPERATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(300_000)
@@ -27,15 +28,9 @@ fn nobody_is_in_two_hands_and_all_end() {
             for processor in 0..busy.processors() {
                 let busy = &busy;
                 scope.spawn(move || {
-                    let mut state = round << 8 | processor as u64 | 1;
-                    let mut random = |limit: u32| {
-                        // Xorshift: a stream of its own for each round and processor.
-                        state ^= state << 13;
-                        state ^= state >> 7;
-                        state ^= state << 17;
-                        (state >> 32) as u32 % limit
-                    };
-                    busy.work(processor, &mut random, &std::thread::yield_now);
+                    let mut random = Random::new(round << 8 | processor as u64);
+                    let mut below = |limit: u32| random.below(u64::from(limit)) as u32;
+                    busy.work(processor, &mut below, &std::thread::yield_now);
                 });
             }
         });

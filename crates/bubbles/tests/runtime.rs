@@ -13,13 +13,15 @@ fn on(machine: &str) -> Config {
     Config { machine: Some(Machine::synthetic(machine).expect("a machine")), ..Config::default() }
 }
 
-fn fib(n: u64) -> u64 {
-    if n < 2 {
-        return n;
+/// Adds up what lies between, each half in a thread of its own, one of which waits a little.
+fn sum(from: u64, to: u64) -> u64 {
+    if to - from < 4 {
+        yield_now();
+        return (from..to).sum();
     }
-    let other = spawn(move || fib(n - 1));
-    let here = fib(n - 2);
-    here + other.join().expect("it does not panic")
+    let middle = from.midpoint(to);
+    let halves = [(from, middle), (middle, to)].map(|(from, to)| spawn(move || sum(from, to)));
+    halves.map(|half| half.join().expect("it does not panic")).iter().sum()
 }
 
 #[test]
@@ -27,8 +29,8 @@ fn a_tree_of_threads_gives_its_sum_under_every_scheduler_and_machine() {
     for machine in ["core:1", "core:2", "pack:2 core:2", "pack:2 [numa] core:2 pu:2"] {
         for scheduler in schedulers::NAMES {
             let scheduler = schedulers::by_name(scheduler).expect("it is known");
-            let sum = run(&Config { scheduler, ..on(machine) }, || fib(12)).expect("it runs");
-            assert_eq!(sum, 144, "{machine}, {}", scheduler.name());
+            let sum = run(&Config { scheduler, ..on(machine) }, || sum(0, 1000)).expect("it runs");
+            assert_eq!(sum, 499_500, "{machine}, {}", scheduler.name());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `coplace lab`: tools that measure, and what follows from what was measured.
 
+mod bubbles;
 mod heat;
 pub mod known;
 mod matrix;
@@ -31,6 +32,7 @@ enum What {
     Predict(predict::Args),
     Pair(pair::Args),
     Twins(twins::Args),
+    Bubbles(bubbles::Args),
 }
 
 pub fn main(args: &Args) -> Outcome {
@@ -39,5 +41,6 @@ pub fn main(args: &Args) -> Outcome {
         What::Predict(args) => predict::main(args),
         What::Pair(args) => pair::main(args),
         What::Twins(args) => twins::main(args),
+        What::Bubbles(args) => bubbles::main(args),
     }
 }

@@ -4,6 +4,7 @@ use std::ptr;
 
 use topology::Level;
 
+use super::chain::{Chain, Family};
 use super::entity::{Entity, Kind, PRIORITY};
 use crate::lock::{Guard, Lock};
 
@@ -57,8 +58,7 @@ pub struct Bubble {
 }
 
 pub(super) struct Members {
-    first: *const Entity,
-    last: *const Entity,
+    row: Chain<Family>,
     /// Threads directly in it that have not ended.
     pub threads: usize,
     /// It has burst and calls its members home.
@@ -77,8 +77,7 @@ impl Bubble {
         Bubble {
             entity: Entity::new(Kind::Bubble, priority),
             members: Lock::new(Members {
-                first: ptr::null(),
-                last: ptr::null(),
+                row: Chain::new(),
                 threads: 0,
                 closing: false,
                 awaited: false,
@@ -130,50 +129,24 @@ impl Members {
     #[inline]
     pub fn link(&mut self, entity: &Entity) {
         // SAFETY: the bubble's lock is held, and `entity` is in no bubble.
-        unsafe {
-            let siblings = &mut *entity.siblings.get();
-            siblings.next = ptr::null();
-            siblings.previous = self.last;
-            match self.last.is_null() {
-                true => self.first = entity,
-                false => (*(*self.last).siblings.get()).next = entity,
-            }
-        }
-        self.last = entity;
+        unsafe { self.row.push_back(entity) };
         self.threads += usize::from(entity.kind() == Kind::Thread);
     }
 
     #[inline]
     pub fn unlink(&mut self, entity: &Entity) {
         // SAFETY: the bubble's lock is held, and `entity` is in this bubble.
-        unsafe {
-            let siblings = *entity.siblings.get();
-            match siblings.previous.is_null() {
-                true => self.first = siblings.next,
-                false => (*(*siblings.previous).siblings.get()).next = siblings.next,
-            }
-            match siblings.next.is_null() {
-                true => self.last = siblings.previous,
-                false => (*(*siblings.next).siblings.get()).previous = siblings.previous,
-            }
-        }
+        unsafe { self.row.unlink(entity) };
         self.threads -= usize::from(entity.kind() == Kind::Thread);
     }
 
     /// The members in the order in which they came.
     #[inline]
     pub fn iter<'a>(&self) -> impl Iterator<Item = &'a Entity> + use<'a> {
-        let mut at = self.first;
-        std::iter::from_fn(move || {
-            // SAFETY: the bubble's lock is held by whoever has `self`; members leave before they end.
-            let entity = unsafe { at.as_ref() }?;
-            // SAFETY: as above.
-            at = unsafe { (*entity.siblings.get()).next };
-            Some(entity)
-        })
+        self.row.iter()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.first.is_null()
+        self.row.is_empty()
     }
 }

@@ -1,6 +1,6 @@
 //! What lies on run lists: threads and bubbles alike.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 
 use super::bubble::Bubble;
@@ -83,7 +83,8 @@ pub struct Entity {
     /// Written by whoever has it in its hands.
     adopted: AtomicBool,
     kind: Kind,
-    /// Under the lock of the list that it is on.
+    /// The priority under which it was queued, and its neighbours there, both under the list's lock.
+    pub(super) queued_as: Cell<u8>,
     pub(super) links: UnsafeCell<Links>,
     /// The bubble around it.
     holder: AtomicPtr<Bubble>,
@@ -95,12 +96,10 @@ pub struct Entity {
 pub(super) struct Links {
     pub next: *const Entity,
     pub previous: *const Entity,
-    /// The priority under which it was queued.
-    pub priority: u8,
 }
 
 impl Links {
-    const NONE: Links = Links { next: ptr::null(), previous: ptr::null(), priority: 0 };
+    const NONE: Links = Links { next: ptr::null(), previous: ptr::null() };
 }
 
 // SAFETY: links are only touched under the locks named above; the rest is atomic.
@@ -111,6 +110,12 @@ unsafe impl Send for Entity {}
 const NO_HOME: u32 = u32::MAX;
 
 impl Entity {
+    /// Where its place is, and the bubble around it, for debuggers.
+    #[cfg(not(feature = "shuttle"))]
+    pub(crate) const PLACE: usize = std::mem::offset_of!(Entity, place);
+    #[cfg(not(feature = "shuttle"))]
+    pub(crate) const HOLDER: usize = std::mem::offset_of!(Entity, holder);
+
     pub fn new(kind: Kind, priority: u8) -> Entity {
         Entity {
             place: AtomicU32::new(NOWHERE),
@@ -119,6 +124,7 @@ impl Entity {
             fresh: AtomicBool::new(true),
             adopted: AtomicBool::new(false),
             kind,
+            queued_as: Cell::new(priority),
             links: UnsafeCell::new(Links::NONE),
             holder: AtomicPtr::new(ptr::null_mut()),
             siblings: UnsafeCell::new(Links::NONE),

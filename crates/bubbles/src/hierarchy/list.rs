@@ -1,8 +1,7 @@
 //! One run list: first come, first served within a priority.
 
-use std::ptr;
-
-use super::entity::{Entity, Kind, Links, PRIORITIES, Place};
+use super::chain::{Chain, Queue};
+use super::entity::{Entity, Kind, PRIORITIES, Place};
 use crate::lock::{Guard, Lock};
 use crate::sync::{AtomicU32, Ordering};
 
@@ -18,7 +17,7 @@ pub(crate) struct List {
 pub(crate) struct Queues {
     /// Closed lists take nothing: their processors were taken away.
     pub open: bool,
-    ends: [(*const Entity, *const Entity); PRIORITIES],
+    rows: [Chain<Queue>; PRIORITIES],
 }
 
 pub(crate) struct Held<'a> {
@@ -28,20 +27,32 @@ pub(crate) struct Held<'a> {
 
 impl List {
     pub fn new() -> List {
-        let ends = [(ptr::null(), ptr::null()); PRIORITIES];
-        List { hint: AtomicU32::new(0), queues: Lock::new(Queues { open: true, ends }) }
+        let rows = std::array::from_fn(|_| Chain::new());
+        List { hint: AtomicU32::new(0), queues: Lock::new(Queues { open: true, rows }) }
+    }
+
+    /// Bit p is set where something of priority p seems to be queued.
+    #[inline]
+    pub fn hint(&self) -> u32 {
+        self.hint.load(Ordering::Relaxed)
     }
 
     /// One more than the highest priority queued, 0 where the list looks empty.
     #[inline]
     pub fn urgency(&self) -> u32 {
-        u32::BITS - self.hint.load(Ordering::Relaxed).leading_zeros()
+        urgency(self.hint())
     }
 
     #[inline]
     pub fn lock(&self) -> Held<'_> {
         Held { hint: &self.hint, queues: self.queues.lock() }
     }
+}
+
+/// One more than the highest priority of a hint, 0 where it has none.
+#[inline]
+pub(crate) fn urgency(hint: u32) -> u32 {
+    u32::BITS - hint.leading_zeros()
 }
 
 impl Held<'_> {
@@ -54,105 +65,71 @@ impl Held<'_> {
         self.queues.open = open;
     }
 
+    /// The row of the priority that an entity has now, under which it is queued from here on.
+    #[inline]
+    fn row(&mut self, entity: &Entity) -> &mut Chain<Queue> {
+        let priority = entity.priority();
+        entity.queued_as.set(priority);
+        let hint = self.hint.load(Ordering::Relaxed);
+        if hint & 1 << priority == 0 {
+            self.hint.store(hint | 1 << priority, Ordering::Relaxed);
+        }
+        &mut self.queues.rows[usize::from(priority)]
+    }
+
     /// Behind all others of its priority. Its place is the caller's to set.
     #[inline]
     pub fn push_back(&mut self, entity: &Entity) {
-        let priority = entity.priority();
-        let end = &mut self.queues.ends[usize::from(priority)];
         // SAFETY: the list's lock is held, and `entity` is on no list.
-        unsafe {
-            let links = &mut *entity.links.get();
-            links.priority = priority;
-            links.next = ptr::null();
-            links.previous = end.1;
-            match end.1.is_null() {
-                true => end.0 = entity,
-                false => (*(*end.1).links.get()).next = entity,
-            }
-        }
-        end.1 = entity;
-        self.mark(priority);
+        unsafe { self.row(entity).push_back(entity) };
     }
 
     /// Before all others of its priority.
     pub fn push_front(&mut self, entity: &Entity) {
-        let priority = entity.priority();
-        let end = &mut self.queues.ends[usize::from(priority)];
         // SAFETY: as in `push_back`.
-        unsafe {
-            let links = &mut *entity.links.get();
-            links.priority = priority;
-            links.previous = ptr::null();
-            links.next = end.0;
-            match end.0.is_null() {
-                true => end.1 = entity,
-                false => (*(*end.0).links.get()).previous = entity,
-            }
-        }
-        end.0 = entity;
-        self.mark(priority);
+        unsafe { self.row(entity).push_front(entity) };
     }
 
+    /// What `pop` would take.
     #[inline]
-    fn mark(&self, priority: u8) {
-        let hint = self.hint.load(Ordering::Relaxed);
-        self.hint.store(hint | 1 << priority, Ordering::Relaxed);
+    pub fn head(&self) -> Option<*const Entity> {
+        let priority = self.hint.load(Ordering::Relaxed).checked_ilog2()?;
+        Some(self.queues.rows[priority as usize].first)
+    }
+
+    /// Takes the head, which there is, and puts `entity` behind those of its priority: in that order, so that
+    /// the hint stays as it is where both have the same, and whoever looks next need not wait for it.
+    #[inline]
+    pub fn exchange(&mut self, head: &Entity, entity: &Entity) {
+        self.push_back(entity);
+        self.unlink(head);
     }
 
     /// Takes the first of the highest priority.
     #[inline]
     pub fn pop(&mut self) -> Option<*const Entity> {
-        let hint = self.hint.load(Ordering::Relaxed);
-        let priority = hint.checked_ilog2()?;
-        let end = &mut self.queues.ends[priority as usize];
-        let first = end.0;
-        // SAFETY: the list's lock is held, and a marked queue is not empty.
-        unsafe {
-            end.0 = (*(*first).links.get()).next;
-            match end.0.is_null() {
-                true => {
-                    end.1 = ptr::null();
-                    self.hint.store(hint & !(1 << priority), Ordering::Relaxed);
-                }
-                false => (*(*end.0).links.get()).previous = ptr::null(),
-            }
-        }
-        Some(first)
+        let head = self.head()?;
+        // SAFETY: what is on the list is alive.
+        self.unlink(unsafe { &*head });
+        Some(head)
     }
 
     /// Takes one that is on this list.
     #[inline]
     pub fn unlink(&mut self, entity: &Entity) {
+        let priority = entity.queued_as.get();
+        let row = &mut self.queues.rows[usize::from(priority)];
         // SAFETY: the list's lock is held, and `entity` is on this list.
-        unsafe {
-            let Links { next, previous, priority } = *entity.links.get();
-            let end = &mut self.queues.ends[usize::from(priority)];
-            match previous.is_null() {
-                true => end.0 = next,
-                false => (*(*previous).links.get()).next = next,
-            }
-            match next.is_null() {
-                true => end.1 = previous,
-                false => (*(*next).links.get()).previous = previous,
-            }
-            if end.0.is_null() {
-                let hint = self.hint.load(Ordering::Relaxed);
-                self.hint.store(hint & !(1 << priority), Ordering::Relaxed);
-            }
+        unsafe { row.unlink(entity) };
+        if row.is_empty() {
+            let hint = self.hint.load(Ordering::Relaxed);
+            self.hint.store(hint & !(1 << priority), Ordering::Relaxed);
         }
     }
 
     /// What is queued, in the order in which it will be taken.
     pub fn iter(&self) -> impl Iterator<Item = *const Entity> + '_ {
-        self.queues.ends.iter().rev().flat_map(|&(first, _)| {
-            let mut at = first;
-            std::iter::from_fn(move || {
-                let entity = (!at.is_null()).then_some(at)?;
-                // SAFETY: the list's lock is held, so that its links stand still.
-                at = unsafe { (*(*entity).links.get()).next };
-                Some(entity)
-            })
-        })
+        self.queues.rows.iter().rev().flat_map(|row| row.iter().map(std::ptr::from_ref))
     }
 
     /// The first of a kind.

@@ -15,6 +15,7 @@
 //! schedules. Entities are known by address; their memory must outlive the hierarchy.
 
 mod bubble;
+mod chain;
 mod close;
 mod entity;
 mod family;
@@ -132,14 +133,19 @@ impl<W: World> Hierarchy<W> {
     /// let what lies higher up wait for as long as threads give way to each other below.
     #[inline]
     fn best(&self, processor: usize, far: bool) -> Option<(usize, u32)> {
-        let (mut at, mut urgency) = (0, 0);
-        for &unit in self.paths[processor].units() {
-            let here = self.lists[usize::from(unit)].urgency();
-            if here > urgency || (far && here == urgency) {
-                (at, urgency) = (usize::from(unit), here);
+        let units = self.paths[processor].units();
+        loop {
+            let all = units.iter().fold(0, |hint, &unit| hint | self.lists[usize::from(unit)].hint());
+            let urgency = list::urgency(all);
+            if urgency == 0 {
+                return None;
+            }
+            let has = |unit: &&u16| self.lists[usize::from(**unit)].urgency() == urgency;
+            let found = if far { units.iter().rfind(has) } else { units.iter().find(has) };
+            if let Some(&unit) = found {
+                return Some((usize::from(unit), urgency));
             }
         }
-        (urgency > 0).then_some((at, urgency))
     }
 
     /// Takes the thread that `processor` is to run next, bursting what bubbles it meets. See
@@ -187,18 +193,17 @@ impl<W: World> Hierarchy<W> {
             // Both are on one list: one lock for both.
             let mut list = self.lists[unit].lock();
             if list.is_open()
-                && let Some(entity) = list.pop()
+                && let Some(entity) = list.head()
             {
-                // SAFETY: entities outlive the hierarchy's use of them, and this one is in our hands.
+                // SAFETY: it is on the list, whose lock is held.
                 let taken = unsafe { &*entity };
                 let active = Place::Active { processor, recalled: false };
                 if taken.kind() == Kind::Thread && thread.step_own(active, Place::Queued(unit)) {
                     thread.adopt();
-                    list.push_back(thread);
+                    list.exchange(taken, thread);
                     taken.set_place(active);
                     return Way::Next(entity);
                 }
-                list.push_front(taken);
             }
         }
         // The other one is taken first: our thread would come back as the nearest.

@@ -49,10 +49,7 @@ impl<W: World> Hierarchy<W> {
 
     /// Has a scheduler place a bubble that is in our hands below `top`.
     pub(super) fn submit(&self, bubble: &Bubble, scheduler: &dyn Scheduler, top: usize, processor: usize) {
-        let puts = match scheduler.plans() {
-            true => scheduler.submit_bubble(&self.levels, &self.branch(&bubble.entity), top, processor),
-            false => Vec::new(),
-        };
+        let puts = scheduler.submit_bubble(&self.levels, &|| self.branch(&bubble.entity), top, processor);
         if puts.is_empty() {
             let unit = scheduler.submit_whole(&self.levels, top, processor);
             return self.put_whole(bubble, unit);

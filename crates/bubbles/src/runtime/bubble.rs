@@ -9,12 +9,14 @@ use topology::Level;
 
 use super::pool::Lists;
 use super::preempt;
+use super::record::who;
 use super::thread::Thread;
 use super::threads::JoinHandle;
 use super::wait::{self, Waiters};
 use super::worker;
 use crate::hierarchy::{self, BurstAt, InsertError, PRIORITY, Wishes};
 use crate::lock::Lock;
+use crate::trace::{What, Who};
 
 /// A bubble with what the runtime adds to it. Never freed: see [`hierarchy::Bubble`].
 #[repr(C)]
@@ -59,6 +61,10 @@ impl Shared {
         self.number.load(Ordering::Relaxed)
     }
 
+    fn who(&self) -> Who {
+        Who::Bubble(self.number())
+    }
+
     /// # Safety
     ///
     /// `bubble` is one of the runtime's.
@@ -78,7 +84,7 @@ impl Shared {
             loop {
                 let waiter = self.joiners.lock().pop();
                 let Some(thread) = waiter else { break };
-                lists.wake(&thread.entity, 0);
+                thread.wake(lists, 0);
             }
         }
         if self.dropped.load(Ordering::Acquire) {
@@ -134,8 +140,9 @@ impl fmt::Debug for Bubble {
 impl Bubble {
     pub fn new() -> Bubble {
         // Inside: who is interrupted while it holds a lock of the kernel thread may keep others from it.
-        worker::enter();
+        let worker = worker::enter();
         let shared = Shared::take();
+        worker.lists().world.note(|| What::Made(shared.who(), PRIORITY));
         worker::leave();
         Bubble { shared }
     }
@@ -144,6 +151,11 @@ impl Bubble {
         let bubble = Bubble::new();
         // SAFETY: nobody else knows it yet.
         unsafe { *bubble.shared.name.get() = Some(name.into()) };
+        let worker = worker::enter();
+        if let Some(recorder) = &worker.lists().world.recorder {
+            recorder.name(bubble.shared.who(), name);
+        }
+        worker::leave();
         bubble
     }
 
@@ -155,6 +167,7 @@ impl Bubble {
         let mut wishes = self.shared.bubble.wishes();
         change(&mut wishes);
         self.shared.bubble.set_wishes(wishes);
+        worker::note(|| What::Wishes(self.shared.number(), wishes));
         self
     }
 
@@ -202,6 +215,7 @@ impl Bubble {
     /// 0 to 15; 7 unless it is set. It counts from the next time on that the bubble is queued.
     pub fn priority(&self, priority: u8) -> &Bubble {
         self.shared.bubble.entity.set_priority(priority);
+        worker::note(|| What::Priority(self.shared.who(), priority));
         self
     }
 
@@ -221,6 +235,7 @@ impl Bubble {
 
     fn insert_entity(&self, entity: &hierarchy::Entity) -> Result<(), InsertError> {
         let worker = worker::enter();
+        worker.lists().world.note(|| What::Insert(who(entity), self.shared.number()));
         let inserted = worker.lists().insert(&self.shared.bubble, entity);
         worker::leave();
         inserted
@@ -233,6 +248,7 @@ impl Bubble {
     /// Takes it out of the bubble around it.
     pub fn remove(&self) {
         let worker = worker::enter();
+        worker.lists().world.note(|| What::Remove(self.shared.who()));
         worker.lists().remove(&self.shared.bubble.entity);
         worker::leave();
     }
@@ -240,6 +256,7 @@ impl Bubble {
     /// Lets it be scheduled, with all that is in it.
     pub fn wake(&self) {
         let worker = worker::enter();
+        worker.lists().world.note(|| What::Wake(self.shared.who()));
         worker.lists().wake(&self.shared.bubble.entity, worker.number);
         worker::leave();
     }
@@ -249,6 +266,7 @@ impl Bubble {
     pub fn close(&self) -> bool {
         let worker = worker::enter();
         let lists = worker.lists();
+        lists.world.note(|| What::Close(self.shared.number()));
         let closes = lists.close(&self.shared.bubble);
         worker::leave();
         closes

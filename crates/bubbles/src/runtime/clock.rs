@@ -97,7 +97,7 @@ impl Clock {
             What::Wake(thread) => {
                 // SAFETY: the thread waits for this.
                 let thread = unsafe { &*(thread as *const Thread) };
-                lists.wake(&thread.entity, 0);
+                thread.wake(lists, 0);
             }
             What::Close(address, number) | What::Remind(address, number) => {
                 // SAFETY: the memory of bubbles stays that of bubbles.

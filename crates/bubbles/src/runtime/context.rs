@@ -1,23 +1,47 @@
 //! The switch between two threads on one processor.
 
-use std::arch::naked_asm;
+use std::arch::{asm, naked_asm};
 use std::cell::Cell;
 use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Where a thread that does not run goes on.
+/// Where a thread that does not run goes on. Debuggers read it, too (`scripts/gdb-bubbles.py`).
 #[repr(C)]
 pub(crate) struct Context {
     stack: Cell<*mut u8>,
+    /// The two registers that the compiler does not let us declare as changed: rbp and rbx, x29 and x19.
+    frame: Cell<usize>,
+    base: Cell<usize>,
+    resume: Cell<usize>,
+    /// How the thread wants numbers rounded: x87 control word and MXCSR, FPCR. As usual, unless `rounds`:
+    /// reading these registers takes longer than all else that a switch does.
+    floats: Cell<u64>,
+    rounds: Cell<bool>,
     /// Not 0 from the moment that a processor goes on with it until its registers are saved again.
     /// Others may find a thread on a list before that; they wait here.
     busy: AtomicU8,
 }
 
 impl Context {
+    /// Where stack, frame, base and resume are, for debuggers.
+    pub const OFFSETS: [usize; 4] = [
+        offset_of!(Context, stack),
+        offset_of!(Context, frame),
+        offset_of!(Context, base),
+        offset_of!(Context, resume),
+    ];
+
     pub const fn new() -> Context {
-        Context { stack: Cell::new(ptr::null_mut()), busy: AtomicU8::new(0) }
+        Context {
+            stack: Cell::new(ptr::null_mut()),
+            frame: Cell::new(0),
+            base: Cell::new(0),
+            resume: Cell::new(0),
+            floats: Cell::new(USUAL),
+            rounds: Cell::new(false),
+            busy: AtomicU8::new(0),
+        }
     }
 
     /// Whether it has a stack with a place to go on from.
@@ -31,6 +55,23 @@ impl Context {
         self.stack.set(ptr::null_mut());
     }
 
+    /// Whether it may round numbers in a way of its own. To be said before it begins.
+    #[inline]
+    pub fn set_rounds(&self, rounds: bool) {
+        self.rounds.set(rounds);
+    }
+
+    #[inline]
+    pub fn rounds(&self) -> bool {
+        self.rounds.get()
+    }
+
+    /// Whether what runs now, of which this is the context, rounds as it said that it would.
+    #[cfg(debug_assertions)]
+    pub fn keeps_its_word(&self) -> bool {
+        self.rounds() || rounding() == USUAL
+    }
+
     /// Waits until no processor runs on it any more.
     #[inline]
     pub fn wait_until_left(&self) {
@@ -41,46 +82,89 @@ impl Context {
         }
     }
 
+    /// It runs from now on without having been switched to, on the stack that the caller is on.
+    #[inline]
+    pub fn begin_here(&self) {
+        self.busy.store(1, Ordering::Relaxed);
+        // Any address will do until it is saved: who finds the thread on a list waits for that.
+        self.stack.set(ptr::from_ref(self).cast_mut().cast());
+    }
+
+    /// It has ended on the stack that the caller is on.
+    #[inline]
+    pub fn end_here(&self) {
+        self.forget();
+        self.busy.store(0, Ordering::Release);
+    }
+
     /// Lets it begin with `begin(argument)` on the stack that ends at `top`.
     ///
     /// # Safety
     ///
     /// `top` is aligned to 16 bytes and ends a stack that nobody uses. `begin` never returns.
+    #[inline]
     pub unsafe fn prepare(&self, top: *mut u8, begin: extern "C" fn(usize) -> !, argument: usize) {
-        // SAFETY: the caller's stack has room for the first frame.
-        unsafe { self.stack.set(first_frame(top, begin, argument)) };
+        let start: unsafe extern "C" fn() = start;
+        self.stack.set(top);
+        self.frame.set(begin as usize);
+        self.base.set(argument);
+        self.resume.set(start as usize);
+        self.floats.set(USUAL);
     }
 }
 
-/// x87 control word and MXCSR as the ABI wants them at the start of a program.
+/// x87 control word and MXCSR as the ABI wants them at the start of a program; FPCR.
 #[cfg(target_arch = "x86_64")]
-const FLOATS: u64 = 0x037f << 32 | 0x1f80;
+const USUAL: u64 = 0x037f << 32 | 0x1f80;
+#[cfg(target_arch = "aarch64")]
+const USUAL: u64 = 0;
 
-#[cfg(target_arch = "x86_64")]
-unsafe fn first_frame(top: *mut u8, begin: extern "C" fn(usize) -> !, argument: usize) -> *mut u8 {
-    let start: unsafe extern "C" fn() = start;
-    // As `switch` leaves a stack: control words, r15 to rbx, rbp, where to return to; above that a
-    // word that keeps the stack aligned at the call in `start`.
-    let frame = [FLOATS as usize, 0, 0, begin as usize, argument, 0, 0, start as usize, 0, 0];
-    // SAFETY: the caller's stack has room.
-    unsafe {
-        let at = top.cast::<usize>().sub(frame.len());
-        at.copy_from_nonoverlapping(frame.as_ptr(), frame.len());
-        at.cast()
-    }
+/// How numbers are rounded now. The low bits of MXCSR tell what has happened, and control nothing.
+#[cfg(all(debug_assertions, target_arch = "x86_64"))]
+fn rounding() -> u64 {
+    let mut words = [0_u32; 2];
+    // SAFETY: the two are written where there is room.
+    unsafe { asm!("stmxcsr [{0}]", "fnstcw [{0} + 4]", in(reg) words.as_mut_ptr(), options(nostack)) };
+    u64::from(words[1] & 0xffff) << 32 | u64::from(words[0] & 0xffc0)
 }
 
-/// Calls `begin` (r13) with `argument` (r12). Where unwinders end.
+#[cfg(all(debug_assertions, target_arch = "aarch64"))]
+fn rounding() -> u64 {
+    let word: u64;
+    // SAFETY: it reads a register.
+    unsafe { asm!("mrs {}, fpcr", out(reg) word, options(nomem, nostack)) };
+    word
+}
+
+/// Calls `begin` with `argument`, which a prepared context has in its two registers. Where unwinders end.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn start() {
     naked_asm!(
         ".cfi_startproc",
         ".cfi_undefined rip",
-        "mov rdi, r12",
+        "mov rdi, rbx",
+        "mov rax, rbp",
         "xor ebp, ebp",
-        "call r13",
+        "call rax",
         "ud2",
+        ".cfi_endproc",
+    )
+}
+
+/// See the other architecture's.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+unsafe extern "C" fn start() {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_undefined x30",
+        "mov x0, x19",
+        "mov x9, x29",
+        "mov x29, xzr",
+        "mov x30, xzr",
+        "blr x9",
+        "brk #1",
         ".cfi_endproc",
     )
 }
@@ -89,148 +173,149 @@ unsafe extern "C" fn start() {
 /// two, when `from` may be running elsewhere already, a signal finds the stack whose saved end lies at
 /// `between`: that of the worker, which only this kernel thread uses.
 ///
+/// Part of the caller's code, so that the compiler saves what it still needs and nothing else, and each
+/// place that switches has a jump of its own, which processors predict.
+///
 /// # Safety
 ///
 /// `from` is what runs now, `to` was prepared or saved and is in the caller's hands, and `between` is the
-/// `stack` of the worker's own context.
+/// worker's own context.
 #[cfg(target_arch = "x86_64")]
-#[unsafe(naked)]
-pub(crate) unsafe extern "C" fn switch(from: *const Context, to: *const Context, between: *const Context) {
-    naked_asm!(
-        "push rbp",
-        "push rbx",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
-        "sub rsp, 8",
-        "stmxcsr [rsp]",
-        "fnstcw [rsp + 4]",
-        "mov r8d, [rsp]",
-        "movzx r9d, word ptr [rsp + 4]",
-        "mov [rdi + {stack}], rsp",
-        "mov rsp, [rdx + {stack}]",
-        // All stores before it are seen before it (TSO).
-        "mov byte ptr [rdi + {busy}], 0",
-        "2:",
-        "cmp byte ptr [rsi + {busy}], 0",
-        "jne 3f",
-        "mov byte ptr [rsi + {busy}], 1",
-        "mov rsp, [rsi + {stack}]",
-        // Control words are hardly ever unlike; the low bits of MXCSR are no control bits.
-        "xor r8d, [rsp]",
-        "test r8d, 0xffc0",
-        "jne 4f",
-        "cmp r9w, [rsp + 4]",
-        "jne 4f",
-        "5:",
-        "add rsp, 8",
-        "pop r15",
-        "pop r14",
-        "pop r13",
-        "pop r12",
-        "pop rbx",
-        "pop rbp",
-        "ret",
-        "3:",
-        "pause",
-        "jmp 2b",
-        "4:",
-        "ldmxcsr [rsp]",
-        "fldcw [rsp + 4]",
-        "jmp 5b",
-        stack = const offset_of!(Context, stack),
-        busy = const offset_of!(Context, busy),
-    )
-}
-
-#[cfg(target_arch = "aarch64")]
-unsafe fn first_frame(top: *mut u8, begin: extern "C" fn(usize) -> !, argument: usize) -> *mut u8 {
-    let start: unsafe extern "C" fn() = start;
-    // As `switch` leaves a stack: x19 to x30, d8 to d15, FPCR.
-    let mut frame = [0_usize; 22];
-    frame[0] = argument;
-    frame[1] = begin as usize;
-    frame[11] = start as usize;
-    // SAFETY: the caller's stack has room.
+#[inline(always)]
+pub(crate) unsafe fn switch(from: *const Context, to: *const Context, between: *const Context) {
+    // SAFETY: as promised; all registers are saved or declared as changed.
     unsafe {
-        let at = top.cast::<usize>().sub(frame.len());
-        at.copy_from_nonoverlapping(frame.as_ptr(), frame.len());
-        at.cast()
+        asm!(
+            "lea rax, [rip + 6f]",
+            "mov [rdi + {resume}], rax",
+            "mov [rdi + {frame}], rbp",
+            "mov [rdi + {base}], rbx",
+            "mov [rdi + {stack}], rsp",
+            "movzx r8d, byte ptr [rdi + {rounds}]",
+            "test r8d, r8d",
+            "jne 7f",
+            "8:",
+            "mov rsp, [rdx + {stack}]",
+            // All stores before it are seen before it (TSO).
+            "mov byte ptr [rdi + {busy}], 0",
+            "2:",
+            "cmp byte ptr [rsi + {busy}], 0",
+            "jne 3f",
+            "mov byte ptr [rsi + {busy}], 1",
+            "or r8b, [rsi + {rounds}]",
+            "jne 4f",
+            "5:",
+            "mov rbp, [rsi + {frame}]",
+            "mov rbx, [rsi + {base}]",
+            "mov rsp, [rsi + {stack}]",
+            "jmp qword ptr [rsi + {resume}]",
+            "3:",
+            "pause",
+            "jmp 2b",
+            "4:",
+            "ldmxcsr [rsi + {floats}]",
+            "fldcw [rsi + {floats} + 4]",
+            "jmp 5b",
+            "7:",
+            "stmxcsr [rdi + {floats}]",
+            "fnstcw [rdi + {floats} + 4]",
+            "jmp 8b",
+            "6:",
+            stack = const offset_of!(Context, stack),
+            frame = const offset_of!(Context, frame),
+            base = const offset_of!(Context, base),
+            resume = const offset_of!(Context, resume),
+            floats = const offset_of!(Context, floats),
+            rounds = const offset_of!(Context, rounds),
+            busy = const offset_of!(Context, busy),
+            inout("rdi") from => _,
+            inout("rsi") to => _,
+            inout("rdx") between => _,
+            out("r12") _,
+            out("r13") _,
+            out("r14") _,
+            out("r15") _,
+            clobber_abi("sysv64"),
+        );
     }
-}
-
-/// Calls `begin` (x20) with `argument` (x19). Where unwinders end.
-#[cfg(target_arch = "aarch64")]
-#[unsafe(naked)]
-unsafe extern "C" fn start() {
-    naked_asm!(
-        ".cfi_startproc",
-        ".cfi_undefined x30",
-        "mov x0, x19",
-        "mov x29, xzr",
-        "mov x30, xzr",
-        "blr x20",
-        "brk #1",
-        ".cfi_endproc",
-    )
 }
 
 /// See the other architecture's.
 #[cfg(target_arch = "aarch64")]
-#[unsafe(naked)]
-pub(crate) unsafe extern "C" fn switch(from: *const Context, to: *const Context, between: *const Context) {
-    naked_asm!(
-        "sub sp, sp, #176",
-        "stp x19, x20, [sp]",
-        "stp x21, x22, [sp, #16]",
-        "stp x23, x24, [sp, #32]",
-        "stp x25, x26, [sp, #48]",
-        "stp x27, x28, [sp, #64]",
-        "stp x29, x30, [sp, #80]",
-        "stp d8, d9, [sp, #96]",
-        "stp d10, d11, [sp, #112]",
-        "stp d12, d13, [sp, #128]",
-        "stp d14, d15, [sp, #144]",
-        "mrs x12, fpcr",
-        "str x12, [sp, #160]",
-        "mov x9, sp",
-        "str x9, [x0, #{stack}]",
-        "ldr x9, [x2, #{stack}]",
-        "mov sp, x9",
-        "add x10, x0, #{busy}",
-        "stlrb wzr, [x10]",
-        "add x10, x1, #{busy}",
-        "2:",
-        "ldarb w11, [x10]",
-        "cbnz w11, 3f",
-        "mov w11, #1",
-        "strb w11, [x10]",
-        "ldr x9, [x1, #{stack}]",
-        "mov sp, x9",
-        "ldr x9, [sp, #160]",
-        "cmp x9, x12",
-        "b.eq 4f",
-        "msr fpcr, x9",
-        "4:",
-        "ldp x19, x20, [sp]",
-        "ldp x21, x22, [sp, #16]",
-        "ldp x23, x24, [sp, #32]",
-        "ldp x25, x26, [sp, #48]",
-        "ldp x27, x28, [sp, #64]",
-        "ldp x29, x30, [sp, #80]",
-        "ldp d8, d9, [sp, #96]",
-        "ldp d10, d11, [sp, #112]",
-        "ldp d12, d13, [sp, #128]",
-        "ldp d14, d15, [sp, #144]",
-        "add sp, sp, #176",
-        "ret",
-        "3:",
-        "yield",
-        "b 2b",
-        stack = const offset_of!(Context, stack),
-        busy = const offset_of!(Context, busy),
-    )
+#[inline(always)]
+pub(crate) unsafe fn switch(from: *const Context, to: *const Context, between: *const Context) {
+    // SAFETY: as promised; all registers are saved or declared as changed.
+    unsafe {
+        asm!(
+            "adr x9, 6f",
+            "str x9, [x0, #{resume}]",
+            "stp x29, x19, [x0, #{frame}]",
+            "mov x9, sp",
+            "str x9, [x0, #{stack}]",
+            "ldrb w12, [x0, #{rounds}]",
+            "cbnz w12, 7f",
+            "8:",
+            "ldr x9, [x2, #{stack}]",
+            "mov sp, x9",
+            "add x10, x0, #{busy}",
+            "stlrb wzr, [x10]",
+            "add x10, x1, #{busy}",
+            "2:",
+            "ldarb w11, [x10]",
+            "cbnz w11, 3f",
+            "mov w11, #1",
+            "strb w11, [x10]",
+            "ldrb w11, [x1, #{rounds}]",
+            "orr w12, w12, w11",
+            "cbnz w12, 4f",
+            "5:",
+            "ldp x29, x19, [x1, #{frame}]",
+            "ldr x9, [x1, #{stack}]",
+            "mov sp, x9",
+            "ldr x9, [x1, #{resume}]",
+            "br x9",
+            "3:",
+            "yield",
+            "b 2b",
+            "4:",
+            "ldr x9, [x1, #{floats}]",
+            "msr fpcr, x9",
+            "b 5b",
+            "7:",
+            "mrs x9, fpcr",
+            "str x9, [x0, #{floats}]",
+            "b 8b",
+            "6:",
+            stack = const offset_of!(Context, stack),
+            frame = const offset_of!(Context, frame),
+            resume = const offset_of!(Context, resume),
+            floats = const offset_of!(Context, floats),
+            rounds = const offset_of!(Context, rounds),
+            busy = const offset_of!(Context, busy),
+            inout("x0") from => _,
+            inout("x1") to => _,
+            inout("x2") between => _,
+            out("x20") _,
+            out("x21") _,
+            out("x22") _,
+            out("x23") _,
+            out("x24") _,
+            out("x25") _,
+            out("x26") _,
+            out("x27") _,
+            out("x28") _,
+            // Of v8 to v15 a call keeps the lower halves.
+            out("v8") _,
+            out("v9") _,
+            out("v10") _,
+            out("v11") _,
+            out("v12") _,
+            out("v13") _,
+            out("v14") _,
+            out("v15") _,
+            clobber_abi("C"),
+        );
+    }
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -256,6 +341,54 @@ mod tests {
             // SAFETY: `inner` is what runs, and `outer` was saved by the switch that brought us here.
             unsafe { switch(&two.inner, &two.outer, &two.outer) };
         }
+    }
+
+    /// Has numbers cut off rather than rounded.
+    extern "C" fn cuts(two: usize) -> ! {
+        // SAFETY: the test passes its own `Two`, which outlives this.
+        let two = unsafe { &*(two as *const Two) };
+        set_rounding(true);
+        loop {
+            two.log.set(tenth());
+            // SAFETY: as in `inner`.
+            unsafe { switch(&two.inner, &two.outer, &two.outer) };
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn set_rounding(cut: bool) {
+        let word: u32 = if cut { 0x1f80 | 3 << 13 } else { 0x1f80 };
+        // SAFETY: the word is one that the register takes.
+        unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const word) };
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn set_rounding(cut: bool) {
+        let word: u64 = if cut { 3 << 22 } else { 0 };
+        // SAFETY: as above.
+        unsafe { asm!("msr fpcr, {}", in(reg) word) };
+    }
+
+    /// The last bits of a tenth, which is rounded up by the usual rules.
+    fn tenth() -> u32 {
+        (std::hint::black_box(1.0_f64) / std::hint::black_box(10.0)).to_bits() as u32 & 0xff
+    }
+
+    #[test]
+    fn each_rounds_numbers_as_it_said() {
+        let mut stack = vec![0_u128; 4096];
+        let top = stack.as_mut_ptr_range().end.cast::<u8>();
+        let two = Two { outer: Context::new(), inner: Context::new(), log: Cell::new(0) };
+        two.inner.set_rounds(true);
+        let usual = tenth();
+        // SAFETY: the stack is ours and aligned; `cuts` never returns.
+        unsafe { two.inner.prepare(top, cuts, &raw const two as usize) };
+        for _ in 0..3 {
+            // SAFETY: `outer` is what runs; `inner` is prepared or saved.
+            unsafe { switch(&two.outer, &two.inner, &two.outer) };
+            assert_eq!((tenth(), two.log.get()), (usual, usual - 1));
+        }
+        set_rounding(false);
     }
 
     #[test]

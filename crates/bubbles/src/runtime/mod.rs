@@ -3,11 +3,14 @@
 mod bubble;
 mod clock;
 mod context;
+mod debug;
 mod fence;
 mod local;
 mod overflow;
 mod pool;
 mod preempt;
+mod record;
+mod sanitize;
 mod stack;
 mod sync;
 mod thread;
@@ -16,13 +19,16 @@ mod wait;
 mod worker;
 
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use topology::{CpuSet, Machine};
 
 use crate::hierarchy::{Hierarchy, Kind, Levels, Lists as WhichLists};
 use crate::schedulers::{self, Scheduler};
+use crate::trace::{What, Who};
 use pool::Pool;
+use record::Recorder;
 
 pub(crate) use local::Key;
 pub(crate) use sync::RawMutex;
@@ -48,6 +54,9 @@ pub struct Config {
     pub bind: bool,
     pub lists: WhichLists,
     pub scheduler: &'static dyn Scheduler,
+    /// Where what happens is written when the run is over (see `trace`); the file that
+    /// `COPLACE_BUBBLES_TRACE` names, unless it is set. Nothing is recorded where neither is.
+    pub trace: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -58,6 +67,7 @@ impl Default for Config {
             bind: true,
             lists: WhichLists::Distinct,
             scheduler: &schedulers::Burst,
+            trace: None,
         }
     }
 }
@@ -93,7 +103,8 @@ pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<
     };
     let levels = Levels::new(&machine, &processors, config.lists);
     let bind = config.bind && config.machine.is_none();
-    let pool = Pool::new(&levels);
+    let trace = config.trace.clone().or_else(|| std::env::var_os("COPLACE_BUBBLES_TRACE").map(PathBuf::from));
+    let pool = Pool::new(&levels, trace.map(|path| Recorder::new(path, levels.width())));
     // Kept for good: helpers and stale handles may still look at it. It is a few kilobytes a run.
     let lists: &'static pool::Lists = Box::leak(Box::new(Hierarchy::new(levels, config.scheduler, pool)));
 
@@ -136,6 +147,11 @@ pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<
     });
     lists.world.clock.close();
     lists.world.helpers.close();
+    if let Some(recorder) = &lists.world.recorder {
+        let whole = lists.levels().width() == machine.pu_count();
+        let machine = if whole { machine.to_synthetic() } else { None };
+        recorder.write(machine, lists.levels(), config.scheduler.name());
+    }
     match outcome.expect("it is over when the main function has returned") {
         Ok(result) => Ok(result),
         Err(payload) => std::panic::resume_unwind(payload),
@@ -152,7 +168,11 @@ fn begin<F: FnOnce() + Send>(lists: &'static pool::Lists, work: F) {
         first.store(work);
         first.set_name(Some("main".into()));
     }
-    lists.wake(&first.entity, 0);
+    lists.world.note(|| What::Made(first.who(), first.entity.priority()));
+    if let Some(recorder) = &lists.world.recorder {
+        recorder.name(Who::Thread(first.id_number()), "main");
+    }
+    first.wake(lists, 0);
 }
 
 fn use_processors(lists: &pool::Lists, usable: &dyn Fn(usize) -> bool) {

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use super::bubble::Shared;
 use super::clock::Clock;
+use super::record::{Recorder, who};
 use super::worker::Worker;
 use super::{fence, preempt};
 use crate::hierarchy::{Bubble, Entity, Hierarchy, Levels, World};
+use crate::trace::What;
 
 /// The lists of a runtime, and through `world` its workers.
 pub(crate) type Lists = Hierarchy<Pool>;
@@ -33,10 +35,11 @@ pub(crate) struct Pool {
     over: AtomicBool,
     pub clock: Clock,
     pub helpers: Helpers,
+    pub recorder: Option<Recorder>,
 }
 
 impl Pool {
-    pub fn new(levels: &Levels) -> Pool {
+    pub fn new(levels: &Levels, recorder: Option<Recorder>) -> Pool {
         Pool {
             workers: (0..levels.width()).map(Worker::new).collect(),
             processors: levels.units().iter().map(|unit| unit.processors.clone()).collect(),
@@ -45,6 +48,15 @@ impl Pool {
             over: AtomicBool::new(false),
             clock: Clock::default(),
             helpers: Helpers::default(),
+            recorder,
+        }
+    }
+
+    /// Records what happens, where that is wanted.
+    #[inline]
+    pub fn note(&self, what: impl FnOnce() -> What) {
+        if let Some(recorder) = &self.recorder {
+            recorder.note(what());
         }
     }
 
@@ -167,11 +179,17 @@ impl World for Pool {
         unsafe { Shared::of(bubble) }.tell(lists);
     }
 
-    fn burst(&self, bubble: &Bubble, _unit: usize, _processor: usize) {
+    fn burst(&self, bubble: &Bubble, unit: usize, _processor: usize) {
+        // SAFETY: bubbles of the runtime are `Shared`.
+        self.note(|| What::Burst(unsafe { Shared::of(bubble) }.number(), unit));
         let slice_ns = bubble.wishes().slice_ns;
         if slice_ns > 0 {
             self.clock.close_in(bubble, slice_ns);
         }
+    }
+
+    fn stolen(&self, entity: &Entity, _processor: usize) {
+        self.note(|| What::Stolen(who(entity)));
     }
 }
 
@@ -270,7 +288,7 @@ impl Helpers {
         drop(work);
         // SAFETY: the one who made the job says so.
         unsafe { (job.call)(job.argument) };
-        lists.wake(&job.thread.entity, 0);
+        job.thread.wake(lists, 0);
         true
     }
 

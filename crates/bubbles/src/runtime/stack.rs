@@ -5,8 +5,10 @@ use std::ptr;
 use std::sync::Mutex;
 
 /// Address space of a stack and the guard below it.
-pub(crate) const SIZE: usize = 64 * 1024;
+pub(crate) const SIZE: usize = 128 * 1024;
 pub(crate) const GUARD: usize = 4096;
+/// What every thread finds free when it begins, also one that begins on the stack of another.
+pub(crate) const ROOM: usize = 60 * 1024;
 const BATCH: usize = 32;
 
 /// A stack by its lowest address, where the guard is.
@@ -14,13 +16,32 @@ const BATCH: usize = 32;
 pub(crate) struct Stack {
     pub lowest: *mut u8,
     pub bytes: usize,
+    /// What ThreadSanitizer knows it by.
+    #[cfg(sanitizer = "thread")]
+    pub fiber: *mut std::ffi::c_void,
 }
 
 // SAFETY: it is an address; who holds it is the only one to use it.
 unsafe impl Send for Stack {}
 
 impl Stack {
-    pub const NONE: Stack = Stack { lowest: ptr::null_mut(), bytes: 0 };
+    pub const NONE: Stack = Stack::at(ptr::null_mut(), 0);
+
+    pub const fn at(lowest: *mut u8, bytes: usize) -> Stack {
+        Stack {
+            lowest,
+            bytes,
+            #[cfg(sanitizer = "thread")]
+            fiber: ptr::null_mut(),
+        }
+    }
+
+    /// The lowest address above the guard.
+    #[cfg(sanitizer = "address")]
+    pub fn floor(self) -> *mut u8 {
+        // SAFETY: within the stack.
+        unsafe { self.lowest.add(GUARD) }
+    }
 
     /// Its end, where it begins to fill. Stacks lie a power of two apart; ends that did so, too, would
     /// all compete for the same lines of the cache.
@@ -29,6 +50,14 @@ impl Stack {
         let shift = (self.lowest as usize / SIZE * 5 % 32) * 64;
         // SAFETY: the shift is far less than the stack.
         unsafe { self.lowest.add(self.bytes - shift) }
+    }
+
+    /// Bytes between the end of the caller's frame and the guard; 0 where the caller is not on this stack.
+    #[inline]
+    pub fn room(self) -> usize {
+        let mark = 0_u8;
+        let above = std::hint::black_box(&raw const mark as usize).wrapping_sub(self.lowest as usize + GUARD);
+        if above < self.bytes { above } else { 0 }
     }
 
     pub fn guards(self, address: usize) -> bool {
@@ -50,7 +79,7 @@ pub(crate) fn refill(stacks: &mut Vec<Stack>, count: usize) -> io::Result<()> {
     if spare.is_empty() {
         let lowest = map(BATCH * SIZE)?;
         // SAFETY: within the mapping.
-        let all = (0..BATCH).map(|at| Stack { lowest: unsafe { lowest.add(at * SIZE) }, bytes: SIZE });
+        let all = (0..BATCH).map(|at| Stack::at(unsafe { lowest.add(at * SIZE) }, SIZE));
         for stack in all.rev() {
             guard(stack)?;
             spare.push(stack);
@@ -69,7 +98,7 @@ pub(crate) fn give_back(stacks: impl Iterator<Item = Stack>) {
 /// A stack of an unusual size. It goes back with `unmap`.
 pub(crate) fn own(bytes: usize) -> io::Result<Stack> {
     let bytes = bytes.next_multiple_of(GUARD) + GUARD;
-    let stack = Stack { lowest: map(bytes)?, bytes };
+    let stack = Stack::at(map(bytes)?, bytes);
     guard(stack)?;
     Ok(stack)
 }

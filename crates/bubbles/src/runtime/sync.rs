@@ -170,7 +170,7 @@ impl Condvar {
     pub(crate) fn wait_raw(&self, mutex: &RawMutex) {
         let worker = worker::enter();
         let thread = worker.thread();
-        worker.lists().block(&thread.entity, worker.number);
+        worker.block(thread);
         self.waiters.lock().push(thread);
         // Whoever has it now may notify: we are in the list already.
         mutex.unlock_inside(worker);

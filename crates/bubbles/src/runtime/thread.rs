@@ -2,15 +2,19 @@
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
-use std::mem::{MaybeUninit, align_of, size_of};
+use std::mem::{MaybeUninit, align_of, offset_of, size_of};
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use super::context::Context;
+use super::debug;
 use super::local::Values;
-use super::stack::Stack;
+use super::pool::Lists;
+use super::stack::{self, Stack};
+use super::worker;
 use crate::hierarchy::{Entity, Kind, PRIORITY};
+use crate::trace::{What, Who};
 
 /// Bytes for what a thread is to do, and later for what came of it; what is larger is boxed.
 const SPACE: usize = 96;
@@ -19,8 +23,6 @@ const SPACE: usize = 96;
 pub(crate) const RUNNING: usize = 0;
 pub(crate) const DETACHED: usize = 1;
 pub(crate) const FINISHED: usize = 2;
-/// Detached, and what it left behind was dropped.
-pub(crate) const FORGOTTEN: usize = 3;
 
 /// `flags`: somebody wants it to end.
 pub(crate) const CANCELLED: u8 = 1;
@@ -65,8 +67,9 @@ unsafe fn nothing(_: &Thread) {}
 pub(crate) fn refill(threads: &mut Vec<&'static Thread>, count: usize) {
     let mut spare = SPARE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if spare.is_empty() {
-        let records: Vec<Thread> = (0..BATCH).map(|_| Thread::new()).collect();
-        spare.extend(records.leak().iter().rev());
+        let records: &'static [Thread] = (0..BATCH).map(|_| Thread::new()).collect::<Vec<_>>().leak();
+        debug::made(records);
+        spare.extend(records.iter().rev());
     }
     let from = spare.len().saturating_sub(count);
     threads.extend(spare.drain(from..));
@@ -77,6 +80,9 @@ pub(crate) fn give_back(threads: impl Iterator<Item = &'static Thread>) {
 }
 
 impl Thread {
+    /// Where its name is, for debuggers.
+    pub const NAME: usize = offset_of!(Thread, name);
+
     fn new() -> Thread {
         Thread {
             entity: Entity::new(Kind::Thread, PRIORITY),
@@ -100,10 +106,33 @@ impl Thread {
     pub fn renew(&self, number: u64) {
         self.entity.renew(PRIORITY);
         self.context.forget();
+        self.context.set_rounds(false);
         self.fate.store(RUNNING, Ordering::Relaxed);
         self.stack_bytes.set(0);
         self.number.store(number, Ordering::Relaxed);
         self.flags.store(0, Ordering::Relaxed);
+    }
+
+    /// Who changes how numbers are rounded without having said so is found out where that costs nothing.
+    #[inline]
+    pub fn keeps_its_word(&self) {
+        #[cfg(debug_assertions)]
+        assert!(
+            self.context.keeps_its_word(),
+            "thread '{}' has changed how numbers are rounded: say so when it is made (own_rounding)",
+            self.name().unwrap_or("without a name")
+        );
+    }
+
+    /// Whether it has not begun and may do so on the stack that the caller is on. Threads of the C interface
+    /// may not: they end by leaving their frames, and the caller's are below these.
+    #[inline]
+    pub fn may_begin_on(&self, stack: Stack) -> bool {
+        let wanted = self.stack_bytes.get().max(stack::ROOM);
+        !self.context.is_prepared()
+            && !self.context.rounds()
+            && self.flags.load(Ordering::Relaxed) & FOREIGN == 0
+            && stack.room() >= wanted
     }
 
     /// # Safety
@@ -113,6 +142,36 @@ impl Thread {
     pub unsafe fn of(entity: *const Entity) -> &'static Thread {
         // SAFETY: an entity is the first field of what it stands for, and records are never freed.
         unsafe { &*entity.cast::<Thread>() }
+    }
+
+    /// It has ended and nobody knows it any more.
+    pub fn retire(&self) {
+        // SAFETY: the caller is the last who knew it.
+        unsafe { self.set_name(None) };
+        self.number.store(0, Ordering::Relaxed);
+    }
+
+    /// The number that no other thread of the run has.
+    #[inline]
+    pub fn id_number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    pub fn who(&self) -> Who {
+        Who::Thread(self.id_number())
+    }
+
+    /// Wakes it from a processor, or 0 from none of them.
+    #[inline]
+    pub fn wake(&self, lists: &Lists, processor: usize) {
+        lists.world.note(|| What::Wake(self.who()));
+        lists.wake(&self.entity, processor);
+    }
+
+    /// Counts from the next time on that it is queued.
+    pub fn set_priority(&self, priority: u8) {
+        self.entity.set_priority(priority);
+        worker::note(|| What::Priority(self.who(), priority));
     }
 
     /// By the thread itself, at its end.

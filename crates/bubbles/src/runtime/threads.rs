@@ -12,6 +12,7 @@ use super::pool::Job;
 use super::thread::{self, CANCELLED, DETACHED, FINISHED, FOREIGN, Outcome, RUNNING, Thread};
 use super::worker;
 use crate::hierarchy::InsertError;
+use crate::trace::What;
 
 /// How a thread is to be made.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,7 @@ pub struct Builder<'a> {
     name: Option<&'a str>,
     priority: Option<u8>,
     stack_bytes: usize,
+    rounds: bool,
     dormant: bool,
     bubble: Option<&'a Bubble>,
 }
@@ -40,9 +42,17 @@ impl<'a> Builder<'a> {
         self
     }
 
-    /// Bytes of stack, instead of 60 KiB.
+    /// Bytes of stack, where 60 KiB might not do.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_bytes = bytes;
+        self
+    }
+
+    /// It may change how numbers are rounded (`fesetround`, MXCSR, FPCR). Others keep what is usual: a thread
+    /// that changes it without having said so hands it on to whoever runs after it, which builds with
+    /// debug assertions notice.
+    pub fn own_rounding(mut self) -> Self {
+        self.rounds = true;
         self
     }
 
@@ -91,16 +101,27 @@ impl<'a> Builder<'a> {
         if self.stack_bytes > 0 {
             thread.stack_bytes.set(self.stack_bytes);
         }
+        if self.rounds {
+            thread.context.set_rounds(true);
+        }
         if let Some(priority) = self.priority {
             thread.entity.set_priority(priority);
         }
+        worker.note(|| What::Made(thread.who(), thread.entity.priority()));
+        if let (Some(name), Some(recorder)) = (self.name, &worker.lists().world.recorder) {
+            recorder.name(thread.who(), name);
+        }
         match self.bubble {
             Some(bubble) => {
+                worker.note(|| What::Insert(thread.who(), bubble.shared().number()));
                 let inserted = worker.lists().insert(&bubble.shared().bubble, &thread.entity);
                 debug_assert!(inserted.is_ok(), "a new thread is in no bubble");
             }
             None if self.dormant => {}
-            None => worker.lists().start(&thread.entity, worker.number),
+            None => {
+                worker.note(|| What::Wake(thread.who()));
+                worker.lists().start(&thread.entity, worker.number);
+            }
         }
         worker::leave();
         thread
@@ -204,7 +225,7 @@ impl<T> JoinHandle<T> {
 
     /// Counts from the next time on that it is queued.
     pub fn set_priority(&self, priority: u8) {
-        self.record.entity.set_priority(priority);
+        self.record.set_priority(priority);
     }
 
     /// Wants it to end: it does when it comes to [`yield_now`], [`sleep`] or [`cancellation_point`] the
@@ -216,12 +237,13 @@ impl<T> JoinHandle<T> {
 
 pub(crate) fn wake_record(thread: &Thread) {
     let worker = worker::enter();
-    worker.lists().wake(&thread.entity, worker.number);
+    thread.wake(worker.lists(), worker.number);
     worker::leave();
 }
 
 pub(crate) fn remove_record(thread: &Thread) {
     let worker = worker::enter();
+    worker.note(|| What::Remove(thread.who()));
     worker.lists().remove(&thread.entity);
     worker::leave();
 }
@@ -259,16 +281,23 @@ pub(crate) fn when_ended<R>(thread: &'static Thread, then: impl FnOnce() -> R) -
         let lists = worker.lists();
         if lists.take(&thread.entity, worker.number) {
             // It is in our hands, and so it does not end meanwhile.
-            lists.block(&me.entity, worker.number);
-            thread.fate.store(std::ptr::from_ref(me) as usize, Ordering::Release);
-            worker.switch_to(me, thread);
+            worker.block(me);
+            if thread.may_begin_on(me.stack.get()) {
+                worker::run_here(worker, me, thread);
+            } else {
+                thread.fate.store(std::ptr::from_ref(me) as usize, Ordering::Release);
+                worker.switch_to(me, thread);
+            }
         } else {
-            lists.block(&me.entity, worker.number);
+            worker.block(me);
             let me_too = std::ptr::from_ref(me) as usize;
             let joins = thread.fate.compare_exchange(RUNNING, me_too, Ordering::AcqRel, Ordering::Acquire);
             match joins {
                 Ok(_) => worker.switch_away(me),
-                Err(_) => me.entity.activate(worker.number),
+                Err(_) => {
+                    worker.note(|| What::Wake(me.who()));
+                    me.entity.activate(worker.number);
+                }
             }
         }
         worker = worker::enter();
@@ -287,8 +316,7 @@ pub(crate) fn recycle(thread: &'static Thread) {
         worker::enter().old_thread(thread);
         worker::leave();
     } else {
-        // SAFETY: it has ended, and nobody else has a handle.
-        unsafe { thread.set_name(None) };
+        thread.retire();
         thread::give_back(std::iter::once(thread));
     }
 }
@@ -316,7 +344,7 @@ impl fmt::Debug for ThreadId {
 
 impl Thread {
     pub fn id(&'static self) -> ThreadId {
-        ThreadId { record: self, number: self.number.load(Ordering::Relaxed) }
+        ThreadId { record: self, number: self.id_number() }
     }
 
     /// Wants it to end at its next cancellation point.
@@ -332,7 +360,7 @@ impl ThreadId {
     }
 
     fn record(&self) -> Option<&'static Thread> {
-        (self.record.number.load(Ordering::Relaxed) == self.number).then_some(self.record)
+        (self.record.id_number() == self.number).then_some(self.record)
     }
 }
 
@@ -423,7 +451,7 @@ pub fn sleep(duration: Duration) {
     let thread = worker.thread();
     let lists = worker.lists();
     lists.world.clock.start(lists);
-    lists.block(&thread.entity, worker.number);
+    worker.block(thread);
     lists.world.clock.wake_at(Instant::now() + duration, thread);
     worker.switch_away(thread);
     worker::leave();
@@ -451,7 +479,7 @@ pub fn aside<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     let worker = worker::enter();
     let thread = worker.thread();
     let lists = worker.lists();
-    lists.block(&thread.entity, worker.number);
+    worker.block(thread);
     lists.world.helpers.submit(lists, Job { call, argument: (&raw mut waiting).cast(), thread });
     worker.switch_away(thread);
     worker::leave();

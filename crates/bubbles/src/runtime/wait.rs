@@ -46,7 +46,7 @@ impl Waiters {
 /// taken out and woken. To be called between `enter` and `leave`.
 pub(crate) fn wait<T>(worker: &Worker, mut guard: Guard<'_, T>, list: impl FnOnce(&mut T) -> &mut Waiters) {
     let thread = worker.thread();
-    worker.lists().block(&thread.entity, worker.number);
+    worker.block(thread);
     list(&mut guard).push(thread);
     drop(guard);
     worker.switch_away(thread);
@@ -62,5 +62,5 @@ pub(crate) fn with<T, R>(lock: &Lock<T>, f: impl FnOnce(&Worker, Guard<'_, T>) -
 
 /// Wakes a thread that was taken out of a list.
 pub(crate) fn wake(worker: &Worker, thread: &Thread) {
-    worker.lists().wake(&thread.entity, worker.number);
+    thread.wake(worker.lists(), worker.number);
 }

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use super::context::{Context, switch};
 use super::pool::{Lists, Parking};
 use super::stack::{self, Stack};
-use super::thread::{self, CANCELLED, DETACHED, FINISHED, FORGOTTEN, RUNNING, Thread};
-use super::{local, overflow};
+use super::thread::{self, CANCELLED, DETACHED, FINISHED, RUNNING, Thread};
+use super::{local, overflow, sanitize};
 use crate::hierarchy::Way;
+use crate::trace::What;
 
 /// Every so many looks a worker takes from far away first (see `Hierarchy::next`).
 const FAR: u32 = 64;
@@ -29,6 +30,8 @@ pub(crate) struct Worker {
     lists: Cell<*const Lists>,
     current: Cell<*const Thread>,
     idle: Context,
+    /// The kernel thread's stack, as far as sanitizers want to know.
+    own: Cell<Stack>,
     looks: Cell<u32>,
     /// The stack of the thread that ended last: it may still be on it.
     spent: Cell<Stack>,
@@ -97,6 +100,14 @@ pub(crate) fn is_inside() -> bool {
     !worker.is_null() && unsafe { !(*worker).current.get().is_null() }
 }
 
+/// Records what one of our threads does, where that is wanted.
+pub(crate) fn note(what: impl FnOnce() -> What) {
+    if is_inside() {
+        enter().lists().world.note(what);
+        leave();
+    }
+}
+
 /// The thread that runs.
 pub(crate) fn current() -> &'static Thread {
     let thread = enter().thread();
@@ -113,6 +124,7 @@ impl Worker {
             lists: Cell::new(ptr::null()),
             current: Cell::new(ptr::null()),
             idle: Context::new(),
+            own: Cell::new(Stack::NONE),
             looks: Cell::new(0),
             spent: Cell::new(Stack::NONE),
             stacks: UnsafeCell::new(Vec::with_capacity(2 * KEPT)),
@@ -150,6 +162,7 @@ impl Worker {
         unsafe { &*self.current.get() }
     }
 
+    #[inline]
     fn far(&self) -> bool {
         let looks = self.looks.get().wrapping_add(1);
         self.looks.set(looks);
@@ -178,11 +191,9 @@ impl Worker {
     /// Takes the record of a thread back that has ended and that nobody knows any more.
     #[inline]
     pub fn old_thread(&self, thread: &'static Thread) {
-        // SAFETY: as in `new_thread`; the thread has ended.
-        let threads = unsafe {
-            thread.set_name(None);
-            &mut *self.threads.get()
-        };
+        thread.retire();
+        // SAFETY: as in `new_thread`.
+        let threads = unsafe { &mut *self.threads.get() };
         if threads.len() >= 2 * KEPT {
             thread::give_back(threads.drain(..KEPT));
         }
@@ -214,10 +225,12 @@ impl Worker {
     /// Gives a thread a stack on which it begins.
     #[inline]
     fn prepare(&self, thread: &Thread) {
-        // SAFETY: as in `new_thread`.
-        let stacks = unsafe { &mut *self.stacks.get() };
         let stack = match thread.stack_bytes.get() {
+            // Warm yet, and done with: who ended on it is left for good by the switch that comes now.
+            0 if self.spent.get().is_common() && sanitize::MAY_BE_SPENT => self.spent.replace(Stack::NONE),
             0 => {
+                // SAFETY: as in `new_thread`.
+                let stacks = unsafe { &mut *self.stacks.get() };
                 if stacks.is_empty() {
                     self.refill(stacks);
                 }
@@ -225,6 +238,7 @@ impl Worker {
             }
             bytes => stack::own(bytes).unwrap_or_else(|error| no_stack(bytes, &error)),
         };
+        let stack = sanitize::begin(stack);
         thread.stack.set(stack);
         // SAFETY: the stack is nobody else's, and its top is aligned.
         unsafe { thread.context.prepare(stack.top(), main, ptr::from_ref(thread) as usize) };
@@ -234,16 +248,20 @@ impl Worker {
     /// another worker.
     #[inline]
     pub fn switch_to(&self, from: &Thread, to: &Thread) {
+        self.note(|| What::Run(to.id_number()));
         if ptr::eq(from, to) {
             return;
         }
+        from.keeps_its_word();
         if !to.context.is_prepared() {
             self.prepare(to);
         }
         self.current.set(to);
         Worker::count(&self.switches);
+        let left = sanitize::leave(to.stack.get(), from.stack.get() != Stack::NONE);
         // SAFETY: `from` runs, `to` is in our hands, and `idle` is saved while a thread runs.
         unsafe { switch(&from.context, &to.context, &self.idle) };
+        sanitize::arrive(Some(left));
     }
 
     /// Goes on with whatever is next, `from` being queued or waiting.
@@ -257,15 +275,32 @@ impl Worker {
     }
 
     fn switch_to_idle(&self, from: &Thread) {
+        self.note(|| What::Idle);
+        from.keeps_its_word();
         self.current.set(ptr::null());
+        let left = sanitize::leave(self.own.get(), from.stack.get() != Stack::NONE);
         // SAFETY: `from` runs, and `idle` is saved while a thread runs.
         unsafe { switch(&from.context, &self.idle, &self.idle) };
+        sanitize::arrive(Some(left));
+    }
+
+    #[inline]
+    pub fn note(&self, what: impl FnOnce() -> What) {
+        self.lists().world.note(what);
+    }
+
+    /// The running thread is about to wait for something (see `Hierarchy::block`).
+    #[inline]
+    pub fn block(&self, thread: &Thread) {
+        self.note(|| What::Block);
+        self.lists().block(&thread.entity, self.number);
     }
 
     /// The running thread lets others run that are at least as urgent.
     #[inline]
     pub fn give_way(&self) {
         let thread = self.thread();
+        self.note(|| What::Yield);
         if self.retired.load(Ordering::Relaxed) {
             self.lists().requeue(&thread.entity, self.number);
             return self.switch_to_idle(thread);
@@ -283,6 +318,7 @@ impl Worker {
         self.lists.set(lists);
         WORKER.with(|worker| worker.set(self));
         overflow::own_stack();
+        self.own.set(sanitize::own());
         // SAFETY: `gettid` takes nothing.
         self.kernel_thread.store(unsafe { libc::gettid() }, Ordering::Release);
         let mut looks = 0;
@@ -299,9 +335,12 @@ impl Worker {
                     self.prepare(thread);
                 }
                 self.current.set(thread);
+                self.note(|| What::Run(thread.id_number()));
                 Worker::count(&self.switches);
+                let left = sanitize::leave(thread.stack.get(), true);
                 // SAFETY: the worker's own loop runs, and the thread is in our hands.
                 unsafe { switch(&self.idle, &thread.context, &self.idle) };
+                sanitize::arrive(Some(left));
                 looks = 0;
                 continue;
             }
@@ -325,56 +364,73 @@ impl Worker {
         overflow::leave_stack();
     }
 
-    /// Ends the running thread, whose outcome is stored.
-    fn end(&self, thread: &'static Thread) -> ! {
-        let lists = self.lists();
-        lists.finish(&thread.entity);
-        // It is on its stack yet: that goes to the next one but one.
-        self.old_stack(self.spent.replace(thread.stack.replace(Stack::NONE)));
-        let fate = match thread.fate.load(Ordering::Acquire) {
-            RUNNING => thread.fate.swap(FINISHED, Ordering::AcqRel),
-            // Nobody changes it any more.
-            settled => {
-                thread.fate.store(FINISHED, Ordering::Release);
-                settled
-            }
-        };
-        Worker::count(&self.ended);
-        match fate {
-            RUNNING => {}
-            FORGOTTEN => self.old_thread(thread),
-            DETACHED => {
-                // It was detached after `finish` had looked: what it left is still there.
-                leave();
-                // SAFETY: nobody joins it.
-                unsafe { thread.entry.get()(thread) };
-                enter().leave_for_good(thread)
-            }
-            joiner => {
-                // SAFETY: it is the address of the thread that joins, which waits for this.
-                let joiner = unsafe { &*(joiner as *const Thread) };
-                if lists.may_hand(&joiner.entity, self.number) && !self.retired.load(Ordering::Relaxed) {
-                    joiner.entity.activate(self.number);
-                    self.switch_to(thread, joiner);
-                } else {
-                    lists.wake(&joiner.entity, self.number);
-                }
-            }
-        }
-        self.switch_away(thread);
-        unreachable!("nobody goes on with a thread that has ended");
+    /// Whether a thread that was waiting may go on here at once, without a list.
+    #[inline]
+    fn may_go_on(&self, thread: &Thread) -> bool {
+        self.lists().may_hand(&thread.entity, self.number) && !self.retired.load(Ordering::Relaxed)
     }
 
-    /// Ends what is left of a detached thread.
-    fn leave_for_good(&self, thread: &'static Thread) -> ! {
-        self.old_thread(thread);
+    /// Ends the running thread, whose outcome is stored, or dropped where nobody will ask for it.
+    fn end(&self, thread: &'static Thread, fate: usize) -> ! {
+        let lists = self.lists();
+        lists.finish(&thread.entity);
+        // It is on its stack yet: that goes to the next one but one, or to a thread that begins right now.
+        self.old_stack(self.spent.replace(thread.stack.replace(Stack::NONE)));
+        Worker::count(&self.ended);
+        // SAFETY: anything else is the address of the thread that joins, which waits for this.
+        let joiner = (fate > FINISHED).then(|| unsafe { &*(fate as *const Thread) });
+        if let Some(joiner) = joiner {
+            self.note(|| What::Wake(joiner.who()));
+        }
+        self.note(|| What::End);
+        match joiner {
+            Some(joiner) if self.may_go_on(joiner) => {
+                joiner.entity.activate(self.number);
+                self.switch_to(thread, joiner);
+            }
+            Some(joiner) => lists.wake(&joiner.entity, self.number),
+            None if fate == DETACHED => self.old_thread(thread),
+            None => {}
+        }
         self.switch_away(thread);
         unreachable!("nobody goes on with a thread that has ended");
     }
 }
 
-/// Where every thread begins, on its own stack.
+/// Runs a thread that has not begun and is in our hands as a call, on the stack of `joiner`, which runs and
+/// has been blocked to wait for it. If it has to wait itself, it is switched away from like any other, stack
+/// and all, and comes back here on whichever worker goes on with it.
+#[inline]
+pub(crate) fn run_here(worker: &Worker, joiner: &Thread, thread: &'static Thread) {
+    thread.stack.set(joiner.stack.get());
+    thread.context.begin_here();
+    worker.current.set(thread);
+    worker.note(|| What::Run(thread.id_number()));
+    leave();
+    // SAFETY: its maker stored what the entry wants.
+    unsafe { thread.entry.get()(thread) };
+    local::drop_all(&thread.locals);
+    let worker = enter();
+    let lists = worker.lists();
+    lists.finish(&thread.entity);
+    worker.note(|| What::Wake(joiner.who()));
+    worker.note(|| What::End);
+    thread.stack.set(Stack::NONE);
+    thread.context.end_here();
+    Worker::count(&worker.ended);
+    worker.current.set(joiner);
+    if worker.may_go_on(joiner) {
+        worker.note(|| What::Run(joiner.id_number()));
+        joiner.entity.activate(worker.number);
+    } else {
+        lists.wake(&joiner.entity, worker.number);
+        worker.switch_away(joiner);
+    }
+}
+
+/// Where every thread begins that has a stack of its own.
 extern "C" fn main(thread: usize) -> ! {
+    sanitize::arrive(None);
     leave();
     // SAFETY: `prepare` passed a record.
     let thread = unsafe { &*(thread as *const Thread) };
@@ -386,12 +442,21 @@ extern "C" fn main(thread: usize) -> ! {
 /// What is left to do when a thread's work is done.
 pub(crate) fn finish(thread: &'static Thread) -> ! {
     local::drop_all(&thread.locals);
-    if thread.fate.load(Ordering::Acquire) == DETACHED {
-        // SAFETY: nobody joins it; what it left is dropped here, where it may do what threads may.
-        unsafe { thread.entry.get()(thread) };
-        thread.fate.store(FORGOTTEN, Ordering::Relaxed);
+    let worker = enter();
+    let fate = match thread.fate.load(Ordering::Acquire) {
+        // From here on who joins it waits until it has left its stack.
+        RUNNING => thread.fate.swap(FINISHED, Ordering::AcqRel),
+        // Nobody changes it any more.
+        settled => settled,
+    };
+    if fate != DETACHED {
+        worker.end(thread, fate)
     }
-    enter().end(thread)
+    // Nobody joins it; what it left is dropped here, where it may do what threads may.
+    leave();
+    // SAFETY: the outcome is there, and nobody else takes it.
+    unsafe { thread.entry.get()(thread) };
+    enter().end(thread, fate)
 }
 
 /// Whether somebody wants the running thread to end.

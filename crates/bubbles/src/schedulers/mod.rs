@@ -90,13 +90,15 @@ pub trait Scheduler: Send + Sync {
         levels.own(from)
     }
 
-    /// Whether bubbles are distributed when they are woken, by `submit_bubble`.
-    fn plans(&self) -> bool {
-        false
-    }
-
-    /// Where a bubble and what is in it goes when it is woken, below `top`.
-    fn submit_bubble(&self, _levels: &Levels, _bubble: &Branch, _top: usize, _from: usize) -> Vec<Put> {
+    /// Where a bubble and what is in it goes when it is woken, below `top`. `bubble` tells what that is, for
+    /// those who want to know; an empty plan leaves it whole.
+    fn submit_bubble(
+        &self,
+        _levels: &Levels,
+        _bubble: &dyn Fn() -> Branch,
+        _top: usize,
+        _from: usize,
+    ) -> Vec<Put> {
         Vec::new()
     }
 
@@ -154,14 +156,8 @@ impl Scheduler for Spread {
         "spread"
     }
 
-    fn plans(&self) -> bool {
-        true
-    }
-
-    fn submit_bubble(&self, levels: &Levels, bubble: &Branch, top: usize, _from: usize) -> Vec<Put> {
-        let mut puts = Vec::new();
-        distribute::spread(levels, top, vec![bubble], &mut puts);
-        puts
+    fn submit_bubble(&self, levels: &Levels, bubble: &dyn Fn() -> Branch, top: usize, _: usize) -> Vec<Put> {
+        plan(|puts| distribute::spread(levels, top, vec![&bubble()], puts))
     }
 }
 
@@ -170,14 +166,8 @@ impl Scheduler for Affinity {
         "affinity"
     }
 
-    fn plans(&self) -> bool {
-        true
-    }
-
-    fn submit_bubble(&self, levels: &Levels, bubble: &Branch, top: usize, _from: usize) -> Vec<Put> {
-        let mut puts = Vec::new();
-        distribute::together(levels, top, vec![bubble], &mut puts);
-        puts
+    fn submit_bubble(&self, levels: &Levels, bubble: &dyn Fn() -> Branch, top: usize, _: usize) -> Vec<Put> {
+        plan(|puts| distribute::together(levels, top, vec![&bubble()], puts))
     }
 }
 
@@ -212,14 +202,8 @@ impl Scheduler for Memory {
         "memory"
     }
 
-    fn plans(&self) -> bool {
-        true
-    }
-
-    fn submit_bubble(&self, levels: &Levels, bubble: &Branch, top: usize, _from: usize) -> Vec<Put> {
-        let mut puts = Vec::new();
-        distribute::near_memory(levels, top, bubble, &mut puts);
-        puts
+    fn submit_bubble(&self, levels: &Levels, bubble: &dyn Fn() -> Branch, top: usize, _: usize) -> Vec<Put> {
+        plan(|puts| distribute::near_memory(levels, top, &bubble(), puts))
     }
 
     fn idle(&self, _levels: &Levels, _processor: usize) -> Steal {
@@ -259,14 +243,8 @@ impl Scheduler for Flat {
         0
     }
 
-    fn plans(&self) -> bool {
-        true
-    }
-
-    fn submit_bubble(&self, _levels: &Levels, bubble: &Branch, top: usize, _from: usize) -> Vec<Put> {
-        let mut puts = Vec::new();
-        distribute::all_on(top, bubble, &mut puts);
-        puts
+    fn submit_bubble(&self, _: &Levels, bubble: &dyn Fn() -> Branch, top: usize, _: usize) -> Vec<Put> {
+        plan(|puts| distribute::all_on(top, &bubble(), puts))
     }
 
     fn pulled(&self, _levels: &Levels, _bubble: &Facts, unit: usize, _processor: usize) -> usize {
@@ -288,14 +266,8 @@ impl Scheduler for Fixed {
         levels.own(self.next.fetch_add(1, Ordering::Relaxed) % levels.width())
     }
 
-    fn plans(&self) -> bool {
-        true
-    }
-
-    fn submit_bubble(&self, levels: &Levels, bubble: &Branch, top: usize, _from: usize) -> Vec<Put> {
-        let mut puts = Vec::new();
-        distribute::in_order(levels, top, bubble, &mut puts);
-        puts
+    fn submit_bubble(&self, levels: &Levels, bubble: &dyn Fn() -> Branch, top: usize, _: usize) -> Vec<Put> {
+        plan(|puts| distribute::in_order(levels, top, &bubble(), puts))
     }
 
     fn idle(&self, _levels: &Levels, _processor: usize) -> Steal {
@@ -303,24 +275,43 @@ impl Scheduler for Fixed {
     }
 }
 
-/// The schedulers that come with us, by name.
-pub fn by_name(name: &str) -> Option<&'static dyn Scheduler> {
-    Some(match name {
-        "burst" => &Burst,
-        "spread" => &Spread,
-        "affinity" => &Affinity,
-        "gang" => &Gang,
-        "memory" => &Memory,
-        "steal" => &Stealing,
-        "flat" => &Flat,
-        // It counts, and so each has one of its own.
-        "fixed" => Box::leak(Box::<Fixed>::default()),
-        _ => return None,
-    })
-}
+type Make = fn() -> &'static dyn Scheduler;
+
+/// The schedulers that come with us.
+const ALL: [(&str, Make); 8] = [
+    ("burst", || &Burst),
+    ("spread", || &Spread),
+    ("affinity", || &Affinity),
+    ("gang", || &Gang),
+    ("memory", || &Memory),
+    ("steal", || &Stealing),
+    ("flat", || &Flat),
+    // It counts, and so each has one of its own.
+    ("fixed", || Box::leak(Box::<Fixed>::default())),
+];
 
 /// Their names.
-pub const NAMES: [&str; 8] = ["burst", "spread", "affinity", "gang", "memory", "steal", "flat", "fixed"];
+pub const NAMES: [&str; ALL.len()] = {
+    let mut names = [""; ALL.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = ALL[at].0;
+        at += 1;
+    }
+    names
+};
+
+/// The one of this name.
+pub fn by_name(name: &str) -> Option<&'static dyn Scheduler> {
+    ALL.iter().find(|(known, _)| *known == name).map(|(_, make)| make())
+}
+
+/// What somebody puts where.
+fn plan(distribute: impl FnOnce(&mut Vec<Put>)) -> Vec<Put> {
+    let mut puts = Vec::new();
+    distribute(&mut puts);
+    puts
+}
 
 /// The units of NUMA nodes with this number of the kernel, below `top`.
 fn memory_unit(levels: &Levels, top: usize, node: u32) -> Option<usize> {

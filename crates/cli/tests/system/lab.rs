@@ -238,3 +238,60 @@ fn bad_input_is_refused_with_its_place_and_a_word_on_what_to_do() {
     refused(&world, &["lab", "twins", "--matrix", "pairs.csv", "xy"], "no program 'xy'");
     refused(&world, &["lab", "predict", "a", "b", "--predictor", "additive"], "cannot tell");
 }
+
+/// Two bubbles of two threads, one after the other on one processor.
+fn run_trace() -> String {
+    let mut text = String::from(
+        "coplace bubbles trace 1\nmachine core:1\nprocessors 1\nscheduler flat\nlost 0\nname b1 left\n\
+         0 1 0 made t1 7\n0 1 0 wake t1\n0 0 0 run t1\n",
+    );
+    for bubble in 1..=2 {
+        text += &format!("0 0 1 made b{bubble} 7\n");
+        for thread in [2 * bubble, 2 * bubble + 1] {
+            text += &format!("0 0 1 made t{thread} 7\n0 0 1 insert t{thread} b{bubble}\n");
+        }
+        text += &format!("0 0 1 wake b{bubble}\n");
+    }
+    text += "0 0 1 end\n";
+    for thread in 2..=5 {
+        text += &format!("{} 0 1 run t{thread}\n{} 0 {thread} end\n", 100 * (thread - 2), 100 * (thread - 1));
+    }
+    text
+}
+
+#[test]
+fn a_run_of_bubbles_is_drawn_and_replayed_under_other_schedulers() {
+    let world = World::new();
+    world.file("run.trace", &run_trace());
+    let value = json(&world, &["lab", "bubbles", "trace", "run.trace", "--json", "--svg", "run.svg"]);
+    assert_eq!(value["runs"][0]["took_ns"], 400);
+    let svg = std::fs::read_to_string(world.path("run.svg")).unwrap();
+    assert!(svg.contains(">left</text>") && svg.contains("t2 in left on 0"), "{svg}");
+
+    let value = json(
+        &world,
+        &[
+            "lab",
+            "bubbles",
+            "replay",
+            "run.trace",
+            "--json",
+            "--machine",
+            "pack:2 core:2",
+            "--out",
+            "new.trace",
+        ],
+    );
+    let runs = value["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 9, "what was recorded, and eight schedulers");
+    let spread = runs.iter().find(|run| run["scheduler"] == "spread").unwrap();
+    assert_eq!((&spread["took_ns"], &spread["threads"]), (&100.into(), &5.into()), "{spread}");
+    json(&world, &["lab", "bubbles", "trace", "new.trace", "--json"]);
+
+    world.file("wrong.trace", "coplace bubbles trace 1\nprocessors 1\n5 0 0 flies\n");
+    refused(&world, &["lab", "bubbles", "trace", "wrong.trace"], "wrong.trace: trace, line 3");
+    world.file("cut.trace", &run_trace().replace("lost 0", "lost 7"));
+    refused(&world, &["lab", "bubbles", "replay", "cut.trace"], "7 events had no room");
+    world.file("where.trace", &run_trace().replace("machine core:1\n", ""));
+    refused(&world, &["lab", "bubbles", "replay", "where.trace"], "--machine");
+}

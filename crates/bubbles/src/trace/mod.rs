@@ -1,0 +1,155 @@
+//! What happened in a run, as text: written by the runtime, drawn and replayed without it.
+//!
+//! `docs/formats/bubbles-trace.md` describes the form.
+
+mod read;
+mod replay;
+mod segments;
+
+use std::fmt;
+
+use crate::hierarchy::{BurstAt, Wishes};
+
+pub use read::TraceError;
+pub use replay::{ReplayError, replay};
+pub use segments::{Segment, Summary, colours};
+
+/// A thread or a bubble, by a number that no other has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Who {
+    Thread(u64),
+    Bubble(u64),
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Who::Thread(number) => write!(f, "t{number}"),
+            Who::Bubble(number) => write!(f, "b{number}"),
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A thread was made, or a bubble.
+    Made(Who, u8),
+    /// A bubble's maker wishes something else for it.
+    Wishes(u64, Wishes),
+    Priority(Who, u8),
+    /// It was put into the bubble of that number.
+    Insert(Who, u64),
+    Remove(Who),
+    Wake(Who),
+    /// The program closed a bubble.
+    Close(u64),
+    /// The thread gives way, waits for something, has ended.
+    Yield,
+    Block,
+    End,
+    /// The processor goes on with this thread; has none.
+    Run(u64),
+    Idle,
+    /// A bubble burst on this unit.
+    Burst(u64, usize),
+    /// The processor took it from another.
+    Stolen(Who),
+}
+
+/// One line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Since the run began.
+    at_ns: u64,
+    /// Where it happened; one more than the processors have where none did it.
+    processor: usize,
+    /// Which thread did it; 0 for none.
+    thread: u64,
+    what: What,
+}
+
+impl Event {
+    pub fn new(at_ns: u64, processor: usize, thread: u64, what: What) -> Event {
+        Event { at_ns, processor, thread, what }
+    }
+}
+
+/// What was recorded of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Trace {
+    /// As [`topology::Machine::synthetic`] reads it, where the machine can be said in that way.
+    pub machine: Option<String>,
+    pub processors: usize,
+    pub scheduler: String,
+    /// Events that had no room.
+    pub lost: u64,
+    pub names: Vec<(Who, String)>,
+    /// In order of time.
+    pub events: Vec<Event>,
+}
+
+impl Trace {
+    /// Brings events that were recorded by several into the order of time.
+    pub(crate) fn sort(&mut self) {
+        self.events.sort_by_key(|event| event.at_ns);
+    }
+}
+
+pub(crate) const HEAD: &str = "coplace bubbles trace 1";
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{HEAD}")?;
+        if let Some(machine) = &self.machine {
+            writeln!(f, "machine {machine}")?;
+        }
+        writeln!(f, "processors {}\nscheduler {}\nlost {}", self.processors, self.scheduler, self.lost)?;
+        for (who, name) in &self.names {
+            writeln!(f, "name {who} {}", name.replace('\n', " "))?;
+        }
+        self.events.iter().try_for_each(|event| writeln!(f, "{event}"))
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} ", self.at_ns, self.processor, self.thread)?;
+        match self.what {
+            What::Made(who, priority) => write!(f, "made {who} {priority}"),
+            What::Wishes(bubble, wishes) => write!(f, "wishes b{bubble} {}", Wished(wishes)),
+            What::Priority(who, priority) => write!(f, "priority {who} {priority}"),
+            What::Insert(who, bubble) => write!(f, "insert {who} b{bubble}"),
+            What::Remove(who) => write!(f, "remove {who}"),
+            What::Wake(who) => write!(f, "wake {who}"),
+            What::Close(bubble) => write!(f, "close b{bubble}"),
+            What::Yield => f.write_str("yield"),
+            What::Block => f.write_str("block"),
+            What::End => f.write_str("end"),
+            What::Run(thread) => write!(f, "run t{thread}"),
+            What::Idle => f.write_str("idle"),
+            What::Burst(bubble, unit) => write!(f, "burst b{bubble} {unit}"),
+            What::Stolen(who) => write!(f, "stolen {who}"),
+        }
+    }
+}
+
+/// Wishes as words: where it bursts, processors, NUMA node, slice, interruption.
+struct Wished(Wishes);
+
+impl fmt::Display for Wished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wishes { burst, fewest, most, memory, slice_ns, preempt } = self.0;
+        match burst {
+            BurstAt::Fitting => f.write_str("fitting")?,
+            BurstAt::Level(level) => f.write_str(read::level_word(level))?,
+            BurstAt::Processors(count) => write!(f, "{count}")?,
+        }
+        write!(f, " {fewest}-{most} ")?;
+        match memory {
+            Some(node) => write!(f, "{node}")?,
+            None => f.write_str("-")?,
+        }
+        write!(f, " {slice_ns} {}", u8::from(preempt))
+    }
+}

@@ -1,0 +1,64 @@
+//! gdb finds the threads of a program and where they wait.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use coplace_bubbles::*;
+
+#[inline(never)]
+fn waits_for_good(gate: &Semaphore) -> u32 {
+    gate.acquire();
+    std::hint::black_box(5)
+}
+
+/// What the debugger looks at.
+fn looked_at() {
+    let done = run(&Config::default(), || {
+        let gate = Arc::new(Semaphore::new(0));
+        let theirs = gate.clone();
+        let waiting = Builder::new().name("at the gate").spawn(move || waits_for_good(&theirs));
+        let dormant = Builder::new().name("asleep").dormant().spawn(|| 1);
+        while statistics().switches < 3 {
+            yield_now();
+        }
+        // SAFETY: the debugger stops it here.
+        unsafe { libc::raise(libc::SIGTRAP) };
+        gate.release();
+        dormant.wake();
+        waiting.join().expect("it ends") + dormant.join().expect("it ends")
+    });
+    assert_eq!(done.expect("it runs"), 6);
+}
+
+#[test]
+fn gdb_lists_threads_and_shows_where_they_wait() {
+    if std::env::var_os("COPLACE_LOOKED_AT").is_some() {
+        return looked_at();
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/gdb-bubbles.py");
+    let program = std::env::current_exe().expect("this test");
+    let output = Command::new("gdb")
+        .args(["-nx", "-batch", "-ex", &format!("source {script}"), "-ex", "run", "-ex", "bubbles threads"])
+        .args(["-ex", "bubbles bt at the gate", "-ex", "continue", "--args"])
+        .arg(program)
+        .args(["--exact", "gdb_lists_threads_and_shows_where_they_wait", "--nocapture"])
+        .env("COPLACE_LOOKED_AT", "1")
+        .env("DEBUGINFOD_URLS", "")
+        .output();
+    let Ok(output) = output else {
+        return eprintln!("skipped: there is no gdb");
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    if text.contains("ptrace") || String::from_utf8_lossy(&output.stderr).contains("ptrace") {
+        return eprintln!("skipped: gdb may not trace processes here");
+    }
+    let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{text}"));
+    assert!(line("main:").contains("runs on processor"), "{text}");
+    assert!(line("asleep:").contains("has not begun"), "{text}");
+    assert!(
+        line("at the gate:").contains("waits") && line("at the gate:").contains("waits_for_good"),
+        "{text}"
+    );
+    assert!(text.lines().any(|line| line.starts_with('#') && line.contains("waits_for_good")), "{text}");
+    assert!(text.contains("exited normally"), "{text}");
+}
