@@ -92,8 +92,7 @@ fn is_flat(tree: &Tree) -> bool {
     match tree {
         Tree::Run(_) => true,
         Tree::SideBySide(parts) => {
-            parts.len() > 1
-                && parts.iter().all(|part| !matches!(part, Tree::SideBySide(_)) && is_flat(part))
+            parts.len() > 1 && parts.iter().all(|part| !matches!(part, Tree::SideBySide(_)) && is_flat(part))
         }
         Tree::Mixed { parts, .. } => match &parts[..] {
             [Tree::Run(run)] => !fits_alone(run),

@@ -131,10 +131,7 @@ fn nothing_is_carried_over_but_memory() {
         let text = serde_json::to_string(&decision.memory).unwrap();
         memory = serde_json::from_str(&text).unwrap();
         assert_eq!(memory, decision.memory, "memory survives being written down");
-        assert_eq!(
-            counting.try_decide(&snapshot(""), &memory),
-            counting.try_decide(&snapshot(""), &memory)
-        );
+        assert_eq!(counting.try_decide(&snapshot(""), &memory), counting.try_decide(&snapshot(""), &memory));
     }
 }
 
