@@ -26,6 +26,7 @@ Plan
   simulate        what policies would do with a workload, on any machine, without running anything
   sweep FILE      the same over many machines, policies and arrival rates
   policy          list the policies, see or change the one in force, write your own
+  lab             who slows whom by how much, and who should stand beside whom
   config          the configuration file
 
 Serve

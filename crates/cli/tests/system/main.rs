@@ -1,6 +1,7 @@
 //! Tests of the whole system through its one binary.
 
 mod bad_input;
+mod lab;
 mod lua;
 mod mix;
 mod replay;

@@ -6,7 +6,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "run",
     "mix",
     "attach",
@@ -23,6 +23,7 @@ const COMMANDS: [&str; 16] = [
     "replay",
     "release",
     "completions",
+    "lab",
 ];
 
 #[test]

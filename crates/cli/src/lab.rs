@@ -1,0 +1,43 @@
+//! `coplace lab`: tools that measure, and what follows from what was measured.
+
+mod heat;
+mod known;
+mod matrix;
+mod pair;
+mod predict;
+mod twins;
+
+use crate::exit::Outcome;
+
+/// Measuring tools, and what follows from what they measured: who slows whom, who suits whom
+#[derive(clap::Args)]
+#[command(
+    long_about = "Measuring tools, and what follows from what they measured. They work without a scheduler and change
+nothing on the machine.
+
+Example: measure for ten minutes, predict the rest, and see who should stand beside whom
+  coplace lab matrix --out pairs.csv --budget 10min ./cg ./ft ./ep ./sort
+  coplace lab predict --matrix pairs.csv
+  coplace lab pair --matrix pairs.csv --places 4"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Matrix(matrix::Args),
+    Predict(predict::Args),
+    Pair(pair::Args),
+    Twins(twins::Args),
+}
+
+pub fn main(args: &Args) -> Outcome {
+    match &args.what {
+        What::Matrix(args) => matrix::main(args),
+        What::Predict(args) => predict::main(args),
+        What::Pair(args) => pair::main(args),
+        What::Twins(args) => twins::main(args),
+    }
+}

@@ -1,0 +1,124 @@
+//! What the commands of this group are told: a matrix, matrices of other machines, profiles.
+
+use std::path::{Path, PathBuf};
+
+use interference::profile::Profiles;
+use interference::{Grid, Knowledge, Matrix, Predictor, by_name, predictors};
+
+use crate::config::line_and_column;
+use crate::exit::Failure;
+
+#[derive(clap::Args)]
+pub struct Sources {
+    /// Measured slowdowns: CSV with names in the first row and column, a cell the slowdown of the row's program
+    /// beside the column's, empty where unknown
+    #[arg(long, value_name = "FILE.csv")]
+    pub matrix: Option<PathBuf>,
+    /// The same of another machine, for those predictors that use it (repeatable)
+    #[arg(long, value_name = "FILE.csv")]
+    elsewhere: Vec<PathBuf>,
+    /// What is known of each program by itself: class, bandwidth, curves
+    #[arg(long, value_name = "FILE.toml")]
+    profiles: Option<PathBuf>,
+    /// Who predicts what is not known; `list` tells them all
+    #[arg(long, value_name = "NAME", default_value = "combined")]
+    predictor: String,
+}
+
+impl Sources {
+    /// All that is known of the matrix's programs and of these.
+    pub fn knowledge(&self, programs: &[String]) -> Result<Knowledge, Failure> {
+        let read = |path: &PathBuf| Matrix::read(path).map_err(Failure::bad_input);
+        let mut matrix = match &self.matrix {
+            Some(path) => read(path)?,
+            None => Matrix::unknown(Vec::new()),
+        };
+        matrix = with(&matrix, programs);
+        let mut knowledge = Knowledge::of(matrix);
+        knowledge.elsewhere = self.elsewhere.iter().map(read).collect::<Result<_, _>>()?;
+        if let Some(path) = &self.profiles {
+            let profiles = read_profiles(path)?;
+            knowledge.profiles = profiles.of(&knowledge.matrix);
+            knowledge.machine = profiles.machine;
+        }
+        Ok(knowledge)
+    }
+
+    pub fn predictor(&self) -> Result<&'static dyn Predictor, Failure> {
+        by_name(&self.predictor).ok_or_else(|| {
+            let all: Vec<String> = predictors()
+                .iter()
+                .map(|predictor| format!("  {:10} {}", predictor.name(), predictor.about()))
+                .collect();
+            let unknown = if self.predictor == "list" {
+                "these predict:".to_owned()
+            } else {
+                format!("there is no predictor '{}'; these there are:", self.predictor)
+            };
+            Failure::bad_input(format!("{unknown}\n{}", all.join("\n")))
+        })
+    }
+}
+
+/// Every program of which nothing at all is known: no measured pair, no profile.
+pub fn strangers(knowledge: &Knowledge, programs: &[String]) -> Vec<String> {
+    let known = |at: usize| {
+        let size = knowledge.matrix.len();
+        !knowledge.profiles[at].is_empty()
+            || (0..size).any(|other| {
+                knowledge.matrix.get(at, other).is_some() || knowledge.matrix.get(other, at).is_some()
+            })
+    };
+    let mut found: Vec<String> = programs
+        .iter()
+        .filter(|name| knowledge.matrix.find(name).is_some_and(|at| !known(at)))
+        .cloned()
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// What is said of programs of which nothing is known.
+pub fn tell_strangers(strangers: &[String]) -> Option<String> {
+    (!strangers.is_empty()).then(|| {
+        format!(
+            "Nothing is known of {}: no measured pair, no profile. What is said of {} is what is true of programs on \
+             average; where no pair at all is known, the prior (two of one program 1.25, others 1.17).",
+            strangers.join(", "),
+            if strangers.len() == 1 { "it" } else { "them" }
+        )
+    })
+}
+
+/// Measured where it was measured, else predicted.
+pub fn grid(knowledge: &Knowledge, predictor: &dyn Predictor) -> Grid {
+    let told = predictor.predict(knowledge);
+    Grid::new(told.len(), |(a, b)| interference::measured(knowledge, a, b).or_else(|| told.get(a, b)))
+}
+
+fn with(matrix: &Matrix, programs: &[String]) -> Matrix {
+    let mut names = matrix.names().to_vec();
+    for name in programs {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    let mut whole = Matrix::unknown(names);
+    matrix.known().for_each(|(a, b, slowdown)| whole.set(a, b, Some(slowdown)));
+    whole
+}
+
+fn read_profiles(path: &Path) -> Result<Profiles, Failure> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::bad_input(format!("cannot read {shown}: {error}")))?;
+    let profiles: Profiles = toml::from_str(&text).map_err(|error| {
+        let (line, column) = line_and_column(&text, error.span().map_or(0, |span| span.start));
+        Failure::bad_input(format!("{shown}:{line}:{column}: {}", error.message()))
+    })?;
+    match profiles.fault() {
+        Some((whose, why)) => Err(Failure::bad_input(format!("{shown}: {whose}: {why}"))),
+        None => Ok(profiles),
+    }
+}

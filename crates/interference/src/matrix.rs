@@ -1,0 +1,318 @@
+//! The slowdown matrix: how much slower a program (row) is beside another (column) than alone.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use thiserror::Error;
+
+/// Largest and smallest slowdown that is believed. A program that is a thousand times slower beside
+/// another was stopped, not slowed.
+const CREDIBLE: std::ops::RangeInclusive<f64> = 0.01..=1000.0;
+/// More programs than that is no matrix that anybody measured.
+const MOST_PROGRAMS: usize = 4096;
+
+/// Why a file is no slowdown matrix. Lines and columns count from 1; columns are those of the table.
+#[derive(Debug, Error, PartialEq)]
+pub enum Unreadable {
+    #[error("cannot read {path}: {why}")]
+    File { path: String, why: String },
+    #[error("{path}:{line}:{column}: {why}")]
+    Cell { path: String, line: u64, column: usize, why: String },
+}
+
+/// Programs by name and the slowdown of each beside each; `None` is unknown.
+///
+/// ```
+/// # use coplace_interference::Matrix;
+/// let matrix = Matrix::parse("pair.csv", ",a,b\na,1.5,1.1\nb,,1.0\n")?;
+/// assert_eq!(matrix.get(0, 1), Some(1.1));
+/// assert_eq!(matrix.get(1, 0), None);
+/// # Ok::<(), coplace_interference::Unreadable>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Matrix {
+    names: Vec<String>,
+    cells: Vec<Option<f64>>,
+}
+
+impl Matrix {
+    /// Nothing known of these programs.
+    pub fn unknown(names: Vec<String>) -> Matrix {
+        let cells = vec![None; names.len() * names.len()];
+        Matrix { names, cells }
+    }
+
+    /// The number of programs.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    pub fn name(&self, program: usize) -> &str {
+        &self.names[program]
+    }
+
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|other| other == name)
+    }
+
+    /// The slowdown of `program` beside `beside`.
+    pub fn get(&self, program: usize, beside: usize) -> Option<f64> {
+        self.cells[program * self.names.len() + beside]
+    }
+
+    pub fn set(&mut self, program: usize, beside: usize, slowdown: Option<f64>) {
+        let width = self.names.len();
+        self.cells[program * width + beside] = slowdown;
+    }
+
+    /// Row, column and slowdown of all that is known, in order.
+    pub fn known(&self) -> impl Iterator<Item = (usize, usize, f64)> + '_ {
+        let width = self.names.len();
+        self.cells
+            .iter()
+            .enumerate()
+            .filter_map(move |(at, cell)| cell.map(|slowdown| (at / width, at % width, slowdown)))
+    }
+
+    /// Is every cell known?
+    pub fn is_whole(&self) -> bool {
+        self.cells.iter().all(Option::is_some)
+    }
+
+    /// The programs that are known beside each other both ways, as unordered pairs, and alike.
+    pub fn known_pairs(&self) -> Vec<(usize, usize)> {
+        let pairs = (0..self.len()).flat_map(|a| (a..self.len()).map(move |b| (a, b)));
+        pairs.filter(|&(a, b)| self.get(a, b).is_some() && self.get(b, a).is_some()).collect()
+    }
+
+    /// These programs of it, in this order; one may come several times.
+    pub fn of(&self, programs: &[usize]) -> Matrix {
+        let mut matrix = Matrix::unknown(programs.iter().map(|&at| self.names[at].clone()).collect());
+        for (a, &from) in programs.iter().enumerate() {
+            for (b, &beside) in programs.iter().enumerate() {
+                matrix.set(a, b, self.get(from, beside));
+            }
+        }
+        matrix
+    }
+
+    pub fn read(path: &Path) -> Result<Matrix, Unreadable> {
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Unreadable::File { path: shown.clone(), why: error.to_string() })?;
+        Matrix::parse(&shown, &text)
+    }
+
+    /// Reads CSV: names in the first row and the first column, in one order; an empty cell is unknown.
+    /// `path` is what errors name.
+    pub fn parse(path: &str, text: &str) -> Result<Matrix, Unreadable> {
+        let at = |line: u64, column: usize, why: String| Unreadable::Cell {
+            path: path.to_owned(),
+            line,
+            column,
+            why,
+        };
+        let mut reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .trim(csv::Trim::All)
+            .from_reader(text.trim_start_matches('\u{feff}').as_bytes());
+        let mut rows = Vec::new();
+        for record in reader.records() {
+            let record = record.map_err(|error| {
+                let line = error.position().map_or(1, csv::Position::line);
+                at(line, 1, format!("this is no CSV: {error}"))
+            })?;
+            let line = record.position().map_or(1, csv::Position::line);
+            rows.push((line, record));
+        }
+        let Some(((head_line, head), rows)) = rows.split_first() else {
+            return Err(at(1, 1, "the file is empty; a matrix begins with a row of names".into()));
+        };
+        let names: Vec<String> = head.iter().skip(1).map(str::to_owned).collect();
+        check_names(&names).map_err(|(column, why)| at(*head_line, column, why))?;
+        let count = names.len();
+        let mut matrix = Matrix::unknown(names);
+        for (row, (line, record)) in rows.iter().enumerate() {
+            let name = record.get(0).unwrap_or_default();
+            match matrix.names.get(row) {
+                None => {
+                    let why = format!(
+                        "a row '{name}' too many: the first row names {count} programs, and a matrix is square"
+                    );
+                    return Err(at(*line, 1, why));
+                }
+                Some(wanted) if wanted != name => {
+                    let why = format!(
+                        "this row is '{name}' where the first row has '{wanted}'; rows and columns stand in \
+                         one order"
+                    );
+                    return Err(at(*line, 1, why));
+                }
+                Some(_) => {}
+            }
+            if record.len() != count + 1 {
+                let why = format!(
+                    "the row of '{name}' has {} values for {count} programs; an unknown one is left empty, \
+                     with its comma",
+                    record.len() - 1
+                );
+                return Err(at(*line, record.len().min(count + 2), why));
+            }
+            for (column, text) in record.iter().enumerate().skip(1) {
+                let slowdown = slowdown(text).map_err(|why| {
+                    let beside = &matrix.names[column - 1];
+                    at(*line, column + 1, format!("'{name}' beside '{beside}': {why}"))
+                })?;
+                matrix.set(row, column - 1, slowdown);
+            }
+        }
+        if rows.len() < count {
+            let missing = &matrix.names[rows.len()];
+            let line = rows.last().map_or(*head_line, |(line, _)| *line) + 1;
+            let why = format!("the row of '{missing}' is missing: {} of {count} rows are there", rows.len());
+            return Err(at(line, 1, why));
+        }
+        Ok(matrix)
+    }
+
+    /// The same as CSV, six digits behind the point.
+    pub fn to_csv(&self) -> String {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        let head = std::iter::once("").chain(self.names.iter().map(String::as_str));
+        writer.write_record(head).expect("a vector takes everything");
+        for (row, name) in self.names.iter().enumerate() {
+            let value = |column| self.get(row, column).map_or_else(String::new, |cell| format!("{cell:.6}"));
+            let cells = std::iter::once(name.clone()).chain((0..self.len()).map(value));
+            writer.write_record(cells).expect("a vector takes everything");
+        }
+        let bytes = writer.into_inner().expect("a vector takes everything");
+        String::from_utf8(bytes).expect("names and numbers are text")
+    }
+}
+
+fn check_names(names: &[String]) -> Result<(), (usize, String)> {
+    if names.is_empty() {
+        return Err((1, "the first row names no program".into()));
+    }
+    if names.len() > MOST_PROGRAMS {
+        return Err((MOST_PROGRAMS + 2, format!("more than {MOST_PROGRAMS} programs")));
+    }
+    let mut seen = HashMap::new();
+    for (at, name) in names.iter().enumerate() {
+        if name.is_empty() {
+            return Err((at + 2, "a program without a name".into()));
+        }
+        if let Some(first) = seen.insert(name, at) {
+            let why = format!("'{name}' stands in column {} already; name every program once", first + 2);
+            return Err((at + 2, why));
+        }
+    }
+    Ok(())
+}
+
+fn slowdown(text: &str) -> Result<Option<f64>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let value: f64 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
+    if value.is_finite() && CREDIBLE.contains(&value) {
+        return Ok(Some(value));
+    }
+    Err(match value {
+        v if v.is_nan() => format!("'{text}' is no slowdown; leave what is unknown empty"),
+        v if v.is_infinite() => {
+            format!(
+                "'{text}': no program is slowed down without end; leave the cell empty where a pair cannot run"
+            )
+        }
+        v if v <= 0.0 => format!("{text} is no slowdown: 1 is as fast as alone, and nothing is below 0"),
+        _ => format!("{text} is no slowdown: {} to {} is believed", CREDIBLE.start(), CREDIBLE.end()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fault(text: &str) -> String {
+        Matrix::parse("m.csv", text).expect_err("it is wrong").to_string()
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_file_line_and_column() {
+        for (text, wanted) in [
+            ("", "m.csv:1:1: the file is empty"),
+            ("x\n", "m.csv:1:1: the first row names no program"),
+            (",a,\na,1,1\n", "m.csv:1:3: a program without a name"),
+            (",a,a\na,1,1\na,1,1\n", "m.csv:1:3: 'a' stands in column 2 already"),
+            (",a,b\na,1,1\n", "m.csv:3:1: the row of 'b' is missing: 1 of 2 rows are there"),
+            (",a,b\nb,1,1\na,1,1\n", "m.csv:2:1: this row is 'b' where the first row has 'a'"),
+            (",a\na,1\nb,1\n", "m.csv:3:1: a row 'b' too many"),
+            (",a,b\na,1\nb,1,1\n", "m.csv:2:2: the row of 'a' has 1 values for 2 programs"),
+            (",a,b\na,1,2,3\nb,1,1\n", "m.csv:2:4: the row of 'a' has 3 values"),
+            (",a,b\na,1,0\nb,1,1\n", "m.csv:2:3: 'a' beside 'b': 0 is no slowdown"),
+            (",a,b\na,1,1\nb,-2,1\n", "m.csv:3:2: 'b' beside 'a': -2 is no slowdown"),
+            (
+                ",a,b\na,1,inf\nb,1,1\n",
+                "m.csv:2:3: 'a' beside 'b': 'inf': no program is slowed down without end",
+            ),
+            (",a,b\na,1,NaN\nb,1,1\n", "m.csv:2:3: 'a' beside 'b': 'NaN' is no slowdown"),
+            (",a,b\na,1,fast\nb,1,1\n", "m.csv:2:3: 'a' beside 'b': 'fast' is no number"),
+            (",a,b\na,1,1e9\nb,1,1\n", "m.csv:2:3: 'a' beside 'b': 1e9 is no slowdown"),
+        ] {
+            let told = fault(text);
+            assert!(told.starts_with(wanted), "{text:?} gave: {told}");
+        }
+    }
+
+    #[test]
+    fn names_with_commas_and_line_ends_of_windows_are_read() {
+        let matrix =
+            Matrix::parse("m.csv", "\u{feff},\"a, big\",b\r\n\"a, big\", 1.5 ,\r\nb,1.2,1\r\n").unwrap();
+        assert_eq!(matrix.names(), ["a, big", "b"]);
+        assert_eq!([matrix.get(0, 0), matrix.get(0, 1), matrix.get(1, 0)], [Some(1.5), None, Some(1.2)]);
+        assert_eq!(matrix.known().count(), 3);
+        assert_eq!(matrix.known_pairs(), [(0, 0), (1, 1)]);
+        assert!(!matrix.is_whole());
+    }
+
+    #[test]
+    fn some_programs_of_a_matrix_keep_their_slowdowns() {
+        let matrix = Matrix::parse("m.csv", ",a,b\na,1.5,1.1\nb,1.3,1\n").unwrap();
+        let twice = matrix.of(&[1, 0, 1]);
+        assert_eq!(twice.names(), ["b", "a", "b"]);
+        assert_eq!([twice.get(0, 1), twice.get(0, 2), twice.get(1, 2)], [Some(1.3), Some(1.0), Some(1.1)]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_written_matrix_reads_back(cells in proptest::collection::vec(proptest::option::of(0.5f64..20.0), 16)) {
+            let names = ["a", "b \"c\"", "d,e", "f"].map(str::to_owned).to_vec();
+            let mut matrix = Matrix::unknown(names);
+            for (at, cell) in cells.iter().enumerate() {
+                matrix.set(at / 4, at % 4, cell.map(|value| (value * 1e6).round() / 1e6));
+            }
+            let read = Matrix::parse("m.csv", &matrix.to_csv()).unwrap();
+            prop_assert_eq!(read.names(), matrix.names());
+            for ((_, _, one), (_, _, other)) in read.known().zip(matrix.known()) {
+                prop_assert!((one - other).abs() < 1e-6);
+            }
+            prop_assert_eq!(read.known().count(), matrix.known().count());
+        }
+
+        #[test]
+        fn no_text_makes_the_reader_fail_otherwise_than_by_an_error(text in "[,\\n\"ab0-9.\\-einf ]{0,60}") {
+            let _ = Matrix::parse("m.csv", &text);
+        }
+    }
+}

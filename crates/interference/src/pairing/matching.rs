@@ -1,0 +1,307 @@
+//! Two a place: minimum-weight perfect matching.
+//!
+//! A thousand programs have half a million pairs, of which hardly any matter. An auction (Bertsekas 1979) finds
+//! prices under which most programs have a partner that costs no more than the two are worth; the pairs
+//! that come nearest to that go to the exact solver (`blossom`); its prices then prove of all other pairs that they
+//! would not help, and those that might are added, until none is left.
+
+use std::cmp::Ordering;
+
+use super::blossom::{self, Edge, Matched};
+use super::{Objective, Problem, Wanted};
+
+/// Costs are whole numbers of that.
+const UNIT: f64 = 1e-6;
+/// Pairs tried for every program at first, and added for each at a time.
+const NEAR: usize = 8;
+const MORE: usize = 4;
+/// Bids for each program.
+const BIDS: usize = 12;
+/// Larger than any cost, and not so large that sums would not fit.
+const FORBIDDEN: f64 = 1e9;
+
+/// Pairs (and programs alone), and a bound where it is not exact.
+pub(super) fn pairs(problem: &Problem, wanted: &Wanted) -> (Vec<Vec<usize>>, Option<f64>) {
+    let objective = &wanted.objective;
+    let size = problem.len();
+    // Nobodies fill the places up.
+    let whole = 2 * wanted.places;
+    let place = |a: usize, b: usize| -> Vec<usize> { [a, b].into_iter().filter(|&one| one < size).collect() };
+    let costs: Vec<f64> =
+        (0..whole * whole).map(|at| problem.cost_of(&place(at / whole, at % whole), objective)).collect();
+    let mate = if objective.is_worst() {
+        bottleneck(problem, whole, &costs)
+    } else {
+        cheapest(whole, |a, b| costs[a * whole + b])
+    };
+    let pairs = (0..whole).filter(|&a| a < mate[a]).map(|a| place(a, mate[a])).collect();
+    (pairs, None)
+}
+
+/// The partner of each of an even number of programs, so that the sum of costs is least; costs need not be
+/// whole, and count in millionths.
+pub fn cheapest(count: usize, cost: impl Fn(usize, usize) -> f64) -> Vec<usize> {
+    assert!(count.is_multiple_of(2), "an odd number cannot be paired");
+    let costs = Costs::new(count, cost);
+    let mut prices = auction(&costs);
+    let mut edges = nearest(&costs, &prices);
+    loop {
+        lower(&edges, &mut prices);
+        let matched = blossom::solve(count, &edges, &prices).expect("a perfect matching is among the edges");
+        let missing = missing(&costs, &matched);
+        if missing.is_empty() {
+            return matched.mate;
+        }
+        // What was matched is tight under the new prices, and tried first.
+        prices = matched.prices.iter().map(|double| (-double).div_euclid(2)).collect();
+        let tight = |edge: &Edge| matched.mate[edge.0] != edge.1;
+        edges.extend(missing);
+        edges.sort_unstable_by_key(|edge| (tight(edge), edge.0, edge.1));
+    }
+}
+
+/// Costs as whole numbers, by rows.
+struct Costs {
+    count: usize,
+    cells: Vec<i64>,
+}
+
+impl Costs {
+    fn new(count: usize, cost: impl Fn(usize, usize) -> f64) -> Costs {
+        let whole = |at: usize| (cost(at / count, at % count).min(FORBIDDEN) / UNIT).round() as i64;
+        Costs { count, cells: (0..count * count).map(whole).collect() }
+    }
+
+    fn row(&self, vertex: usize) -> &[i64] {
+        &self.cells[vertex * self.count..][..self.count]
+    }
+}
+
+/// Prices with price(u) + price(v) <= cost for all pairs, close to the largest such: every program in turn
+/// bids for the partner that leaves it most, as much as that is better than the next one.
+fn auction(costs: &Costs) -> Vec<i64> {
+    let count = costs.count;
+    let mut columns = vec![0i64; count];
+    let mut owner = vec![usize::MAX; count];
+    let mut open: Vec<usize> = (0..count).rev().collect();
+    // The least and the next value of cost - price in a row, without the vertex itself.
+    let least = |row: usize, columns: &[i64]| {
+        let (mut best, mut next, mut at) = (i64::MAX, i64::MAX, 0);
+        for (column, (cost, price)) in costs.row(row).iter().zip(columns).enumerate() {
+            let value = cost - price;
+            if value < next && column != row {
+                if value < best {
+                    (best, next, at) = (value, best, column);
+                } else {
+                    next = value;
+                }
+            }
+        }
+        (best, next, at)
+    };
+    for _ in 0..BIDS * count {
+        let Some(row) = open.pop() else { break };
+        let (best, next, at) = least(row, &columns);
+        if next == i64::MAX {
+            break;
+        }
+        // A price only ever falls; where two are alike nothing is bid, and the first who came stays.
+        columns[at] -= next - best;
+        let before = std::mem::replace(&mut owner[at], row);
+        if before != usize::MAX {
+            if next > best {
+                open.push(before);
+            } else {
+                owner[at] = before;
+            }
+        }
+    }
+    let rows: Vec<i64> = (0..count).map(|row| least(row, &columns).0).collect();
+    let half = |(row, column): (&i64, &i64)| (row + column).div_euclid(2);
+    rows.iter().zip(&columns).map(half).collect()
+}
+
+/// For every program the pairs of least slack, and pairs that match all.
+fn nearest(costs: &Costs, prices: &[i64]) -> Vec<Edge> {
+    let count = costs.count;
+    let mut edges: Vec<(i64, usize, usize)> = Vec::with_capacity(count * (NEAR + 1));
+    for u in 0..count {
+        // Each begins beside itself: of many that are alike not all take the same.
+        let around = (u + 1..count).chain(0..u);
+        let row = costs.row(u);
+        let mut best: Vec<(i64, usize)> = Vec::with_capacity(NEAR + 1);
+        for v in around {
+            let slack = row[v] - prices[v];
+            if best.len() < NEAR || slack < best[best.len() - 1].0 {
+                let at = best.partition_point(|&(other, _)| other <= slack);
+                best.insert(at, (slack, v));
+                best.truncate(NEAR);
+            }
+        }
+        edges.extend(best.into_iter().map(|(slack, v)| (slack - prices[u], u.min(v), u.max(v))));
+    }
+    edges.sort_unstable();
+    edges.dedup();
+    let mut single = vec![true; count];
+    for &(_, u, v) in &edges {
+        if single[u] && single[v] {
+            (single[u], single[v]) = (false, false);
+        }
+    }
+    let rest: Vec<usize> = (0..count).filter(|&u| single[u]).collect();
+    let spare = rest.chunks_exact(2).map(|pair| (i64::MAX, pair[0], pair[1]));
+    let spare: Vec<(i64, usize, usize)> = spare.collect();
+    edges.extend(spare);
+    edges.into_iter().map(|(_, u, v)| (u, v, costs.row(u)[v])).collect()
+}
+
+/// Lowers prices until no edge costs less than its ends are worth.
+fn lower(edges: &[Edge], prices: &mut [i64]) {
+    for &(u, v, cost) in edges {
+        let over = prices[u] + prices[v] - cost;
+        if over > 0 {
+            prices[u] -= over;
+        }
+    }
+}
+
+/// The pairs that would be cheaper than they are worth, some of each program.
+fn missing(costs: &Costs, matched: &Matched) -> Vec<Edge> {
+    let count = costs.count;
+    let mut found: Vec<Edge> = Vec::new();
+    let mut over: Vec<(i64, usize)> = Vec::new();
+    for u in 0..count {
+        over.clear();
+        let (row, own) = (costs.row(u), matched.prices[u]);
+        for v in u + 1..count {
+            if own + matched.prices[v] + 2 * row[v] < 0
+                && let Some(slack) = matched.slack(u, v, row[v])
+            {
+                over.push((slack, v));
+            }
+        }
+        over.sort_unstable();
+        found.extend(over.iter().take(MORE).map(|&(_, v)| (u, v, row[v])));
+    }
+    found
+}
+
+/// The least largest cost, and of those matchings one with the least sum.
+fn bottleneck(problem: &Problem, count: usize, costs: &[f64]) -> Vec<usize> {
+    let mut values: Vec<f64> =
+        (0..count * count).filter(|at| at / count != at % count).map(|at| costs[at]).collect();
+    values.sort_unstable_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
+    values.dedup();
+    let sum = |a: usize, b: usize| -> f64 {
+        let place: Vec<usize> = [a, b].into_iter().filter(|&one| one < problem.len()).collect();
+        problem.cost_of(&place, &Objective::Mean)
+    };
+    // What is forbidden costs more than all that is allowed together.
+    let most = (0..count * count).map(|at| sum(at / count, at % count)).fold(1.0, f64::max) * count as f64;
+    let within = |limit: f64| {
+        let cost = |a: usize, b: usize| if costs[a * count + b] <= limit { sum(a, b) } else { most };
+        let mate = cheapest(count, cost);
+        let holds = (0..count).all(|a| costs[a * count + mate[a]] <= limit);
+        holds.then_some(mate)
+    };
+    let (mut low, mut high) = (0, values.len().saturating_sub(1));
+    let mut found = None;
+    while low < high {
+        let middle = (low + high) / 2;
+        match within(values[middle]) {
+            Some(mate) => (found, high) = (Some((middle, mate)), middle),
+            None => low = middle + 1,
+        }
+    }
+    match found {
+        Some((at, mate)) if at == low => mate,
+        _ => values.get(low).and_then(|&limit| within(limit)).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use workload::Random;
+
+    fn brute(count: usize, costs: &[i64]) -> i64 {
+        // By sets of those that are matched already, the lowest free one first.
+        let mut best = vec![i64::MAX; 1 << count];
+        best[0] = 0;
+        for set in 0..1usize << count {
+            let Some(u) = (0..count).find(|u| set >> u & 1 == 0) else { continue };
+            if best[set] == i64::MAX {
+                continue;
+            }
+            for v in (u + 1..count).filter(|v| set >> v & 1 == 0) {
+                let next = set | 1 << u | 1 << v;
+                best[next] = best[next].min(best[set] + costs[u * count + v]);
+            }
+        }
+        best[(1 << count) - 1]
+    }
+
+    fn symmetric(count: usize, seed: u64, range: u64) -> Vec<i64> {
+        let mut random = Random::new(seed);
+        let mut costs = vec![0; count * count];
+        for u in 0..count {
+            for v in u + 1..count {
+                let cost = random.below(range) as i64;
+                (costs[u * count + v], costs[v * count + u]) = (cost, cost);
+            }
+        }
+        costs
+    }
+
+    fn cost_of(count: usize, costs: &[i64], mate: &[usize]) -> i64 {
+        assert!((0..count).all(|u| mate[mate[u]] == u && mate[u] != u), "{mate:?}");
+        (0..count).filter(|&u| u < mate[u]).map(|u| costs[u * count + mate[u]]).sum()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3000))]
+        #[test]
+        fn a_matching_is_as_cheap_as_brute_force_finds(half in 1usize..=6, seed in 0u64..u64::MAX, range in 1u64..60) {
+            let count = 2 * half;
+            let costs = symmetric(count, seed, range);
+            let mate = cheapest(count, |a, b| costs[a * count + b] as f64 * UNIT);
+            prop_assert_eq!(cost_of(count, &costs, &mate), brute(count, &costs));
+        }
+    }
+
+    /// Few edges and prices that help: what many programs get must be as cheap as with all edges and none.
+    #[test]
+    fn few_edges_and_good_prices_cost_no_more_than_all_edges_and_none() {
+        for seed in 0..60 {
+            let count = 20 + 2 * (seed as usize % 30);
+            let costs = symmetric(count, seed, if seed % 2 == 0 { 12 } else { 100_000 });
+            let mate = cheapest(count, |a, b| costs[a * count + b] as f64 * UNIT);
+            let all: Vec<Edge> = (0..count)
+                .flat_map(|u| (u + 1..count).map(move |v| (u, v)))
+                .map(|(u, v)| (u, v, costs[u * count + v]))
+                .collect();
+            let whole = blossom::solve(count, &all, &vec![0; count]).unwrap();
+            assert_eq!(cost_of(count, &costs, &mate), cost_of(count, &costs, &whole.mate), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn programs_of_few_kinds_are_matched_as_cheaply() {
+        // Many ties: 60 instances of 5 programs.
+        let kinds = symmetric(5, 3, 1000);
+        let count = 60;
+        let cost = |a: usize, b: usize| if a % 5 == b % 5 { 700 } else { kinds[a % 5 * 5 + b % 5] };
+        let costs: Vec<i64> = (0..count * count).map(|at| cost(at / count, at % count)).collect();
+        let mate = cheapest(count, |a, b| cost(a, b) as f64 * UNIT);
+        let all: Vec<Edge> =
+            (0..count).flat_map(|u| (u + 1..count).map(move |v| (u, v, cost(u, v)))).collect();
+        let whole = blossom::solve(count, &all, &vec![0; count]).unwrap();
+        assert_eq!(cost_of(count, &costs, &mate), cost_of(count, &costs, &whole.mate));
+    }
+
+    #[test]
+    fn a_graph_without_a_perfect_matching_is_told() {
+        assert!(blossom::solve(4, &[(0, 1, 1), (0, 2, 1), (0, 3, 1)], &[0; 4]).is_none());
+    }
+}
