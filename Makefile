@@ -17,7 +17,7 @@ prepare:
 	@scripts/prepare build
 
 build: prepare
-	@cargo build --release --quiet -p coplace-cli
+	@cargo build --release --quiet -p coplace-cli -p coplace-bubbles
 	@$(MAKE) --quiet preload apps
 	@echo "built $(COPLACE), $(BUILD)/preload and $(BUILD)/apps"
 
@@ -50,6 +50,7 @@ test:
 	@$(MAKE) --quiet build
 	@$(MAKE) --quiet -C preload test test-aarch64 OUT=$(BUILD)/preload
 	@$(MAKE) --quiet -C apps test OUT=$(BUILD)/apps
+	@scripts/test-bubbles
 	@$(MAKE) --quiet unit
 	@echo "all tests passed"
 
@@ -59,6 +60,7 @@ lint:
 
 unit:
 	cargo test --workspace --quiet
+	cargo test -p coplace-bubbles --quiet --features shuttle --test schedules
 
 bench: build
 	cargo bench --workspace
@@ -72,18 +74,23 @@ experiments: build
 # The long counts of the same tests; the outcome is committed in experiments/soak.
 soak: build
 	@scripts/soak
+	COPLACE_SOAK_S=$${COPLACE_SOAK_S-3600} cargo test --release --quiet -p coplace-bubbles --test soak
+	@scripts/bubbles-long
 
 install: build
 	install -D -m 755 $(COPLACE) $(DESTDIR)$(PREFIX)/bin/coplace
 	install -D -m 755 $(BUILD)/preload/libcoplace_preload.so $(DESTDIR)$(PREFIX)/lib/coplace/libcoplace_preload.so
 	install -D -m 644 include/coplace/page.h $(DESTDIR)$(PREFIX)/include/coplace/page.h
+	DESTDIR=$(DESTDIR) scripts/install-bubbles $(PREFIX)
 	mkdir -p $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(COPLACE) man $(DESTDIR)$(PREFIX)/share/man/man1
 	$(COPLACE) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/coplace
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/coplace $(DESTDIR)$(PREFIX)/include/coplace/page.h
-	rm -rf $(DESTDIR)$(PREFIX)/lib/coplace
+	rm -rf $(DESTDIR)$(PREFIX)/lib/coplace $(DESTDIR)$(PREFIX)/lib/cmake/coplace-bubbles
+	rm -f $(DESTDIR)$(PREFIX)/lib/libcoplace_bubbles.* $(DESTDIR)$(PREFIX)/lib/pkgconfig/coplace-bubbles.pc
+	rm -f $(DESTDIR)$(PREFIX)/include/coplace/bubbles.h
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/coplace*.1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions/coplace
 
 clean:

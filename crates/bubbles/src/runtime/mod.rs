@@ -1,0 +1,283 @@
+//! The runtime: the hierarchy's lists with workers that run what they take.
+
+mod bubble;
+mod clock;
+mod context;
+mod fence;
+mod local;
+mod overflow;
+mod pool;
+mod preempt;
+mod stack;
+mod sync;
+mod thread;
+mod threads;
+mod wait;
+mod worker;
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+use topology::{CpuSet, Machine};
+
+use crate::hierarchy::{Hierarchy, Kind, Levels, Lists as WhichLists};
+use crate::schedulers::{self, Scheduler};
+use pool::Pool;
+
+pub(crate) use local::Key;
+pub(crate) use sync::RawMutex;
+pub(crate) use thread::Thread;
+pub(crate) use threads::{detach, foreign, remove_record, wake_record};
+pub(crate) use worker::current;
+
+pub use bubble::Bubble;
+pub use local::Local;
+pub use sync::{Barrier, Condvar, Mutex, MutexGuard, Receiver, Semaphore, Sender, channel};
+pub use threads::{
+    Builder, JoinError, JoinHandle, ThreadId, aside, cancellation_point, sleep, spawn, yield_now, yield_to,
+};
+
+/// On what and how threads are scheduled.
+#[derive(Clone)]
+pub struct Config {
+    /// The machine; what this is run on, unless it is set.
+    pub machine: Option<Machine>,
+    /// The processors to use, by the kernel's numbers; what this process may use, unless it is set.
+    pub processors: Option<CpuSet>,
+    /// One worker is bound to each processor. Not on a machine that was set: it need not be this one.
+    pub bind: bool,
+    pub lists: WhichLists,
+    pub scheduler: &'static dyn Scheduler,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            machine: None,
+            processors: None,
+            bind: true,
+            lists: WhichLists::Distinct,
+            scheduler: &schedulers::Burst,
+        }
+    }
+}
+
+/// Why nothing was run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("run is not called from within a thread of another run: spawn there instead")]
+    Inside,
+}
+
+/// Runs `main` as the first of our threads, on workers of which the calling kernel thread is one, and
+/// comes back when it and all others have ended.
+///
+/// # Errors
+///
+/// When called from one of our own threads.
+///
+/// # Panics
+///
+/// With what `main` panicked with.
+pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<R, RunError> {
+    if worker::is_inside() {
+        return Err(RunError::Inside);
+    }
+    fence::prepare();
+    let before = affinity();
+    let machine = config.machine.clone().unwrap_or_else(|| Machine::discover().machine);
+    let processors = match (&config.processors, &config.machine) {
+        (Some(processors), _) => processors.clone(),
+        (None, None) => before.clone(),
+        (None, Some(machine)) => machine.all_cpus().clone(),
+    };
+    let levels = Levels::new(&machine, &processors, config.lists);
+    let bind = config.bind && config.machine.is_none();
+    let pool = Pool::new(&levels);
+    // Kept for good: helpers and stale handles may still look at it. It is a few kilobytes a run.
+    let lists: &'static pool::Lists = Box::leak(Box::new(Hierarchy::new(levels, config.scheduler, pool)));
+
+    let mut outcome = None;
+    {
+        let outcome = &mut outcome;
+        let work = move || {
+            *outcome = Some(std::panic::catch_unwind(std::panic::AssertUnwindSafe(main)));
+            lists.world.close();
+        };
+        begin(lists, work);
+    }
+    std::thread::scope(|scope| {
+        let mut started = 1;
+        for worker in &lists.world.workers[1..] {
+            let cpu = lists.levels().cpu(worker.number);
+            let named = std::thread::Builder::new().name(format!("bubbles-{cpu}"));
+            let made = named.spawn_scoped(scope, move || {
+                if bind {
+                    set_affinity(&CpuSet::from_cpus(&[cpu]));
+                }
+                worker.work(lists);
+            });
+            if made.is_err() {
+                break;
+            }
+            started += 1;
+        }
+        if started < lists.levels().width() {
+            // Where the system has no more kernel threads, those that there are do all of it.
+            use_processors(lists, &|at| at < started);
+        }
+        if bind {
+            set_affinity(&CpuSet::from_cpus(&[lists.levels().cpu(0)]));
+        }
+        lists.world.workers[0].work(lists);
+        if bind {
+            set_affinity(&before);
+        }
+    });
+    lists.world.clock.close();
+    lists.world.helpers.close();
+    match outcome.expect("it is over when the main function has returned") {
+        Ok(result) => Ok(result),
+        Err(payload) => std::panic::resume_unwind(payload),
+    }
+}
+
+/// Makes the first thread, by the hands of a worker that does not run yet.
+fn begin<F: FnOnce() + Send>(lists: &'static pool::Lists, work: F) {
+    let first = lists.world.workers[0].new_thread();
+    first.entry.set(thread::enter::<F, ()>);
+    first.fate.store(thread::DETACHED, Ordering::Relaxed);
+    // SAFETY: nobody else knows it yet. What `work` borrows outlives all threads, which `run` waits for.
+    unsafe {
+        first.store(work);
+        first.set_name(Some("main".into()));
+    }
+    lists.wake(&first.entity, 0);
+}
+
+fn use_processors(lists: &pool::Lists, usable: &dyn Fn(usize) -> bool) {
+    for worker in &lists.world.workers {
+        worker.retired.store(!usable(worker.number), Ordering::SeqCst);
+    }
+    lists.set_processors(usable);
+    for worker in &lists.world.workers {
+        lists.world.interrupt(worker);
+        lists.world.nudge(worker);
+    }
+}
+
+/// Runs on these processors only from now on, by their position in the machine's tree; those that are
+/// not the machine's are left out. What runs on others goes back as soon as it comes to the runtime, or
+/// is interrupted where its bubble allows that; what is queued there goes up to a unit of which a
+/// processor is left. False, and nothing changes, if none would be left.
+pub fn set_processors(wanted: &[usize]) -> bool {
+    let worker = worker::enter();
+    let lists = worker.lists();
+    let some = wanted.iter().any(|&at| at < lists.levels().width());
+    if some {
+        use_processors(lists, &|at| wanted.contains(&at));
+    }
+    worker::leave();
+    some
+}
+
+/// How many processors the runtime has, used or not.
+pub fn processors() -> usize {
+    let width = worker::enter().lists().levels().width();
+    worker::leave();
+    width
+}
+
+/// The processor that runs the calling thread now, by its position in the machine's tree.
+pub fn processor() -> usize {
+    let number = worker::enter().number;
+    worker::leave();
+    number
+}
+
+/// Has another scheduler decide from now on. What is queued is placed anew by it, as far as it is in no
+/// bubble of which something runs; what runs or waits comes under it when it is queued the next time.
+pub fn use_scheduler(scheduler: &'static dyn Scheduler) {
+    let worker = worker::enter();
+    worker.lists().exchange(0, scheduler, worker.number);
+    worker::leave();
+}
+
+/// What the lists hold and the processors run at this moment, for people: a line for each unit with
+/// something on it. Others go on meanwhile.
+pub fn placement() -> String {
+    let worker = worker::enter();
+    let lists = worker.lists();
+    let mut text = String::new();
+    for (number, unit) in lists.levels().units().iter().enumerate() {
+        let mut words: Vec<String> = lists.names(number, |entity| {
+            match entity.kind() {
+                // SAFETY: the runtime's entities are its threads and bubbles.
+                Kind::Thread => unsafe { thread::Thread::of(entity) }.name().unwrap_or("thread").to_owned(),
+                Kind::Bubble => {
+                    // SAFETY: as above; bubbles are never freed.
+                    let bubble = unsafe { bubble::Shared::of(&*std::ptr::from_ref(entity).cast()) };
+                    format!("{}[]", bubble.name().unwrap_or("bubble"))
+                }
+            }
+        });
+        if unit.children.is_empty() {
+            let at = &lists.world.workers[unit.processors.start];
+            if let Some(thread) = at.runs() {
+                words.push(format!("> {}", thread.name().unwrap_or("thread")));
+            }
+        }
+        if !words.is_empty() {
+            let _ = writeln!(text, "{unit}: {}", words.join(" "));
+        }
+    }
+    worker::leave();
+    text
+}
+
+/// What a runtime has done so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// Threads made, the first one included.
+    pub created: u64,
+    pub ended: u64,
+    /// Switches from one thread to another, or from none to one.
+    pub switches: u64,
+}
+
+/// Summed over all processors.
+pub fn statistics() -> Statistics {
+    let worker = worker::enter();
+    let sum = |counter: fn(&worker::Worker) -> u64| worker.lists().world.workers.iter().map(counter).sum();
+    let statistics = Statistics {
+        ended: sum(|worker| worker.ended.load(Ordering::Acquire)),
+        created: sum(|worker| worker.created.load(Ordering::Acquire)),
+        switches: sum(|worker| worker.switches.load(Ordering::Relaxed)),
+    };
+    worker::leave();
+    statistics
+}
+
+/// The processors that the calling kernel thread may use.
+fn affinity() -> CpuSet {
+    // SAFETY: the set is written by the call.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
+        set
+    };
+    // SAFETY: below the set's size.
+    (0..libc::CPU_SETSIZE as u32).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu as usize, &set) }).collect()
+}
+
+/// Where it is refused, the kernel chooses: slower, not wrong.
+fn set_affinity(cpus: &CpuSet) {
+    // SAFETY: the set is a value of our own, and CPUs are below its size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        for cpu in cpus.iter().filter(|&cpu| cpu < libc::CPU_SETSIZE as u32) {
+            libc::CPU_SET(cpu as usize, &mut set);
+        }
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
+}
