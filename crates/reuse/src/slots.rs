@@ -46,7 +46,8 @@ impl Moved {
 
 impl Slots {
     pub(crate) fn new() -> Slots {
-        let mut slots = Slots { live: vec![], blocks: vec![], tiles: vec![], regions: vec![], next: 0, count: 0 };
+        let mut slots =
+            Slots { live: vec![], blocks: vec![], tiles: vec![], regions: vec![], next: 0, count: 0 };
         slots.empty(REGION);
         slots
     }
