@@ -13,6 +13,7 @@ mod doctor;
 mod exit;
 mod explain;
 mod guard;
+mod lab;
 mod machine;
 mod man;
 mod mix;
@@ -58,6 +59,7 @@ enum Command {
     Record(record::Args),
     Replay(replay::Args),
     Policy(policy_cmd::Args),
+    Lab(lab::Args),
     Doctor(doctor::Args),
     Config(config_cmd::Args),
     Attach(attach::AttachArgs),
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         Some(Command::Record(args)) => record::main(&args),
         Some(Command::Replay(args)) => replay::main(&args),
         Some(Command::Policy(args)) => policy_cmd::main(&args),
+        Some(Command::Lab(args)) => lab::main(&args),
         Some(Command::Doctor(args)) => doctor::main(&args),
         Some(Command::Config(args)) => config_cmd::main(&args),
         Some(Command::Attach(args)) => attach::attach(&args),

@@ -28,6 +28,10 @@ Plan
   policy          list the policies, see or change the one in force, write your own
   config          the configuration file
 
+Measure
+  lab reuse       which reuse distances a program's accesses have, and what caches would miss
+  lab distgen     memory accesses of exactly given reuse distances
+
 Serve
   daemon          schedule for every user of this machine (--observe: look, never touch)
 
