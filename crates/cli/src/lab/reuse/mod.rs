@@ -29,8 +29,8 @@ the distance has the line still, so the distances say what a cache of any size w
 program runs once natively (its output goes nowhere), for the accesses a second: a program whose accesses
 go far, but seldom, hurts nobody.
 
-Exact, a run takes some 30 to 60 times as long as native; with --sample 0.01 it takes little more than
-Valgrind alone. Threads that wait by spinning are measured spinning: OMP_WAIT_POLICY=passive is set unless
+Exact, a run takes some tens of times as long as native, a hundred times where Valgrind alone takes ten;
+with --sample 0.01 it takes little more than Valgrind alone. Threads that wait by spinning are measured spinning: OMP_WAIT_POLICY=passive is set unless
 it is set already.
 
 Exit status: the program's results are shown with 0, also when the time was up; 1 where valgrind or the
