@@ -1,15 +1,17 @@
 //! `coplace lab`: tools that measure, and what follows from what was measured.
 
+mod distgen;
 mod heat;
 mod known;
 mod matrix;
 mod pair;
 mod predict;
+mod reuse;
 mod twins;
 
 use crate::exit::Outcome;
 
-/// Measuring tools, and what follows from what they measured: who slows whom, who suits whom
+/// Measuring tools, and what follows from what they measured: memory accesses, who slows whom, who suits whom
 #[derive(clap::Args)]
 #[command(
     long_about = "Measuring tools, and what follows from what they measured. They work without a scheduler and change
@@ -27,6 +29,8 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
+    Distgen(distgen::Args),
+    Reuse(reuse::Args),
     Matrix(matrix::Args),
     Predict(predict::Args),
     Pair(pair::Args),
@@ -35,6 +39,8 @@ enum What {
 
 pub fn main(args: &Args) -> Outcome {
     match &args.what {
+        What::Distgen(args) => distgen::main(args),
+        What::Reuse(args) => reuse::main(args),
         What::Matrix(args) => matrix::main(args),
         What::Predict(args) => predict::main(args),
         What::Pair(args) => pair::main(args),

@@ -29,6 +29,10 @@ Plan
   lab             who slows whom by how much, and who should stand beside whom
   config          the configuration file
 
+Measure
+  lab reuse       which reuse distances a program's accesses have, and what caches would miss
+  lab distgen     memory accesses of exactly given reuse distances
+
 Serve
   daemon          schedule for every user of this machine (--observe: look, never touch)
 
