@@ -102,9 +102,13 @@ impl Flows {
     }
 }
 
-/// Where nothing flows in, whatever flows out is reuse.
+/// Where nothing flows in, whatever flows out is reuse; where nothing flows at all there is none.
 fn ratio(out: f64, into: f64) -> f64 {
-    if into > 0.0 { out / into } else { f64::INFINITY }
+    match out {
+        _ if into > 0.0 => out / into,
+        0.0 => 1.0,
+        _ => f64::INFINITY,
+    }
 }
 
 #[cfg(test)]

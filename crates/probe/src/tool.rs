@@ -322,7 +322,7 @@ mod tests {
     fn programs_that_the_tool_cannot_run_are_named_before_it_is_started() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("program");
-        let mut check_bytes = |bytes: &[u8]| {
+        let check_bytes = |bytes: &[u8]| {
             fs::write(&file, bytes).unwrap();
             check(&file.clone().into_os_string())
         };
