@@ -197,11 +197,9 @@ mod tests {
         let n = 4;
         let mut power = 1.0;
         let mut costs = vec![vec![0.0; n]; n];
-        for a in 0..n {
-            for b in a..n {
-                (costs[a][b], costs[b][a]) = (power, power);
-                power *= 4.0;
-            }
+        for (a, b) in (0..n).flat_map(|a| (a..n).map(move |b| (a, b))) {
+            (costs[a][b], costs[b][a]) = (power, power);
+            power *= 4.0;
         }
         let mut seen = Vec::new();
         visit_all(&costs, |sum, _| seen.push(sum as u64));

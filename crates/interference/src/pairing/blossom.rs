@@ -108,7 +108,7 @@ impl Solver<'_> {
     /// The vertex at an endpoint.
     fn end(&self, endpoint: usize) -> usize {
         let edge = &self.edges[endpoint / 2];
-        if endpoint % 2 == 0 { edge.0 } else { edge.1 }
+        if endpoint.is_multiple_of(2) { edge.0 } else { edge.1 }
     }
 
     /// Twice an edge's slack.

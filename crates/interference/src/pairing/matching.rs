@@ -173,9 +173,9 @@ fn missing(costs: &Costs, matched: &Matched) -> Vec<Edge> {
     for u in 0..count {
         over.clear();
         let (row, own) = (costs.row(u), matched.prices[u]);
-        for v in u + 1..count {
-            if own + matched.prices[v] + 2 * row[v] < 0
-                && let Some(slack) = matched.slack(u, v, row[v])
+        for (v, &cost) in row.iter().enumerate().skip(u + 1) {
+            if own + matched.prices[v] + 2 * cost < 0
+                && let Some(slack) = matched.slack(u, v, cost)
             {
                 over.push((slack, v));
             }
@@ -298,6 +298,22 @@ mod tests {
             (0..count).flat_map(|u| (u + 1..count).map(move |v| (u, v, cost(u, v)))).collect();
         let whole = blossom::solve(count, &all, &vec![0; count]).unwrap();
         assert_eq!(cost_of(count, &costs, &mate), cost_of(count, &costs, &whole.mate));
+    }
+
+    /// benches/matching.rs tells how long it takes; here only that nothing goes on for ever.
+    #[test]
+    fn a_thousand_programs_are_paired_within_seconds() {
+        let count = 1000;
+        let mut random = Random::new(5);
+        let facts: Vec<(u64, u64)> = (0..count).map(|_| (random.below(1000), random.below(1000))).collect();
+        let both = |a: usize, b: usize| (facts[a].0 * facts[b].1 + facts[b].0 * facts[a].1) as f64 * 1e-6;
+        let kinds = |a: usize, b: usize| if a % 26 == b % 26 { 3.0 } else { both(a % 26, b % 26) };
+        for cost in [&both as &dyn Fn(usize, usize) -> f64, &kinds] {
+            let began = std::time::Instant::now();
+            let mate = cheapest(count, cost);
+            println!("paired in {:?}", began.elapsed());
+            assert!((0..count).all(|u| mate[mate[u]] == u) && began.elapsed().as_secs() < 20);
+        }
     }
 
     #[test]

@@ -143,9 +143,9 @@ mod tests {
     fn the_sizes_of_parts_and_noise_are_found() {
         // Ten rows of twelve values: their own part has variance 1, the noise 0.01.
         let cells: Vec<(usize, usize)> = (0..10).flat_map(|a| (0..12).map(move |b| (a, b))).collect();
-        let own = |a: usize| if a % 2 == 0 { 1.0 } else { -1.0 };
+        let own = |a: usize| if a.is_multiple_of(2) { 1.0 } else { -1.0 };
         let values: Vec<f64> =
-            cells.iter().map(|&(a, b)| own(a) + if b % 2 == 0 { 0.1 } else { -0.1 }).collect();
+            cells.iter().map(|&(a, b)| own(a) + if b.is_multiple_of(2) { 0.1 } else { -0.1 }).collect();
         let seen = Seen { cells: &cells, values: &values };
         let parts = rows();
         let sizes = Sizes::start(1, &values).improve(&parts, seen, 100);

@@ -156,9 +156,9 @@ pub(crate) mod tests {
         let (sensitive, presses) = (facts(), facts());
         let names: Vec<String> = (0..programs).map(|at| format!("p{}", letters(at))).collect();
         let (mut whole, mut part) = (Matrix::unknown(names.clone()), Matrix::unknown(names));
-        for a in 0..programs {
-            for b in 0..programs {
-                let slowdown = 1.05 + 1.5 * sensitive[a] * presses[b] + 0.2 * presses[b];
+        for (a, sensitive) in sensitive.iter().enumerate() {
+            for (b, presses) in presses.iter().enumerate() {
+                let slowdown = 1.05 + 1.5 * sensitive * presses + 0.2 * presses;
                 whole.set(a, b, Some(slowdown));
                 if random.chance(known_percent) {
                     part.set(a, b, Some(slowdown));
