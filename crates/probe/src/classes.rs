@@ -20,8 +20,7 @@
 //! step 3 says C always. `the_rule_against_table_2` has it row by row. Here the rule is used as printed:
 //! what it says of programs whose data fit in L2 is what the classes mean.
 
-use std::fmt;
-
+pub use interference::profile::Class;
 use reuse::{LINE_BYTES, Report};
 use serde::Serialize;
 
@@ -29,23 +28,6 @@ use serde::Serialize;
 pub const QUIET_BYTES_PER_S: f64 = 5.2e9 / 4.0;
 /// A cache has reuse that lets out so many times what it takes in (section 2.2).
 pub const REUSE: f64 = 2.0;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum Class {
-    N,
-    C,
-    S,
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Class::N => "N (keeps to its private caches)",
-            Class::C => "C (lives from the last-level cache)",
-            Class::S => "S (streams)",
-        })
-    }
-}
 
 /// What flows into each level, in bytes a second, of all threads of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -94,7 +94,7 @@ pub fn main(args: &Args) -> Outcome {
         println!("{:#}", json!({ "cells": as_json(&knowledge, &grid, &distinct) }));
     } else if named {
         in_company(args, &knowledge, &grid, &chosen)?;
-    } else if !args.csv.as_ref().is_some_and(|path| path.as_os_str() == "-") {
+    } else if args.csv.as_ref().is_none_or(|path| path.as_os_str() != "-") {
         completed(&knowledge, &grid, predictor.name());
     }
     Ok(ExitCode::SUCCESS)

@@ -141,7 +141,7 @@ pub fn main(args: &Args) -> Outcome {
             None => {}
         }
     }
-    if !args.json.as_ref().is_some_and(|path| path.as_os_str() == "-") {
+    if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
         print!("{summary}");
     }
     for report in run.reports.iter().filter(|report| report.ended != Ended::Exit(0)) {
