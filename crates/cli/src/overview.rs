@@ -26,12 +26,8 @@ Plan
   simulate        what policies would do with a workload, on any machine, without running anything
   sweep FILE      the same over many machines, policies and arrival rates
   policy          list the policies, see or change the one in force, write your own
-  lab             who slows whom by how much, and who should stand beside whom
+  lab             measure memory accesses and pairs; who slows whom, who should stand beside whom
   config          the configuration file
-
-Measure
-  lab reuse       which reuse distances a program's accesses have, and what caches would miss
-  lab distgen     memory accesses of exactly given reuse distances
 
 Serve
   daemon          schedule for every user of this machine (--observe: look, never touch)
