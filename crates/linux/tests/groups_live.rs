@@ -53,11 +53,12 @@ fn a_v1_group_takes_a_forking_tree_whole_and_gives_it_back() {
             let inside = |controller: &str| {
                 groups.v1.get(controller).is_some_and(|path| path.ends_with(&format!("{scheduler}/forking")))
             };
-            assert!(
-                !process.is_alive(&root)
-                    || ["cpuset", "cpu", "freezer"].iter().all(|c| !hierarchy.has(c) || inside(c)),
-                "{process:?} is outside: {groups:?}"
-            );
+            let all = ["cpuset", "cpu", "freezer"].iter().all(|c| !hierarchy.has(c) || inside(c));
+            if !all {
+                // One that is ending has left its groups just before it becomes a zombie.
+                std::thread::sleep(std::time::Duration::from_millis(30));
+            }
+            assert!(all || !process.is_alive(&root), "{process:?} is outside: {groups:?}");
         }
     }
     let one = group.one();

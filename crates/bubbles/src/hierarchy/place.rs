@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::bubble::Bubble;
+use super::bubble::{Bubble, Members};
 use super::entity::{Entity, Kind, Place};
 use super::{Hierarchy, World};
+use crate::lock::Guard;
 use crate::schedulers::{Branch, Facts, How, Put, Scheduler};
 
 const IN_HANDS: Place = Place::Active { processor: 0, recalled: false };
@@ -75,13 +76,7 @@ impl<W: World> Hierarchy<W> {
         if put.is_none_or(|put| put.how == How::Whole) {
             return self.put_whole(bubble, unit);
         }
-        let mut members = bubble.lock();
-        members.origin.get_or_insert(unit);
-        if !bubble.entity.step(IN_HANDS, Place::Burst(unit)) {
-            drop(members);
-            return self.settle(bubble);
-        }
-        bubble.entity.set_home(unit);
+        let Some(members) = self.begin_burst(bubble, unit) else { return };
         let (mut told, mut inner) = (Vec::new(), Vec::new());
         for member in members.iter().filter(|member| member.place() == Place::Inside) {
             let unit = puts.get(&id(member)).map_or(unit, |put| put.unit);
@@ -120,15 +115,23 @@ impl<W: World> Hierarchy<W> {
         Facts { threads: self.threads_up_to(bubble, self.levels.width() + 1), wishes }
     }
 
-    /// Lets the members of a bubble that is in our hands out onto the list of `unit`.
-    fn burst(&self, bubble: &Bubble, unit: usize, processor: usize, in_front: bool) {
+    /// Makes a bubble that is in our hands one that has burst on `unit`; its members, or none where somebody
+    /// has recalled it meanwhile, which is seen to.
+    fn begin_burst<'a>(&self, bubble: &'a Bubble, unit: usize) -> Option<Guard<'a, Members>> {
         let mut members = bubble.lock();
         members.origin.get_or_insert(unit);
         if !bubble.entity.step(IN_HANDS, Place::Burst(unit)) {
             drop(members);
-            return self.settle(bubble);
+            self.settle(bubble);
+            return None;
         }
         bubble.entity.set_home(unit);
+        Some(members)
+    }
+
+    /// Lets the members of a bubble that is in our hands out onto the list of `unit`.
+    fn burst(&self, bubble: &Bubble, unit: usize, processor: usize, in_front: bool) {
+        let Some(members) = self.begin_burst(bubble, unit) else { return };
         let mut at = unit;
         let mut list = self.lists[at].lock();
         while !list.is_open()

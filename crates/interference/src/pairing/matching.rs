@@ -46,7 +46,7 @@ pub fn cheapest(count: usize, cost: impl Fn(usize, usize) -> f64) -> Vec<usize> 
     let mut prices = auction(&costs);
     let mut edges = nearest(&costs, &prices);
     loop {
-        lower(&edges, &mut prices);
+        fit(&edges, &mut prices);
         let matched = blossom::solve(count, &edges, &prices).expect("a perfect matching is among the edges");
         let missing = missing(&costs, &matched);
         if missing.is_empty() {
@@ -155,13 +155,24 @@ fn nearest(costs: &Costs, prices: &[i64]) -> Vec<Edge> {
     edges.into_iter().map(|(_, u, v)| (u, v, costs.row(u)[v])).collect()
 }
 
-/// Lowers prices until no edge costs less than its ends are worth.
-fn lower(edges: &[Edge], prices: &mut [i64]) {
+/// Lowers prices until no edge costs less than its ends are worth, then raises each as far as its edges allow, so
+/// that everybody has an edge without slack to begin with.
+fn fit(edges: &[Edge], prices: &mut [i64]) {
     for &(u, v, cost) in edges {
         let over = prices[u] + prices[v] - cost;
         if over > 0 {
-            prices[u] -= over;
+            prices[u] -= over / 2;
+            prices[v] -= over - over / 2;
         }
+    }
+    let mut ends = vec![Vec::new(); prices.len()];
+    for &(u, v, cost) in edges {
+        ends[u].push((v, cost));
+        ends[v].push((u, cost));
+    }
+    for u in 0..prices.len() {
+        let most = ends[u].iter().map(|&(v, cost)| cost - prices[v]).min();
+        prices[u] = most.unwrap_or(prices[u]);
     }
 }
 
