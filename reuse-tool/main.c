@@ -23,9 +23,9 @@
 enum { THREADS = 256, TRACE = 4096, FETCH_RUN_MASK = 0x7fff };
 #define LINE_MASK ((1ull << FETCH_COUNT_SHIFT) - 1)
 #if defined(VGP_amd64_linux)
-enum { SYS_EXECVE = 59, SYS_EXECVEAT = 322 };
+enum { SYS_EXECVE = 59, SYS_EXIT = 60, SYS_EXIT_GROUP = 231, SYS_EXECVEAT = 322 };
 #elif defined(VGP_arm64_linux)
-enum { SYS_EXECVE = 221, SYS_EXECVEAT = 281 };
+enum { SYS_EXIT = 93, SYS_EXIT_GROUP = 94, SYS_EXECVE = 221, SYS_EXECVEAT = 281 };
 #else
 #error "the reuse tool is for 64-bit Linux on x86-64 and AArch64"
 #endif
@@ -49,6 +49,8 @@ static UInt thread_count;
 // By Valgrind's number of a thread, ours, in the order in which they came; 0: nobody.
 static UInt *number_of;
 static UInt running; // the number of who runs
+// What the process told the kernel to end with; -1: nothing, so a signal ends it.
+static Int exit_status = -1;
 static Int trace_fd = -1;
 static ULong trace_buffer[TRACE];
 static UInt trace_count;
@@ -288,6 +290,7 @@ static void forked(ThreadId thread)
     VG_(memset)(number_of, 0, VG_N_THREADS * sizeof *number_of);
     made_accesses = made_fetches = 0;
     report_number = 0;
+    exit_status = -1;
     thread_count = 1;
     running = number_of[thread] = 1;
     begin();
@@ -295,9 +298,12 @@ static void forked(ThreadId thread)
 
 static void before_syscall(ThreadId thread, UInt number, UWord *arguments, UInt count)
 {
-    (void)thread, (void)arguments, (void)count;
+    (void)count;
     if (number == SYS_EXECVE || number == SYS_EXECVEAT)
         report("exec", -1);
+    // Valgrind does not tell. Without exit_group it is the first thread's status.
+    if (number == SYS_EXIT_GROUP || (number == SYS_EXIT && number_of[thread] == 1))
+        exit_status = (Int)(arguments[0] & 0xff);
 }
 
 static void after_syscall(ThreadId thread, UInt number, UWord *arguments, UInt count, SysRes result)
@@ -354,7 +360,11 @@ static void after_options(void)
     begin();
 }
 
-static void finish(Int status) { report("exit", status); }
+static void finish(Int status)
+{
+    (void)status; // always 0
+    report(exit_status < 0 ? "signal" : "exit", exit_status);
+}
 
 static void before_options(void)
 {

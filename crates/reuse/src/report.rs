@@ -28,8 +28,8 @@ pub enum Scope {
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
     Exit(i32),
-    /// Not in the report: the tool ends itself by the same signal, which its parent sees.
-    Signal(i32),
+    /// Which one is not in the report: the tool ends itself by the same signal, which its parent sees.
+    Signal(Option<i32>),
     /// The time was up; what was seen until then is here.
     TimeLimit,
     /// It became another program, whose accesses are elsewhere or were not looked at.
@@ -41,7 +41,8 @@ impl fmt::Display for Ended {
         match self {
             Ended::Exit(0) => f.write_str("ended well"),
             Ended::Exit(status) => write!(f, "ended with status {status}"),
-            Ended::Signal(signal) => write!(f, "was ended by signal {signal}"),
+            Ended::Signal(Some(signal)) => write!(f, "was ended by signal {signal}"),
+            Ended::Signal(None) => f.write_str("was ended by a signal"),
             Ended::TimeLimit => f.write_str("was cut off by the time limit"),
             Ended::Exec => f.write_str("became another program"),
         }
@@ -144,6 +145,7 @@ impl Report {
                 ("ended", _) => {
                     report.ended = match words[0] {
                         "exit" => Ended::Exit(number(1)? as i32),
+                        "signal" => Ended::Signal(None),
                         "limit" => Ended::TimeLimit,
                         "exec" => Ended::Exec,
                         other => return Err(wrong(format!("'{other}' is no way to end"))),

@@ -108,25 +108,38 @@ impl Walk {
     pub(crate) fn read(&mut self, pass: Pass) {
         let lines = self.block.lines() as u64;
         assert!(pass.from < pass.to && pass.to <= lines, "{pass:?} of {lines} lines");
-        for _ in 0..pass.repeat {
-            match self.order {
-                Order::Stream => {
-                    let first = self.block.line(pass.from as usize);
+        // What is needed for a repetition stays in registers: short passes are repeated very often, and what
+        // else they read would have distances of its own.
+        let (count, from_start) = (pass.to - pass.from, pass.from == 0);
+        let first = self.block.line(0);
+        match self.order {
+            Order::Stream => {
+                let first = self.block.line(pass.from as usize);
+                let width = self.width;
+                for _ in 0..pass.repeat {
                     // SAFETY: the lines from `from` to `to` lie in the block (asserted above), and the
                     // processor has this width (`Width::available`).
-                    unsafe { stream(first, (pass.to - pass.from) as usize, self.width) }
+                    unsafe { stream(first, count as usize, width) }
                 }
-                Order::Random => {
-                    let start = if pass.from == 0 { 0 } else { self.at };
-                    let mask = lines.next_power_of_two() - 1;
+            }
+            Order::Random => {
+                let mask = lines.next_power_of_two() - 1;
+                let mut at = self.at;
+                for _ in 0..pass.repeat {
+                    let start = if from_start { 0 } else { at };
                     // SAFETY: only lines below `lines` are read.
-                    self.at = unsafe { random(self.block.line(0), start, pass.to - pass.from, mask, lines) };
+                    at = unsafe { random(first, start, count, mask, lines) };
                 }
-                Order::Linked => {
-                    let start = if pass.from == 0 { self.block.line(0) as u64 } else { self.at };
+                self.at = at;
+            }
+            Order::Linked => {
+                let mut at = self.at;
+                for _ in 0..pass.repeat {
+                    let start = if from_start { first } else { at as *const u64 };
                     // SAFETY: `link` made every line's first number the address of a line of this block.
-                    self.at = unsafe { linked(start as *const u64, pass.to - pass.from) };
+                    at = unsafe { linked(start, count) };
                 }
+                self.at = at;
             }
         }
     }
@@ -149,48 +162,81 @@ fn link(block: &Block, seed: u64) {
 
 /// # Safety
 /// `lines` lines of 64 bytes from `first` on can be read, and the processor has instructions for `width`.
+#[inline(always)]
 unsafe fn stream(first: *const u64, lines: usize, width: Width) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::asm;
-        let (mut at, steps) = (first, lines / 8);
-        // Eight lines a step, the rest one by one with the narrowest load.
+        let (mut at, steps, rest) = (first, lines / 8, lines % 8);
+        // Eight lines a step, each into a register of its own, the rest one by one with the narrowest load.
+        // What translates programs (Valgrind) may leave out a load whose register is overwritten before a
+        // jump.
         macro_rules! walk {
-            ($load:literal, $register:tt) => {
+            ($load:literal, $([$offset:literal, $register:expr, $clobbered:tt]),+) => {
                 asm!(
                     "2:",
-                    concat!($load, ", [{at}]"),
-                    concat!($load, ", [{at} + 64]"),
-                    concat!($load, ", [{at} + 128]"),
-                    concat!($load, ", [{at} + 192]"),
-                    concat!($load, ", [{at} + 256]"),
-                    concat!($load, ", [{at} + 320]"),
-                    concat!($load, ", [{at} + 384]"),
-                    concat!($load, ", [{at} + 448]"),
+                    $(concat!($load, " ", $register, ", [{at} + ", $offset, "]"),)+
                     "add {at}, 512",
                     "dec {steps}",
                     "jnz 2b",
                     at = inout(reg) at,
                     steps = inout(reg) steps => _,
-                    out($register) _,
+                    $(out($clobbered) _,)+
                     options(nostack, readonly)
                 )
             };
         }
+        macro_rules! vectors {
+            ($load:literal, $kind:literal) => {
+                walk!(
+                    $load,
+                    [0, concat!($kind, "0"), "xmm0"],
+                    [64, concat!($kind, "1"), "xmm1"],
+                    [128, concat!($kind, "2"), "xmm2"],
+                    [192, concat!($kind, "3"), "xmm3"],
+                    [256, concat!($kind, "4"), "xmm4"],
+                    [320, concat!($kind, "5"), "xmm5"],
+                    [384, concat!($kind, "6"), "xmm6"],
+                    [448, concat!($kind, "7"), "xmm7"]
+                )
+            };
+        }
         if steps > 0 {
-            // SAFETY: `steps` times eight lines are read from `at` on; flags and the named register are
+            // SAFETY: `steps` times eight lines are read from `at` on; flags and the named registers are
             // all that changes.
             unsafe {
                 match width {
-                    Width::Bytes8 => walk!("mov rax", "rax"),
-                    Width::Bytes32 => walk!("vmovdqa ymm0", "xmm0"),
-                    Width::Bytes64 => walk!("vmovdqa64 zmm0", "xmm0"),
+                    Width::Bytes8 => walk!(
+                        "mov",
+                        [0, "rax", "rax"],
+                        [64, "rcx", "rcx"],
+                        [128, "rdx", "rdx"],
+                        [192, "rsi", "rsi"],
+                        [256, "rdi", "rdi"],
+                        [320, "r8", "r8"],
+                        [384, "r9", "r9"],
+                        [448, "r10", "r10"]
+                    ),
+                    Width::Bytes32 => vectors!("vmovdqa", "ymm"),
+                    Width::Bytes64 => vectors!("vmovdqa64", "zmm"),
                 }
             }
         }
-        for line in 0..lines % 8 {
+        if rest > 0 {
             // SAFETY: the last lines of the range.
-            unsafe { at.wrapping_add(line * 8).read_volatile() };
+            unsafe {
+                asm!(
+                    "2:",
+                    "mov {line}, [{at}]",
+                    "add {at}, 64",
+                    "dec {rest}",
+                    "jnz 2b",
+                    at = inout(reg) at => _,
+                    rest = inout(reg) rest => _,
+                    line = out(reg) _,
+                    options(nostack, readonly)
+                );
+            }
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -207,6 +253,7 @@ unsafe fn stream(first: *const u64, lines: usize, width: Width) {
 ///
 /// # Safety
 /// `lines` lines from `first` on can be read; `mask` + 1 is a power of two, at least `lines`.
+#[inline(always)]
 unsafe fn random(first: *const u64, mut at: u64, count: u64, mask: u64, lines: u64) -> u64 {
     for _ in 0..count {
         // SAFETY: `at` is below `lines`: it is 0, or comes from the loop below.
@@ -225,6 +272,7 @@ unsafe fn random(first: *const u64, mut at: u64, count: u64, mask: u64, lines: u
 ///
 /// # Safety
 /// From `at` on every line begins with the address of another that does.
+#[inline(always)]
 unsafe fn linked(mut at: *const u64, count: u64) -> u64 {
     for _ in 0..count {
         // SAFETY: the caller vouches for it.
