@@ -1,224 +1,119 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //
 // The engine. The last few lines stand in a short list in their exact order. Every other line has a
-// time slot; how many lines were touched since is a count of live slots, by blocks and regions. Slots
-// move together when they are used up, and become twice as many when over half were live. Lines find
-// their slots by a table with open hashing whose keys are groups of 16 lines.
+// time slot (slots.h). Lines find their slots by a table with open hashing whose keys are groups of
+// neighbouring lines.
 #include "distance.h"
+
+#include "slots.h"
 
 enum {
     RECENT = 8,
-    GROUP_BITS = 4, GROUP = 1 << GROUP_BITS,
-    BLOCK_WORDS = 8, BLOCK_BITS = 9,    // 64-bit words and slots of a block
-    TILE_BLOCKS = 16, TILE_BITS = 13,   // blocks and slots of a tile
-    REGION_TILES = 8, REGION_BITS = 16, // tiles and slots of a region
-    REGION = 1 << REGION_BITS,
+    // Lines of a group: a page where every line counts, fewer where most lines of a page do not.
+    GROUP_BITS = 6, SAMPLED_GROUP_BITS = 2,
+    // An entry of the table: a key + 1, and below it the number of its group.
+    NUMBER_BITS = 26,
     FIRST_TABLE_BITS = 10,
-    AHEAD = 24, NEAR = 12,              // how far ahead the table and then the slots are fetched
+    // How far ahead the table, then the slots, then what counts them are fetched.
+    AHEAD = 24, NEAR = 16, NEXT = 8,
     BATCH = 2048,
 };
 #define NOBODY 0xffffffffu
-#define NO_SLOT 0xffffffffu
-#define MOST_SLOTS (1ull << 31)
-
-struct entry {
-    uint64_t key; // + 1; 0: nobody
-    uint32_t group;
-};
+#define NUMBER_MASK ((1ull << NUMBER_BITS) - 1)
 
 struct engine {
     uint64_t recent[RECENT];
     uint32_t places[RECENT];
     uint32_t recent_count;
 
-    uint64_t *live;
-    uint16_t *blocks, *tiles;
-    uint32_t *regions;
-    uint64_t slots, next;
-    uint32_t count;
+    struct slots slots;
 
-    struct entry *table;
-    uint32_t table_bits;
+    uint64_t *table;
+    uint32_t table_bits, group_bits;
     uint32_t groups, group_room;
-    uint32_t (*slot_of)[GROUP];
+    uint32_t *slot_of; // 2^group_bits for each group
 
-    // A batch at work: lines that were not in the short list, how many stood there, and who had to leave
-    // it for them; by tickets, which are the list's entries before the batch and then these lines.
+    // A batch at work: lines that were not in the short list, how many stood there, who had to leave it
+    // for them (by tickets, which are the list's entries before the batch and then these lines), and the
+    // lines' groups as far as they are known.
     uint64_t missed[BATCH];
-    uint32_t stood[BATCH], leaver[BATCH], place_of[RECENT + BATCH];
+    uint32_t stood[BATCH], leaver[BATCH], group[BATCH], place_of[RECENT + BATCH];
 };
-
-// Time slots
-
-static void slots_empty(struct engine *e, uint64_t slots)
-{
-    e->slots = slots;
-    e->live = reuse_alloc(slots / 8);
-    e->blocks = reuse_alloc((slots >> BLOCK_BITS) * sizeof *e->blocks);
-    e->tiles = reuse_alloc((slots >> TILE_BITS) * sizeof *e->tiles);
-    e->regions = reuse_alloc((slots >> REGION_BITS) * sizeof *e->regions);
-}
-
-static uint32_t slot_take(struct engine *e)
-{
-    const uint64_t slot = e->next++;
-    e->live[slot / 64] |= 1ull << (slot % 64);
-    e->blocks[slot >> BLOCK_BITS]++;
-    e->tiles[slot >> TILE_BITS]++;
-    e->regions[slot >> REGION_BITS]++;
-    e->count++;
-    return (uint32_t)slot;
-}
-
-typedef int16_t lanes __attribute__((vector_size(16)));
-static const lanes FIRST = {0, 1, 2, 3, 4, 5, 6, 7}, SECOND = {8, 9, 10, 11, 12, 13, 14, 15};
-
-// Eight counts, those up to the one at `index` left out.
-static inline lanes after_index(const uint16_t *counts, lanes indices, int16_t index)
-{
-    lanes all;
-    __builtin_memcpy(&all, counts, sizeof all);
-    return all & (indices > (lanes){index, index, index, index, index, index, index, index});
-}
-
-// Ends a slot; returns how many live ones come after it. Nothing in it branches but the sum of the
-// regions: how far a slot is from the end of its block cannot be foretold.
-static uint32_t slot_give_up(struct engine *e, uint32_t slot)
-{
-    const uint64_t word = slot / 64, block = slot >> BLOCK_BITS, tile = slot >> TILE_BITS, region = slot >> REGION_BITS;
-    const uint64_t *live = e->live + block * BLOCK_WORDS;
-    const uint32_t within = word % BLOCK_WORDS;
-    uint32_t after = (uint32_t)__builtin_popcountll(e->live[word] >> (slot % 64) >> 1);
-    for (uint32_t w = 1; w < BLOCK_WORDS; w++)
-        after += (uint32_t)__builtin_popcountll(live[w] & -(uint64_t)(w > within));
-    const uint16_t *blocks = e->blocks + tile * TILE_BLOCKS;
-    const int16_t own_block = (int16_t)(block % TILE_BLOCKS);
-    // A region's slots but this one are fewer than 2^16: sums fit in the lanes' width.
-    const lanes sum = after_index(blocks, FIRST, own_block) + after_index(blocks + 8, SECOND, own_block) +
-                      after_index(e->tiles + region * REGION_TILES, FIRST, (int16_t)(tile % REGION_TILES));
-    uint64_t halves[2];
-    __builtin_memcpy(halves, &sum, sizeof halves);
-    const uint64_t ones = 0x0001000100010001ull;
-    after += (uint16_t)((halves[0] * ones >> 48) + (halves[1] * ones >> 48));
-    const uint64_t used = (e->next + REGION - 1) >> REGION_BITS;
-    for (uint64_t r = region + 1; r < used; r++)
-        after += e->regions[r];
-    e->live[word] &= ~(1ull << (slot % 64));
-    e->blocks[block]--;
-    e->tiles[tile]--;
-    e->regions[region]--;
-    e->count--;
-    return after;
-}
-
-static uint64_t part(uint64_t count, uint64_t at, uint64_t size)
-{
-    return count <= at * size ? 0 : count - at * size < size ? count - at * size : size;
-}
-
-static void slots_make_room(struct engine *e)
-{
-    uint64_t *live = e->live;
-    const uint64_t words = e->slots / 64;
-    uint32_t *before = reuse_alloc(words * sizeof *before), sum = 0;
-    for (uint64_t w = 0; w < words; w++) {
-        before[w] = sum;
-        sum += (uint32_t)__builtin_popcountll(live[w]);
-    }
-    reuse_free(e->blocks);
-    reuse_free(e->tiles);
-    reuse_free(e->regions);
-    const uint64_t slots = e->count > e->slots / 2 ? e->slots * 2 : e->slots;
-    if (slots > MOST_SLOTS)
-        reuse_fail("more than 2^30 distinct lines (64 GiB) cannot be told apart: use a sample");
-    slots_empty(e, slots);
-    for (uint64_t w = 0; w < slots / 64; w++) {
-        const uint64_t bits = part(e->count, w, 64);
-        e->live[w] = bits ? ~0ull >> (64 - bits) : 0;
-    }
-    for (uint64_t b = 0; b < slots >> BLOCK_BITS; b++)
-        e->blocks[b] = (uint16_t)part(e->count, b, 1 << BLOCK_BITS);
-    for (uint64_t t = 0; t < slots >> TILE_BITS; t++)
-        e->tiles[t] = (uint16_t)part(e->count, t, 1 << TILE_BITS);
-    for (uint64_t r = 0; r < slots >> REGION_BITS; r++)
-        e->regions[r] = (uint32_t)part(e->count, r, REGION);
-    e->next = e->count;
-    uint32_t *slot = e->slot_of[0];
-    for (uint64_t i = 0; i < (uint64_t)e->groups * GROUP; i++) {
-        if (slot[i] == NO_SLOT)
-            continue;
-        const uint32_t word = slot[i] / 64;
-        slot[i] = before[word] + (uint32_t)__builtin_popcountll(live[word] & ((1ull << (slot[i] % 64)) - 1));
-    }
-    reuse_free(live);
-    reuse_free(before);
-}
 
 // Groups of lines
 
-static uint64_t home(const struct engine *e, uint64_t key)
+static inline uint64_t home(const struct engine *e, uint64_t key)
 {
-    return (key * 0x9e3779b97f4a7c15ull) >> (64 - e->table_bits);
+    // Another factor than that of samples, whose lines have small products with theirs.
+    return (key * 0xbf58476d1ce4e5b9ull) >> (64 - e->table_bits);
 }
 
-static void table_put(struct engine *e, uint64_t key, uint32_t group)
+static void table_put(struct engine *e, uint64_t entry)
 {
     const uint64_t mask = (1ull << e->table_bits) - 1;
-    uint64_t at = home(e, key);
-    while (e->table[at].key)
+    uint64_t at = home(e, (entry >> NUMBER_BITS) - 1);
+    while (e->table[at])
         at = (at + 1) & mask;
-    e->table[at] = (struct entry){key + 1, group};
+    e->table[at] = entry;
 }
 
-static uint32_t *group_find(const struct engine *e, uint64_t key)
+static inline uint32_t group_find(const struct engine *e, uint64_t key)
 {
     const uint64_t mask = (1ull << e->table_bits) - 1;
-    for (uint64_t at = home(e, key); e->table[at].key; at = (at + 1) & mask)
-        if (e->table[at].key == key + 1)
-            return e->slot_of[e->table[at].group];
-    return 0;
+    for (uint64_t at = home(e, key), entry; (entry = e->table[at]); at = (at + 1) & mask)
+        if (entry >> NUMBER_BITS == key + 1)
+            return entry & NUMBER_MASK;
+    return NOBODY;
 }
 
-static uint32_t *group_find_or_add(struct engine *e, uint64_t key)
+static uint32_t group_find_or_add(struct engine *e, uint64_t key)
 {
-    uint32_t *found = group_find(e, key);
-    if (found)
+    const uint32_t found = group_find(e, key);
+    if (found != NOBODY)
         return found;
-    if (2ull * e->groups >= 1ull << e->table_bits) {
-        struct entry *old = e->table;
+    if (key + 1 > ~0ull >> NUMBER_BITS || e->groups > NUMBER_MASK)
+        reuse_fail("more than 256 GiB of memory are touched, or an address beyond 2^49: use a sample");
+    if (4ull * e->groups >= 1ull << e->table_bits) {
+        uint64_t *old = e->table;
         const uint64_t size = 1ull << e->table_bits++;
         e->table = reuse_alloc((size * 2) * sizeof *e->table);
         for (uint64_t at = 0; at < size; at++)
-            if (old[at].key)
-                table_put(e, old[at].key - 1, old[at].group);
+            if (old[at])
+                table_put(e, old[at]);
         reuse_free(old);
     }
     if (e->groups == e->group_room) {
-        uint32_t(*old)[GROUP] = e->slot_of;
+        uint32_t *old = e->slot_of;
         e->group_room *= 2;
-        e->slot_of = reuse_alloc((uint64_t)e->group_room * sizeof *e->slot_of);
-        reuse_copy(e->slot_of, old, (uint64_t)e->groups * sizeof *e->slot_of);
+        e->slot_of = reuse_alloc(((uint64_t)e->group_room << e->group_bits) * sizeof *e->slot_of);
+        reuse_copy(e->slot_of, old, ((uint64_t)e->groups << e->group_bits) * sizeof *e->slot_of);
         reuse_free(old);
     }
-    uint32_t *slots = e->slot_of[e->groups];
-    for (int i = 0; i < GROUP; i++)
+    uint32_t *slots = e->slot_of + ((uint64_t)e->groups << e->group_bits);
+    for (int i = 0; i < 1 << e->group_bits; i++)
         slots[i] = NO_SLOT;
-    table_put(e, key, e->groups++);
-    return slots;
+    table_put(e, (key + 1) << NUMBER_BITS | e->groups);
+    return e->groups++;
+}
+
+static inline uint32_t place_in(uint32_t group_bits, uint32_t group, uint64_t line)
+{
+    return group << group_bits | (uint32_t)(line & ((1u << group_bits) - 1));
 }
 
 // The stack
 
-static struct engine *engine_new(void)
+static struct engine *engine_new(uint32_t group_bits)
 {
     struct engine *e = reuse_alloc(sizeof *e);
     for (int i = 0; i < RECENT; i++)
         e->recent[i] = ~0ull;
-    slots_empty(e, REGION);
+    slots_empty(&e->slots, REGION);
+    e->group_bits = group_bits;
     e->table_bits = FIRST_TABLE_BITS;
     e->table = reuse_alloc((1ull << e->table_bits) * sizeof *e->table);
-    e->group_room = 1 << 10;
-    e->slot_of = reuse_alloc((uint64_t)e->group_room * sizeof *e->slot_of);
+    e->group_room = 1 << 8;
+    e->slot_of = reuse_alloc(((uint64_t)e->group_room << group_bits) * sizeof *e->slot_of);
     return e;
 }
 
@@ -232,26 +127,22 @@ static void to_front(struct engine *e, int from, uint64_t line, uint32_t place)
     e->places[0] = place;
 }
 
-// A line below the short list, where `stood` lines stand, comes up: its depth, 0 for a first touch, and
-// where its slot is noted.
-static uint64_t come_up(struct engine *e, uint64_t line, uint32_t stood, uint32_t *place)
+// A line below the short list, where `stood` lines stand, comes up: its depth, 0 for a first touch.
+static inline uint64_t come_up(struct engine *e, uint32_t place, uint32_t stood)
 {
-    uint32_t *slot = &group_find_or_add(e, line >> GROUP_BITS)[line % GROUP];
-    uint64_t depth = 0;
-    *place = (uint32_t)(slot - e->slot_of[0]);
-    if (*slot != NO_SLOT) {
-        depth = (uint64_t)slot_give_up(e, *slot) + stood + 1;
-        *slot = NO_SLOT;
-    }
-    return depth;
+    const uint32_t slot = e->slot_of[place];
+    if (slot == NO_SLOT)
+        return 0;
+    e->slot_of[place] = NO_SLOT;
+    return (uint64_t)slot_give_up(&e->slots, slot) + stood + 1;
 }
 
 // The last of the short list goes below it.
-static void go_down(struct engine *e, uint32_t place)
+static inline void go_down(struct engine *e, uint32_t place)
 {
-    if (e->next == e->slots)
-        slots_make_room(e);
-    e->slot_of[0][place] = slot_take(e);
+    if (e->slots.next == e->slots.room)
+        slots_make_room(&e->slots, e->slot_of, (uint64_t)e->groups << e->group_bits);
+    e->slot_of[place] = slot_take(&e->slots);
 }
 
 // The access's depth; 0 for a first touch.
@@ -262,8 +153,8 @@ static uint64_t engine_access(struct engine *e, uint64_t line)
             to_front(e, (int)i, line, e->places[i]);
             return (uint64_t)i + 1;
         }
-    uint32_t place;
-    const uint64_t depth = come_up(e, line, e->recent_count, &place);
+    const uint32_t place = place_in(e->group_bits, group_find_or_add(e, line >> e->group_bits), line);
+    const uint64_t depth = come_up(e, place, e->recent_count);
     if (e->recent_count == RECENT)
         go_down(e, e->places[RECENT - 1]);
     else
@@ -285,11 +176,9 @@ static void engine_forget(struct engine *e, uint64_t line)
             e->recent[--e->recent_count] = ~0ull;
             return;
         }
-    uint32_t *slot = group_find(e, line >> GROUP_BITS);
-    if (slot && slot[line % GROUP] != NO_SLOT) {
-        slot_give_up(e, slot[line % GROUP]);
-        slot[line % GROUP] = NO_SLOT;
-    }
+    const uint32_t group = group_find(e, line >> e->group_bits);
+    if (group != NOBODY)
+        come_up(e, place_in(e->group_bits, group, line), 0);
 }
 
 // Counting
@@ -318,7 +207,7 @@ struct counter *counter_new(uint64_t threshold, uint32_t most)
 {
     struct counter *c = reuse_alloc(sizeof *c);
     const uint64_t groups = threshold ? GROUPS : 1;
-    c->engine = engine_new();
+    c->engine = engine_new(threshold ? SAMPLED_GROUP_BITS : GROUP_BITS);
     c->bins = reuse_alloc(groups * BINS * sizeof *c->bins);
     c->first = reuse_alloc(groups * sizeof *c->first);
     c->most = most;
@@ -332,34 +221,25 @@ struct counter *counter_new(uint64_t threshold, uint32_t most)
 void counter_free(struct counter *c)
 {
     struct engine *e = c->engine;
-    void *all[] = {e->live, e->blocks, e->tiles, e->regions, e->table, e->slot_of, e, c->bins, c->first, c->heap, c};
+    slots_free(&e->slots);
+    void *all[] = {e->table, e->slot_of, e, c->bins, c->first, c->heap, c};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i])
             reuse_free(all[i]);
 }
 
-static void *copy_of(const void *from, uint64_t bytes)
-{
-    void *copy = reuse_alloc(bytes);
-    reuse_copy(copy, from, bytes);
-    return copy;
-}
-
 struct counter *counter_copy(const struct counter *from)
 {
-    struct counter *c = copy_of(from, sizeof *c);
-    struct engine *e = c->engine = copy_of(from->engine, sizeof *e);
+    struct counter *c = slots_part(from, sizeof *c);
+    struct engine *e = c->engine = slots_part(from->engine, sizeof *e);
     const uint64_t groups = c->threshold ? GROUPS : 1;
-    e->live = copy_of(e->live, e->slots / 8);
-    e->blocks = copy_of(e->blocks, (e->slots >> BLOCK_BITS) * sizeof *e->blocks);
-    e->tiles = copy_of(e->tiles, (e->slots >> TILE_BITS) * sizeof *e->tiles);
-    e->regions = copy_of(e->regions, (e->slots >> REGION_BITS) * sizeof *e->regions);
-    e->table = copy_of(e->table, (1ull << e->table_bits) * sizeof *e->table);
-    e->slot_of = copy_of(e->slot_of, (uint64_t)e->group_room * sizeof *e->slot_of);
-    c->bins = copy_of(c->bins, groups * BINS * sizeof *c->bins);
-    c->first = copy_of(c->first, groups * sizeof *c->first);
+    slots_copy(&e->slots);
+    e->table = slots_part(e->table, (1ull << e->table_bits) * sizeof *e->table);
+    e->slot_of = slots_part(e->slot_of, ((uint64_t)e->group_room << e->group_bits) * sizeof *e->slot_of);
+    c->bins = slots_part(c->bins, groups * BINS * sizeof *c->bins);
+    c->first = slots_part(c->first, groups * sizeof *c->first);
     if (c->heap)
-        c->heap = copy_of(c->heap, ((uint64_t)c->most + 2) * sizeof *c->heap);
+        c->heap = slots_part(c->heap, ((uint64_t)c->most + 2) * sizeof *c->heap);
     return c;
 }
 
@@ -410,6 +290,40 @@ static void sampled(struct counter *c, uint64_t line)
             heap_pop(c);
         }
         set_threshold(c, highest);
+    }
+}
+
+// The lines that were not in the short list: each step is fetched ahead, and none waits for another line's.
+static void look_up(struct counter *c, uint32_t misses)
+{
+    struct engine *e = c->engine;
+    for (uint32_t n = 0; n < misses + AHEAD; n++) {
+        if (n < misses)
+            __builtin_prefetch(&e->table[home(e, e->missed[n] >> GROUP_BITS)]);
+        const uint32_t near = n - (AHEAD - NEAR), next = n - (AHEAD - NEXT), now = n - AHEAD;
+        if (near < misses) {
+            e->group[near] = group_find(e, e->missed[near] >> GROUP_BITS);
+            if (e->group[near] != NOBODY)
+                __builtin_prefetch(&e->slot_of[place_in(GROUP_BITS, e->group[near], e->missed[near])]);
+        }
+        if (next < misses && e->group[next] != NOBODY) {
+            const uint32_t slot = e->slot_of[place_in(GROUP_BITS, e->group[next], e->missed[next])];
+            if (slot != NO_SLOT)
+                slot_prefetch(&e->slots, slot);
+        }
+        if (now >= misses)
+            continue;
+        if (e->group[now] == NOBODY)
+            e->group[now] = group_find_or_add(e, e->missed[now] >> GROUP_BITS);
+        const uint32_t place = place_in(GROUP_BITS, e->group[now], e->missed[now]);
+        e->place_of[RECENT + now] = place;
+        const uint64_t depth = come_up(e, place, e->stood[now]);
+        if (depth)
+            c->bins[bin_of(depth)]++;
+        else
+            c->first[0]++;
+        if (e->leaver[now] != NOBODY)
+            go_down(e, e->place_of[e->leaver[now]]);
     }
 }
 
@@ -480,22 +394,7 @@ static void batch(struct counter *c, const uint64_t *lines, uint32_t count)
     c->bins[1] += again;
     c->bins[2] += second;
     c->bins[3] += third;
-    for (uint32_t n = 0; n < misses; n++) {
-        if (n + AHEAD < misses)
-            __builtin_prefetch(&e->table[home(e, e->missed[n + AHEAD] >> GROUP_BITS)]);
-        if (n + NEAR < misses) {
-            const uint32_t *slots = group_find(e, e->missed[n + NEAR] >> GROUP_BITS);
-            if (slots)
-                __builtin_prefetch(slots);
-        }
-        const uint64_t depth = come_up(e, e->missed[n], e->stood[n], &e->place_of[RECENT + n]);
-        if (depth)
-            c->bins[bin_of(depth)]++;
-        else
-            c->first[0]++;
-        if (e->leaver[n] != NOBODY)
-            go_down(e, e->place_of[e->leaver[n]]);
-    }
+    look_up(c, misses);
     for (uint32_t i = 0; i < RECENT; i++) {
         e->recent[i] = recent[i];
         e->places[i] = e->place_of[ticket[i]];

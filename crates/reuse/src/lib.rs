@@ -23,3 +23,17 @@ pub use shards::{Estimate, Rate, Shards, sample_hash};
 
 /// Bytes of a line; what an address is divided by before it comes in here.
 pub const LINE_BYTES: u64 = 64;
+
+/// Tells the processor that this will be needed soon.
+#[inline]
+fn fetch<T>(what: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of a reference's address reads nothing that the program could see, and the
+    // address is valid.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch(std::ptr::from_ref(what).cast(), _MM_HINT_T0);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = what;
+}

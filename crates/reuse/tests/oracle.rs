@@ -40,7 +40,7 @@ fn traces() -> impl Strategy<Value = Vec<u64>> {
         (0u64..2000, 1u64..5000, 1usize..200)
             .prop_map(|(from, stride, count)| (0..count as u64).map(|i| from + i * stride).collect()),
         proptest::collection::vec(0u64..400, 1..400),
-        proptest::collection::vec(0u64..(1 << 57), 1..20),
+        proptest::collection::vec(0u64..(1 << 43), 1..20),
     ];
     proptest::collection::vec((piece, 1usize..4), 1..8)
         .prop_map(|pieces| pieces.into_iter().flat_map(|(piece, times)| piece.repeat(times)).collect())
