@@ -7,8 +7,10 @@ mod matrix;
 mod pair;
 mod predict;
 mod reuse;
+pub mod slowdown;
 mod twins;
 
+pub use self::reuse::Summary;
 use crate::exit::Outcome;
 
 /// Measuring tools, and what follows from what they measured: memory accesses, who slows whom, who suits whom
@@ -31,6 +33,7 @@ pub struct Args {
 enum What {
     Distgen(distgen::Args),
     Reuse(reuse::Args),
+    Slowdown(slowdown::Args),
     Matrix(matrix::Args),
     Predict(predict::Args),
     Pair(pair::Args),
@@ -41,6 +44,7 @@ pub fn main(args: &Args) -> Outcome {
     match &args.what {
         What::Distgen(args) => distgen::main(args),
         What::Reuse(args) => reuse::main(args),
+        What::Slowdown(args) => slowdown::main(args),
         What::Matrix(args) => matrix::main(args),
         What::Predict(args) => predict::main(args),
         What::Pair(args) => pair::main(args),

@@ -22,7 +22,7 @@
 
 pub use interference::profile::Class;
 use reuse::{LINE_BYTES, Report};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Below this flow into L1 a thread is at rest: the middle of what Table 2 allows, for one of four cores.
 pub const QUIET_BYTES_PER_S: f64 = 5.2e9 / 4.0;
@@ -30,7 +30,7 @@ pub const QUIET_BYTES_PER_S: f64 = 5.2e9 / 4.0;
 pub const REUSE: f64 = 2.0;
 
 /// What flows into each level, in bytes a second, of all threads of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Flows {
     pub into_l1: f64,
     pub into_l2: f64,
@@ -94,14 +94,14 @@ fn ratio(out: f64, into: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use reuse::Scope;
 
     use super::*;
 
     /// Table 2: name, GB/s into the last-level cache, its reuse, that of L2, and the class that the order
     /// of the rows says.
-    const TABLE_2: [(&str, f64, f64, f64, Class); 19] = [
+    pub(crate) const TABLE_2: [(&str, f64, f64, f64, Class); 19] = [
         ("jacobi_l", 10.321, 1.50, 1.02, Class::S),
         ("stream", 11.646, 1.00, 1.03, Class::S),
         ("bt", 8.566, 0.97, 1.36, Class::S),
@@ -125,9 +125,9 @@ mod tests {
     ];
 
     /// Of the half of the machine that each program had.
-    const QUIET: f64 = 4.0 * QUIET_BYTES_PER_S;
+    pub(crate) const QUIET: f64 = 4.0 * QUIET_BYTES_PER_S;
 
-    fn flows(row: &(&str, f64, f64, f64, Class)) -> Flows {
+    pub(crate) fn flows(row: &(&str, f64, f64, f64, Class)) -> Flows {
         Flows::from_factors(row.1 * 1e9, row.2, row.3)
     }
 

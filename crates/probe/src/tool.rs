@@ -149,7 +149,7 @@ impl Tool {
         if let Some(signal) = status.signal()
             && let Some((_, _, report)) = reports.iter_mut().rfind(|(own_pid, _, _)| *own_pid == pid)
         {
-            report.ended = if cut_off { Ended::TimeLimit } else { Ended::Signal(signal) };
+            report.ended = if cut_off { Ended::TimeLimit } else { Ended::Signal(Some(signal)) };
         }
         Ok(Run { reports: reports.into_iter().map(|(_, _, report)| report).collect(), status, cost })
     }
@@ -278,12 +278,21 @@ fn read(directory: &Path) -> Result<Vec<(u32, u32, Report)>, RunError> {
     Ok(reports)
 }
 
+/// The file of a program: as it stands with a slash, found in `PATH` without.
+pub fn exists(program: &OsString) -> Result<PathBuf, RunError> {
+    let name = program.to_string_lossy().into_owned();
+    let path = if name.contains('/') { Some(PathBuf::from(program)) } else { in_path(program) };
+    let found = path.ok_or_else(|| io::ErrorKind::NotFound.into()).and_then(|path| {
+        let is_file = path.metadata()?.is_file();
+        if is_file { Ok(path) } else { Err(io::ErrorKind::IsADirectory.into()) }
+    });
+    found.map_err(|why| RunError::NotFound { program: name, why })
+}
+
 /// Whether the tool can run this program, before Valgrind says so in its own words; its file.
 pub fn check(program: &OsString) -> Result<PathBuf, RunError> {
     let name = program.to_string_lossy().into_owned();
-    let path = if name.contains('/') { Some(PathBuf::from(program)) } else { in_path(program) };
-    let not_found = || io::Error::from(io::ErrorKind::NotFound);
-    let path = path.ok_or_else(|| RunError::NotFound { program: name.clone(), why: not_found() })?;
+    let path = exists(program)?;
     let mut head = [0; 20];
     let read = File::open(&path).and_then(|mut file| file.read(&mut head));
     let length = read.map_err(|why| RunError::NotFound { program: name.clone(), why })?;

@@ -18,7 +18,7 @@ use topology::Machine;
 
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
 use crate::units::parse_duration_ns;
-use summary::Summary;
+pub use summary::Summary;
 
 /// Shows which reuse distances a program's accesses have, and what caches would miss
 #[derive(clap::Args)]
