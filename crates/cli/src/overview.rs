@@ -27,6 +27,7 @@ Plan
   sweep FILE      the same over many machines, policies and arrival rates
   policy          list the policies, see or change the one in force, write your own
   lab             measure memory accesses and pairs; who slows whom, who should stand beside whom
+  profile         measure a program once, and keep what it takes and what it suffers
   config          the configuration file
 
 Serve

@@ -1,6 +1,6 @@
 //! A writer that is killed at random moments loses nothing that it reported as stored.
 //!
-//! The writer is this very test binary, started again. `COPLACE_STORE_KILLS` is the number of kills.
+//! The writer is this very test binary, started again. `COPLACE_KILLS` is the number of kills.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -22,7 +22,14 @@ fn sample(number: i64) -> Sample {
     };
     // Sometimes large, so that a write takes several pages.
     let filler = "x".repeat((number % 11 * 2_000) as usize);
-    Sample { program, threads: 1, machine: "m".into(), kind: Kind::Alone, at_ns: number, value: json!(filler) }
+    Sample {
+        program,
+        threads: 1,
+        machine: "m".into(),
+        kind: Kind::Alone,
+        at_ns: number,
+        value: json!(filler),
+    }
 }
 
 /// Writes samples from a number on, and says each number once it is stored.
@@ -40,7 +47,7 @@ fn nothing_that_was_reported_as_stored_is_lost_by_a_kill_at_any_moment() {
         let (from, path) = told.split_once(' ').unwrap();
         return write(Path::new(path), from.parse().unwrap());
     }
-    let kills: u64 = std::env::var("COPLACE_STORE_KILLS").map_or(60, |count| count.parse().unwrap());
+    let kills: u64 = std::env::var("COPLACE_KILLS").map_or(60, |count| count.parse().unwrap());
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("evidence.sqlite");
     let mut random = Random::for_purpose(1, "kills");
@@ -62,7 +69,11 @@ fn nothing_that_was_reported_as_stored_is_lost_by_a_kill_at_any_moment() {
         let last = stored.unwrap_or(next - 1);
         // Everything up to the last that was told, without gaps, and at most one more.
         assert_eq!(numbers, (0..numbers.len() as i64).collect::<Vec<_>>(), "kill {kill}");
-        assert!((last + 1..=last + 2).contains(&(numbers.len() as i64)), "kill {kill}: told {last}, {} there", numbers.len());
+        assert!(
+            (last + 1..=last + 2).contains(&(numbers.len() as i64)),
+            "kill {kill}: told {last}, {} there",
+            numbers.len()
+        );
         assert!(there.iter().all(|sample_there| *sample_there == sample(sample_there.at_ns)), "kill {kill}");
         next = numbers.len() as i64;
         if next > 2_000 {

@@ -11,6 +11,7 @@ use serde_json::json;
 use topology::Machine;
 use workload::show_bytes;
 
+use super::verdicts::verdicts;
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
 use crate::table::Table;
 use crate::units::show_ns;
@@ -19,7 +20,8 @@ use crate::units::show_ns;
 pub fn machine_words(machine: &Machine) -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let mut words = format!("{}, {} CPUs", model.map_or(std::env::consts::ARCH, |(_, model)| model), machine.pu_count());
+    let mut words =
+        format!("{}, {} CPUs", model.map_or(std::env::consts::ARCH, |(_, model)| model), machine.pu_count());
     let last = machine.caches.iter().map(|cache| cache.level).max();
     for cache in machine.caches.iter().filter(|cache| Some(cache.level) == last).take(1) {
         let size = cache.size_bytes.map_or("?".into(), show_bytes);
@@ -48,7 +50,13 @@ pub fn list(store: &Store, json: bool) -> Outcome {
     let mut table = Table::new(&["program", ">threads", "machine", "samples", ">latest"]);
     for entry in known {
         let kinds: Vec<String> = entry.kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-        table.row([entry.program.name, entry.threads.to_string(), entry.machine, kinds.join(", "), age(entry.latest_ns)]);
+        table.row([
+            entry.program.name,
+            entry.threads.to_string(),
+            entry.machine,
+            kinds.join(", "),
+            age(entry.latest_ns),
+        ]);
     }
     print!("{table}");
     Ok(ExitCode::SUCCESS)
@@ -89,12 +97,22 @@ pub fn show(store: &Store, name: &str, json: bool) -> Outcome {
     for program in named(store, name)? {
         samples.extend(store.samples(Some(&program)).map_err(Failure::ours)?);
     }
+    let groups = groups(&samples);
     if json {
-        println!("{:#}", json!(samples));
+        let verdicts: Vec<_> = groups
+            .iter()
+            .map(|group| {
+                json!({ "program": group[0].program, "threads": group[0].threads, "machine": group[0].machine,
+                        "verdicts": verdicts(group) })
+            })
+            .collect();
+        println!("{:#}", json!({ "samples": samples, "verdicts": verdicts }));
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new(&["program", ">threads", "what", "found", ">when"]);
-    for sample in &samples {
+    // Of slowdowns the rounds are many; the verdict sums them up.
+    let rounds = |sample: &&Sample| sample.kind != Kind::Slowdown;
+    for sample in samples.iter().filter(rounds) {
         table.row([
             sample.program.name.clone(),
             sample.threads.to_string(),
@@ -104,7 +122,34 @@ pub fn show(store: &Store, name: &str, json: bool) -> Outcome {
         ]);
     }
     print!("{table}");
+    for group in &groups {
+        let Sample { program, threads, machine, .. } = group[0];
+        println!("\n{}, {threads} threads, on {machine}", program.name);
+        let mut table = Table::new(&["class by", "class", "evidence"]);
+        for verdict in verdicts(group) {
+            let class = verdict.class.map_or("–".into(), |class| class.to_string());
+            table.row([verdict.by.into(), class, verdict.evidence]);
+        }
+        print!("{table}");
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Samples by program, threads and machine, in the order of their first.
+fn groups(samples: &[Sample]) -> Vec<Vec<&Sample>> {
+    let mut groups: Vec<Vec<&Sample>> = Vec::new();
+    for sample in samples {
+        let same = |group: &&mut Vec<&Sample>| {
+            let first = group[0];
+            (&first.program, first.threads, &first.machine)
+                == (&sample.program, sample.threads, &sample.machine)
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(sample),
+            None => groups.push(vec![sample]),
+        }
+    }
+    groups
 }
 
 /// A sample in a few words.
@@ -115,13 +160,23 @@ fn found(sample: &Sample) -> String {
             let ns = |key: &str| show_ns((value[key].as_f64().unwrap_or(0.0) * 1e9) as u64);
             format!("{}, {} of user time", ns("seconds"), ns("user_seconds"))
         }
+        Kind::Counters => {
+            let metrics = value["metrics"].as_object().into_iter().flatten();
+            let words = metrics.map(|(name, metric)| {
+                let unit = metric["unit"].as_str().filter(|unit| *unit != "1").unwrap_or_default();
+                format!("{} {:.3e} {unit}", name.replace('_', " "), metric["value"].as_f64().unwrap_or(0.0))
+            });
+            words.map(|text| text.trim_end().to_owned()).collect::<Vec<_>>().join(", ")
+        }
+        Kind::Slowdown => format!("beside a probe of {}", value["round"]["footprint_bytes"]),
         Kind::Reuse => {
             let parts = value["programs"][0]["parts"].as_array();
             let caches = parts.and_then(|parts| parts.iter().find(|part| part["scope"] == "program"));
-            let misses = caches.and_then(|part| part["caches"].as_array()).into_iter().flatten().map(|cache| {
-                let percent = cache["miss_ratio"].as_f64().unwrap_or(0.0) * 100.0;
-                format!("L{} misses {percent:.2}%", cache["level"])
-            });
+            let misses =
+                caches.and_then(|part| part["caches"].as_array()).into_iter().flatten().map(|cache| {
+                    let percent = cache["miss_ratio"].as_f64().unwrap_or(0.0) * 100.0;
+                    format!("L{} misses {percent:.2}%", cache["level"])
+                });
             misses.collect::<Vec<_>>().join(", ")
         }
     }
@@ -138,12 +193,17 @@ pub fn export(store: &Store) -> Outcome {
 
 /// All of a file or, where a line is wrong, nothing.
 pub fn import(store: &mut Store, file: &Path) -> Outcome {
-    let failed = |error: std::io::Error| Failure::bad_input(format!("cannot read {}: {error}", file.display()));
+    let failed =
+        |error: std::io::Error| Failure::bad_input(format!("cannot read {}: {error}", file.display()));
     let mut samples: Vec<Sample> = Vec::new();
     for (index, line) in BufReader::new(File::open(file).map_err(failed)?).lines().enumerate() {
         let line = line.map_err(failed)?;
         let sample = serde_json::from_str(&line).map_err(|error| {
-            Failure::bad_input(format!("{}, line {}: {error}; nothing was taken in", file.display(), index + 1))
+            Failure::bad_input(format!(
+                "{}, line {}: {error}; nothing was taken in",
+                file.display(),
+                index + 1
+            ))
         })?;
         samples.push(sample);
     }

@@ -80,7 +80,8 @@ impl Store {
             connection.pragma_update(None, "synchronous", "FULL")?;
             connection.pragma_update(None, "foreign_keys", "ON")?;
             // Two that open a new file at once must not both make the tables.
-            let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+            let transaction =
+                connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
             let version = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
             if version == 0 {
                 transaction.execute_batch(TABLES)?;
@@ -96,7 +97,7 @@ impl Store {
         }
     }
 
-    fn failed(&self) -> impl Fn(rusqlite::Error) -> StoreError {
+    fn failed(&self) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
         let path = self.path.clone();
         move |why| StoreError::Failed { path: path.clone(), why }
     }
@@ -273,7 +274,8 @@ mod tests {
         Connection::open(&path).unwrap().pragma_update(None, "user_version", 9).unwrap();
         assert!(matches!(Store::open(&path), Err(StoreError::Newer { version: 9, .. })));
         let other = directory.path().join("other");
-        std::fs::write(&other, "this is a text and nothing else, long enough to be looked at".repeat(20)).unwrap();
+        std::fs::write(&other, "this is a text and nothing else, long enough to be looked at".repeat(20))
+            .unwrap();
         assert!(matches!(Store::open(&other), Err(StoreError::Open { .. })));
         assert_eq!(std::fs::read(&other).unwrap().len(), 1200, "it is left as it was");
     }

@@ -27,15 +27,21 @@ pub enum Kind {
     Alone,
     /// Stack reuse distances, as `coplace lab reuse --json` writes them.
     Reuse,
+    /// A round of `coplace lab slowdown`, and what it needs to be read.
+    Slowdown,
+    /// A run with hardware counters: what they counted, and the metrics made of it.
+    Counters,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 2] = [Kind::Alone, Kind::Reuse];
+    pub const ALL: [Kind; 4] = [Kind::Alone, Kind::Reuse, Kind::Slowdown, Kind::Counters];
 
     pub fn name(self) -> &'static str {
         match self {
             Kind::Alone => "alone",
             Kind::Reuse => "reuse",
+            Kind::Slowdown => "slowdown",
+            Kind::Counters => "counters",
         }
     }
 }
@@ -51,7 +57,7 @@ impl FromStr for Kind {
 
     fn from_str(text: &str) -> Result<Kind, String> {
         let found = Kind::ALL.into_iter().find(|kind| kind.name() == text);
-        found.ok_or_else(|| format!("'{text}' is no kind of sample (alone, reuse)"))
+        found.ok_or_else(|| format!("'{text}' is no kind of sample (alone, reuse, slowdown, counters)"))
     }
 }
 
