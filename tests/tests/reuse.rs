@@ -246,6 +246,32 @@ fn kernels_have_the_distances_of_their_arithmetic() {
 }
 
 #[test]
+fn a_blocked_matrix_product_reuses_its_block_whatever_its_size() {
+    const TEST: &str = "a matrix product under the reuse tool";
+    let Some(tool) = tool(TEST) else { return };
+    let home = Home::new();
+    let binary = home.path().join("matmul");
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-std=gnu11", "-mavx2", "-mfma", "-o"]).arg(&binary);
+    let built = cc.arg(top().join("experiments/reuse/matmul.c")).output();
+    let runs = || Command::new(&binary).args(["64", "1"]).output().is_ok_and(|output| output.status.success());
+    if !built.is_ok_and(|output| output.status.success()) || !runs() {
+        return skipped(TEST, "no AVX2 here");
+    }
+    for n in [128u32, 192] {
+        let (n_text, program) = (n.to_string(), binary.to_str().unwrap());
+        let (json, output) = measured(&home, &tool, &["--without-native"], &[program, &n_text, "1"]);
+        assert!(output.status.success(), "{output:?}");
+        // A block of 64 by 64 is 512 lines; between two walks over it lie rows of the other matrices. Each
+        // block is walked once for every four rows, the first time from afar.
+        let blocks = f64::from(n / 64).powi(2);
+        let wanted = blocks * (f64::from(n) / 4.0 - 1.0) * 512.0;
+        let found = between(part(&json, &Value::from("program")), 500.0, 680.0);
+        assert!((0.9..1.15).contains(&(found / wanted)), "n {n}: {found} accesses of {wanted}");
+    }
+}
+
+#[test]
 fn programs_that_end_badly_or_never_are_reported_with_what_was_seen() {
     let Some(tool) = tool("the reuse tool's bad input") else { return };
     let home = Home::new();
