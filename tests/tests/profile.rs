@@ -68,7 +68,10 @@ fn slowdowns_are_kept_round_by_round_and_speak_for_a_class_beside_the_others() {
     let measured = coplace(&["profile", "--only", "slowdown", "--threads", "1", "--", &cg, "--size", "T"]);
     if measured.0 == Some(1) {
         assert!(measured.2.contains("no slowdowns"), "{measured:?}");
-        return coplace_tests::skipped("slowdowns in the evidence store", "one CPU, or caches of unknown size");
+        return coplace_tests::skipped(
+            "slowdowns in the evidence store",
+            "one CPU, or caches of unknown size",
+        );
     }
     assert_eq!(measured.0, Some(0), "{measured:?}");
     let shown: serde_json::Value =
@@ -79,13 +82,29 @@ fn slowdowns_are_kept_round_by_round_and_speak_for_a_class_beside_the_others() {
     assert_eq!(by, ["counters", "distances", "slowdowns"]);
     assert!(verdicts[0]["class"].is_null() && verdicts[2]["class"].is_string(), "{shown}");
     // The command alone: every round in the JSON, and what is wrong in a word.
-    let words = ["lab", "slowdown", "-q", "--rounds", "2", "--footprints", "512K,8M", "--json", "-", "--", &cg, "--size", "T"];
+    let words = [
+        "lab",
+        "slowdown",
+        "-q",
+        "--rounds",
+        "2",
+        "--footprints",
+        "512K,8M",
+        "--json",
+        "-",
+        "--",
+        &cg,
+        "--size",
+        "T",
+    ];
     let (code, out, error) = coplace(&words);
     assert_eq!(code, Some(0), "{error}");
     let found: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((found["rounds"].as_array().unwrap().len(), found["curve"].as_array().unwrap().len()), (4, 2));
-    for (program, status, said) in [("/nowhere/at/all", 2, "/nowhere/at/all"), ("false", 1, "exit status 1")] {
-        let (code, _, error) = coplace(&["lab", "slowdown", "--rounds", "1", "--footprints", "1M", "--", program]);
+    for (program, status, said) in [("/nowhere/at/all", 2, "/nowhere/at/all"), ("false", 1, "exit status 1")]
+    {
+        let (code, _, error) =
+            coplace(&["lab", "slowdown", "--rounds", "1", "--footprints", "1M", "--", program]);
         assert_eq!(code, Some(status), "{error}");
         assert!(error.contains(said), "{error}");
     }

@@ -254,7 +254,8 @@ fn a_blocked_matrix_product_reuses_its_block_whatever_its_size() {
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-std=gnu11", "-mavx2", "-mfma", "-o"]).arg(&binary);
     let built = cc.arg(top().join("experiments/reuse/matmul.c")).output();
-    let runs = || Command::new(&binary).args(["64", "1"]).output().is_ok_and(|output| output.status.success());
+    let runs =
+        || Command::new(&binary).args(["64", "1"]).output().is_ok_and(|output| output.status.success());
     if !built.is_ok_and(|output| output.status.success()) || !runs() {
         return skipped(TEST, "no AVX2 here");
     }

@@ -79,7 +79,7 @@ impl Exact {
     pub fn access(&mut self, line: u64) -> Option<u64> {
         if let Some(at) = self.recent.iter().position(|&recent| recent == line) {
             let place = self.places[at];
-            self.to_front(at, line, place);
+            self.bring_up(at, line, place);
             return Some(at as u64 + 1);
         }
         let place = self.place_for(self.groups.find(line >> GROUP_BITS), line);
@@ -89,7 +89,7 @@ impl Exact {
         } else {
             self.recent_count += 1;
         }
-        self.to_front(RECENT - 1, line, place);
+        self.bring_up(RECENT - 1, line, place);
         depth
     }
 
@@ -111,7 +111,7 @@ impl Exact {
     }
 
     #[inline]
-    fn to_front(&mut self, from: usize, line: u64, place: u32) {
+    fn bring_up(&mut self, from: usize, line: u64, place: u32) {
         for at in (0..from).rev() {
             self.recent[at + 1] = self.recent[at];
             self.places[at + 1] = self.places[at];
@@ -136,7 +136,7 @@ impl Exact {
             if let Some(at) = self.recent.iter().position(|&recent| recent == line) {
                 depths[at + 1] += 1;
                 let ticket = self.places[at];
-                self.to_front(at, line, ticket);
+                self.bring_up(at, line, ticket);
                 continue;
             }
             let ticket = (RECENT + self.batch.len()) as u32;
@@ -148,7 +148,7 @@ impl Exact {
                 leaver: if full { self.places[RECENT - 1] } else { NOBODY },
             });
             self.recent_count += usize::from(!full);
-            self.to_front(RECENT - 1, line, ticket);
+            self.bring_up(RECENT - 1, line, ticket);
         }
         for (depth, &count) in depths.iter().enumerate().filter(|(_, count)| **count > 0) {
             histogram.record(Some(depth as u64), count as f64);
