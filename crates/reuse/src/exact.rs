@@ -6,7 +6,7 @@
 //! the short list is kept first; what was not in it is looked up afterwards in steps, each of them fetched
 //! ahead.
 //!
-//! Cost (criterion, `benches/engine.rs`): 8 million accesses a second and more at a footprint of 64 MB.
+//! `benches/engine.rs` says how many accesses a second that is.
 
 use crate::fetch;
 use crate::histogram::Histogram;
