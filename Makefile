@@ -11,21 +11,24 @@ export PATH := $(CURDIR)/.tools/cargo/bin:$(PATH)
 export RUSTUP_HOME ?= $(if $(wildcard .tools/rustup),$(CURDIR)/.tools/rustup,$(HOME)/.rustup)
 export CARGO_HOME ?= $(if $(wildcard .tools/cargo),$(CURDIR)/.tools/cargo,$(HOME)/.cargo)
 
-.PHONY: build apps preload guest demo test lint unit bench experiments soak install uninstall clean prepare
+.PHONY: build apps preload reuse-tool guest demo test lint unit bench experiments soak install uninstall clean prepare
 
 prepare:
 	@scripts/prepare build
 
 build: prepare
 	@cargo build --release --quiet -p coplace-cli -p coplace-bubbles
-	@$(MAKE) --quiet preload apps
-	@echo "built $(COPLACE), $(BUILD)/preload and $(BUILD)/apps"
+	@$(MAKE) --quiet preload apps reuse-tool
+	@echo "built $(COPLACE), $(BUILD)/preload, $(BUILD)/apps and, where valgrind is, $(BUILD)/reuse-tool"
 
 preload:
 	@$(MAKE) --quiet -C preload OUT=$(BUILD)/preload
 
 apps:
 	@$(MAKE) --quiet -C apps OUT=$(BUILD)/apps
+
+reuse-tool:
+	@$(MAKE) --quiet -C reuse-tool OUT=$(BUILD)/reuse-tool
 
 # What tests/guest takes into its machine, which has no libraries but those that it is given. Little is
 # optimised: emulation is slow anyway, and this build is for nothing else.
@@ -82,6 +85,8 @@ install: build
 	install -D -m 755 $(BUILD)/preload/libcoplace_preload.so $(DESTDIR)$(PREFIX)/lib/coplace/libcoplace_preload.so
 	install -D -m 644 include/coplace/page.h $(DESTDIR)$(PREFIX)/include/coplace/page.h
 	DESTDIR=$(DESTDIR) scripts/install-bubbles $(PREFIX)
+	test ! -d $(BUILD)/reuse-tool || { mkdir -p $(DESTDIR)$(PREFIX)/lib/coplace/reuse-tool && \
+		cp -d $(filter-out %.o,$(wildcard $(BUILD)/reuse-tool/*)) $(DESTDIR)$(PREFIX)/lib/coplace/reuse-tool/; }
 	mkdir -p $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(COPLACE) man $(DESTDIR)$(PREFIX)/share/man/man1
 	$(COPLACE) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/coplace

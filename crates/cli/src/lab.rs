@@ -1,16 +1,20 @@
 //! `coplace lab`: tools that measure, and what follows from what was measured.
 
 mod bubbles;
+mod distgen;
 mod heat;
 pub mod known;
 mod matrix;
 mod pair;
 mod predict;
+mod reuse;
+pub mod slowdown;
 mod twins;
 
+pub use self::reuse::Summary;
 use crate::exit::Outcome;
 
-/// Measuring tools, and what follows from what they measured: who slows whom, who suits whom
+/// Measuring tools, and what follows from what they measured: memory accesses, who slows whom, who suits whom
 #[derive(clap::Args)]
 #[command(
     long_about = "Measuring tools, and what follows from what they measured. They work without a scheduler and change
@@ -28,6 +32,9 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
+    Distgen(distgen::Args),
+    Reuse(reuse::Args),
+    Slowdown(slowdown::Args),
     Matrix(matrix::Args),
     Predict(predict::Args),
     Pair(pair::Args),
@@ -37,6 +44,9 @@ enum What {
 
 pub fn main(args: &Args) -> Outcome {
     match &args.what {
+        What::Distgen(args) => distgen::main(args),
+        What::Reuse(args) => reuse::main(args),
+        What::Slowdown(args) => slowdown::main(args),
         What::Matrix(args) => matrix::main(args),
         What::Predict(args) => predict::main(args),
         What::Pair(args) => pair::main(args),

@@ -20,6 +20,7 @@ mod mix;
 mod neighbours;
 mod overview;
 mod policy_cmd;
+mod profile;
 mod record;
 mod replay;
 mod run;
@@ -60,6 +61,7 @@ enum Command {
     Record(record::Args),
     Replay(replay::Args),
     Policy(policy_cmd::Args),
+    Profile(profile::Args),
     Lab(lab::Args),
     Doctor(doctor::Args),
     Config(config_cmd::Args),
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
         Some(Command::Record(args)) => record::main(&args),
         Some(Command::Replay(args)) => replay::main(&args),
         Some(Command::Policy(args)) => policy_cmd::main(&args),
+        Some(Command::Profile(args)) => profile::main(&args),
         Some(Command::Lab(args)) => lab::main(&args),
         Some(Command::Doctor(args)) => doctor::main(&args),
         Some(Command::Config(args)) => config_cmd::main(&args),

@@ -26,7 +26,8 @@ Plan
   simulate        what policies would do with a workload, on any machine, without running anything
   sweep FILE      the same over many machines, policies and arrival rates
   policy          list the policies, see or change the one in force, write your own
-  lab             who slows whom by how much, and who should stand beside whom
+  lab             measure memory accesses and pairs; who slows whom, who should stand beside whom
+  profile         measure a program once, and keep what it takes and what it suffers
   config          the configuration file
 
 Serve

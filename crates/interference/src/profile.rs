@@ -1,13 +1,14 @@
 //! What is known of a program by itself, and of the machine that programs share.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::matrix::Matrix;
 
 /// Where a program's data flow (Haritatos et al., COSH 2016, section 2.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Class {
     /// Stays in the core and its private caches.
     N,
@@ -15,6 +16,16 @@ pub enum Class {
     C,
     /// Streams through all caches.
     S,
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Class::N => "N (keeps to its private caches)",
+            Class::C => "C (lives from the last-level cache)",
+            Class::S => "S (streams)",
+        })
+    }
 }
 
 /// All of it optional.

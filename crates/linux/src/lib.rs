@@ -18,6 +18,7 @@ mod error;
 pub mod memory;
 pub mod numa;
 pub mod page;
+pub mod perf;
 pub mod pidfd;
 pub mod procfs;
 pub mod protection;

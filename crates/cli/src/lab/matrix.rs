@@ -3,6 +3,7 @@
 mod run;
 mod samples;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -136,7 +137,7 @@ fn parse(words: &[String]) -> Result<Vec<Program>, Failure> {
     for text in words {
         let named = text.split_once('=').filter(|(name, _)| !name.is_empty() && !name.contains([' ', '/']));
         let (name, line) = named.unwrap_or((text.trim(), text));
-        let command: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let command: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         if command.is_empty() {
             return Err(Failure::bad_input(format!("'{text}' has no command; write for example cg=./cg")));
         }
@@ -149,7 +150,7 @@ fn parse(words: &[String]) -> Result<Vec<Program>, Failure> {
 }
 
 /// Two halves of the CPUs, in the order of cores.
-fn halves(wanted: Option<&topology::CpuSet>) -> Result<[Vec<u32>; 2], Failure> {
+pub fn halves(wanted: Option<&topology::CpuSet>) -> Result<[Vec<u32>; 2], Failure> {
     let allowed = rustix::thread::sched_getaffinity(None).map_err(Failure::ours)?;
     let may = |cpu: &u32| allowed.is_set(*cpu as usize);
     let machine = crate::machine::named("this")?;
@@ -295,7 +296,7 @@ mod tests {
     #[test]
     fn programs_have_names_and_commands() {
         let parsed = parse(&["cg=./cg --size A".into(), "./a b=c".into()]).unwrap();
-        assert_eq!((parsed[0].name.as_str(), &parsed[0].command[2]), ("cg", &"A".to_owned()));
+        assert_eq!((parsed[0].name.as_str(), parsed[0].command[2].to_str()), ("cg", Some("A")));
         assert_eq!(parsed[1].name, "./a b=c");
         assert!(parse(&["cg=".into()]).is_err() && parse(&["a".into(), "a".into()]).is_err());
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::fd::FromRawFd;
 
 use topology::CpuSet;
 
@@ -14,6 +13,7 @@ use crate::cgroup1;
 use crate::cgroup2::{self, DELEGATE};
 use crate::clock;
 use crate::error::{Absent, Error};
+use crate::perf::{self, Event};
 use crate::pidfd::PidFd;
 use crate::procfs::Process;
 use crate::root::{Root, read, write};
@@ -22,8 +22,6 @@ type Found = Result<String, Absent>;
 type Table = BTreeMap<Mechanism, Found>;
 
 const AS_ROOT: &str = "run as root";
-const COUNT_REGIONS: &str =
-    "give the virtual machine a vPMU; until then the preload library counts regions instead";
 
 /// `what` is filled in by the caller.
 fn absent(why: impl std::fmt::Display, remedy: &str) -> Absent {
@@ -201,47 +199,15 @@ pub fn nice(root: &Root) -> Found {
 
 pub fn perf_events(root: &Root) -> Found {
     live(root)?;
-    // The first published form of perf_event_attr, 64 bytes: type, size, config, …, flags.
-    const BYTES: usize = 64;
-    const INSTRUCTIONS: u64 = 1;
-    const EXCLUDE_KERNEL_AND_HYPERVISOR: u64 = 1 << 5 | 1 << 6;
-    let mut attributes = [0u64; BYTES / 8];
-    // PERF_TYPE_HARDWARE is 0, so the first word holds only the size, in its second half.
-    attributes[0] = u64::from_ne_bytes({
-        let mut word = [0; 8];
-        word[4..].copy_from_slice(&(BYTES as u32).to_ne_bytes());
-        word
-    });
-    attributes[1] = INSTRUCTIONS;
-    attributes[5] = EXCLUDE_KERNEL_AND_HYPERVISOR;
-    // SAFETY: the attributes are as long as they say and outlive the call: this thread (0), any CPU
-    // (−1), no group (−1), close-on-exec (8).
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 8) };
-    if fd >= 0 {
-        // SAFETY: the kernel just gave us this descriptor and nobody else knows it.
-        let counter = unsafe { std::os::fd::OwnedFd::from_raw_fd(fd as i32) };
-        let mut value = [0; 8];
-        // Some virtual machines let the counter be opened and never count.
-        return match rustix::io::read(&counter, &mut value) {
-            Ok(8) if u64::from_ne_bytes(value) > 0 => Ok("instructions of this user's programs".to_owned()),
-            _ => Err(absent("the hardware counters of this machine stand still", COUNT_REGIONS)),
-        };
+    let counter = perf::open(Event::INSTRUCTIONS, 0).map_err(|error| perf::absent(&error, root))?;
+    // Some virtual machines let the counter be opened and never count.
+    match perf::reading(&counter) {
+        Ok(reading) if reading.count > 0 => Ok("instructions of this user's programs".to_owned()),
+        _ => Err(absent(
+            "the hardware counters of this machine stand still",
+            "give the virtual machine a vPMU; until then the preload library counts regions instead",
+        )),
     }
-    let error = io::Error::last_os_error();
-    Err(match error.raw_os_error() {
-        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
-            absent("this machine shows no hardware counters", COUNT_REGIONS)
-        }
-        Some(libc::EACCES | libc::EPERM) => {
-            let level = read(&root.proc.join("sys/kernel/perf_event_paranoid")).unwrap_or_default();
-            let why = format!("{error} (kernel.perf_event_paranoid is {})", level.trim());
-            absent(
-                why,
-                "as root: sysctl kernel.perf_event_paranoid=2, or allow perf_event_open in the container",
-            )
-        }
-        _ => absent(error, "a kernel with perf events is needed"),
-    })
 }
 
 pub fn resctrl(root: &Root) -> Found {

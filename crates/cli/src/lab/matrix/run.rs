@@ -1,32 +1,18 @@
 //! Running programs on halves of the CPUs, alone and together, and telling how long they took.
 
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::ffi::OsString;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
-use rustix::thread::{CpuSet, sched_setaffinity};
-
-/// How often is looked whether to stop.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+pub use probe::timed::Fault;
+use probe::timed::{Place, once};
 
 /// A program that is run again and again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     pub name: String,
-    pub command: Vec<String>,
-}
-
-/// Why a program has no time.
-#[derive(Debug, PartialEq)]
-pub enum Fault {
-    /// Somebody wants to stop.
-    Stopped,
-    /// It could not be started, failed, or took too long.
-    Failed(String),
+    pub command: Vec<OsString>,
 }
 
 /// Runs programs on one half each.
@@ -37,24 +23,10 @@ pub struct Halves {
     pub interrupted: std::sync::Arc<AtomicBool>,
 }
 
-/// A child and all that it started; they do not outlive this.
-struct Group(Child);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
-        let _ = self.0.wait();
-    }
-}
-
 impl Halves {
     /// Seconds that a program takes on a half while the other one is idle.
     pub fn alone(&self, program: &Program, half: usize) -> Result<f64, Fault> {
-        let never = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let run = || self.once(program, half, &never);
-            scope.spawn(run).join().expect("running a program does not panic")
-        })
+        self.once(program, half, &AtomicBool::new(false))
     }
 
     /// Seconds that each of two takes beside the other, the mean of its whole runs: each is started again when it
@@ -96,59 +68,20 @@ impl Halves {
         }))
     }
 
-    /// Runs a program once, from a thread of its own: that thread's CPUs are the program's.
     fn once(&self, program: &Program, half: usize, stop: &AtomicBool) -> Result<f64, Fault> {
         let stopped = || stop.load(Ordering::Relaxed) || self.interrupted.load(Ordering::Relaxed);
-        if stopped() {
-            return Err(Fault::Stopped);
-        }
-        let failed = |why: String| Fault::Failed(format!("{}: {why}", program.name));
-        let mut cpus = CpuSet::new();
-        self.cpus[half].iter().for_each(|&cpu| cpus.set(cpu as usize));
-        sched_setaffinity(None, &cpus)
-            .map_err(|error| failed(format!("may not run on CPUs {:?}: {error}", self.cpus[half])))?;
-        let began = Instant::now();
-        let mut command = Command::new(&program.command[0]);
-        command.args(&program.command[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.env("OMP_NUM_THREADS", self.cpus[half].len().to_string()).process_group(0);
-        let child = command.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
-        let mut group = Group(child);
-        let ended = pidfd_open(Pid::from_child(&group.0), PidfdFlags::empty()).ok();
-        loop {
-            match group.0.try_wait() {
-                Ok(Some(status)) => return judged(status, began).map_err(failed),
-                Ok(None) => {}
-                Err(error) => return Err(failed(format!("cannot be waited for: {error}"))),
-            }
-            if stopped() {
-                return Err(Fault::Stopped);
-            }
-            if began.elapsed() > self.longest {
-                return Err(failed(format!("did not end within {} s (--longest)", self.longest.as_secs())));
-            }
-            match &ended {
-                Some(ended) => {
-                    let _ = poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&LOOK));
-                }
-                None => std::thread::sleep(Duration::from_millis(1)),
-            }
-        }
-    }
-}
-
-fn judged(status: ExitStatus, began: Instant) -> Result<f64, String> {
-    let seconds = began.elapsed().as_secs_f64();
-    match (status.success(), status.signal()) {
-        (true, _) => Ok(seconds),
-        (false, Some(signal)) => Err(format!("was ended by signal {signal}")),
-        (false, None) => Err(format!("failed with exit status {}", status.code().unwrap_or(-1))),
+        let cpus = &self.cpus[half];
+        let place = Place { cpus, threads: cpus.len() as u32, longest: self.longest };
+        once(&program.name, &program.command, place, &stopped)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::Arc;
+    use std::time::Instant;
+
+    use super::*;
 
     fn halves() -> Halves {
         // Both on one CPU: tests must run anywhere.
@@ -183,7 +116,7 @@ mod tests {
     fn programs_that_fail_or_never_end_are_told() {
         let program = |words: &[&str]| Program {
             name: "p".into(),
-            command: words.iter().map(|word| (*word).to_owned()).collect(),
+            command: words.iter().map(OsString::from).collect(),
         };
         let fault = |halves: &Halves, words: &[&str]| match halves.alone(&program(words), 0) {
             Err(Fault::Failed(why)) => why,

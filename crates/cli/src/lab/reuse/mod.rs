@@ -1,0 +1,151 @@
+//! `coplace lab reuse`: stack reuse distances of an unmodified program.
+
+mod picture;
+mod summary;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use ::reuse::{Ended, Rate};
+use probe::tool::{self, Missing, Options, RunError, Tool};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use topology::Machine;
+
+use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
+use crate::units::parse_duration_ns;
+pub use summary::Summary;
+
+/// Shows which reuse distances a program's accesses have, and what caches would miss
+#[derive(clap::Args)]
+#[command(
+    long_about = "Runs a program, unchanged, under a Valgrind tool that finds the stack reuse distance of each of its
+accesses: how many bytes of other lines it touched since it touched this one. A cache that is larger than
+the distance has the line still, so the distances say what a cache of any size would miss. Beforehand the
+program runs once natively (its output goes nowhere), for the accesses a second: a program whose accesses
+go far, but seldom, hurts nobody.
+
+Exact, a run takes some tens of times as long as native, a hundred times where Valgrind alone takes ten;
+with --sample 0.01 it takes little more than Valgrind alone. Threads that wait by spinning are measured spinning: OMP_WAIT_POLICY=passive is set unless
+it is set already.
+
+Exit status: the program's results are shown with 0, also when the time was up; 1 where valgrind or the
+tool is missing, 2 for a program that cannot be measured.
+
+Examples:
+  coplace lab reuse -- ./cg --size S
+  coplace lab reuse --sample 0.01 --svg cg.svg --json cg.json -- ./cg --size L
+  coplace lab reuse --limit 60s --children -- ./pipeline.sh"
+)]
+pub struct Args {
+    /// Look at this share of the lines only, as 0.01
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, conflicts_with = "sample_size")]
+    sample: Option<f64>,
+    /// Look at no more than so many lines at a time
+    #[arg(long, value_name = "LINES", value_parser = clap::value_parser!(u32).range(64..=1 << 28))]
+    sample_size: Option<u32>,
+    /// Leave out what is addressed from the stack pointer
+    #[arg(long)]
+    without_stack: bool,
+    /// Count instruction fetches, too, apart from the rest
+    #[arg(long)]
+    fetches: bool,
+    /// Only the whole program, no histogram for each thread
+    #[arg(long)]
+    without_threads: bool,
+    /// Look at the programs that it starts, too
+    #[arg(long)]
+    children: bool,
+    /// Stop after so long, and show what was seen until then
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
+    limit: Option<u64>,
+    /// Do not run it natively beforehand
+    #[arg(long)]
+    without_native: bool,
+    /// Caches to compare with: this machine's, or a file or description as for `simulate`
+    #[arg(long, value_name = "MACHINE", default_value = "this")]
+    machine: String,
+    /// Write JSON (- for stdout, instead of the table)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the histograms as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Draw the histogram and the miss-ratio curve
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Write every access (8 bytes each, as docs/formats/reuse.md tells)
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err(format!("'{text}' is no share of the lines (above 0, at most 1; write for example 0.01)")),
+    }
+}
+
+pub fn main(args: &Args) -> Outcome {
+    let missing = |missing: Missing| Failure::new(DOES_NOT_HOLD, missing);
+    let tool = Tool::find().map_err(missing)?;
+    let machine = if args.machine == "this" {
+        Machine::discover().machine
+    } else {
+        crate::machine::named(&args.machine)?
+    };
+    // A Ctrl-C ends the program, and the tool then reports what it has seen; we are still needed.
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(Failure::ours)?;
+    }
+    let failed = |error: RunError| match error {
+        RunError::NotFound { .. } | RunError::Narrow { .. } | RunError::Foreign { .. } => {
+            Failure::bad_input(error)
+        }
+        other => Failure::ours(other),
+    };
+    let native = match args.without_native {
+        true => None,
+        false => {
+            Some(tool::native(&args.program, args.limit.map(Duration::from_nanos), None).map_err(failed)?.1)
+        }
+    };
+    let options = Options {
+        sample: args.sample.map(Rate::Fixed).or(args.sample_size.map(Rate::Size)),
+        without_stack: args.without_stack,
+        fetches: args.fetches,
+        without_threads: args.without_threads,
+        children: args.children,
+        limit: args.limit.map(Duration::from_nanos),
+        trace: args.trace.clone(),
+        omp_threads: None,
+        quiet: false,
+    };
+    let run = tool.run(&args.program, &options).map_err(failed)?;
+    let summary = Summary::new(&run, native, &machine);
+    for (path, text) in [
+        (&args.csv, summary.csv()),
+        (&args.svg, picture::draw(&summary)),
+        (&args.json, format!("{:#}\n", summary.json())),
+    ] {
+        match path {
+            Some(path) if path.as_os_str() == "-" => print!("{text}"),
+            Some(path) => fs::write(path, text).map_err(|error| Failure::writing(path, error))?,
+            None => {}
+        }
+    }
+    if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
+        print!("{summary}");
+    }
+    for report in run.reports.iter().filter(|report| report.ended != Ended::Exit(0)) {
+        eprintln!("coplace: {} (process {}) {}", report.program, report.pid, report.ended);
+    }
+    Ok(ExitCode::SUCCESS)
+}

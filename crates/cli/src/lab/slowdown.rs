@@ -1,0 +1,260 @@
+//! `coplace lab slowdown`: a program beside DistGen at several footprints, and DistGen beside the program.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use probe::distgen::Order;
+use probe::slowdown::{Plan, Point, Round, SlowdownError, Verdict, curve, round, verdict};
+use probe::spread::Spread;
+use probe::tool::{self, RunError};
+use serde_json::{Value, json};
+use topology::{CpuSet, Machine};
+use workload::{Random, parse_bytes, show_bytes};
+
+use super::matrix::halves;
+use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
+use crate::simulate::output;
+use crate::table::Table;
+use crate::units::parse_duration_ns;
+
+/// Measures what a program loses beside memory accesses of known reuse distances, and what it takes from them
+#[derive(clap::Args)]
+#[command(
+    long_about = "Runs a program alone and beside `lab distgen` by turns, with the probe as large as private caches, a part
+of the last-level cache, all of it and more, and shows by how much each slows the other. Where the
+program's curve rises tells what it lives from: at the private caches it shares a core with the probe, at
+the size of the last-level cache it has data there, beyond it needs the memory's bandwidth.
+
+The program runs on the first half of the CPUs with as many threads, the probe on the other half, cut in
+the order of cores; on a machine of several packages name the CPUs of one with --cpus. A slowdown is the
+median over all rounds of time beside over time alone in the same round, with a 95% interval.
+
+Programs should end in a second or more, and exit with 0.
+
+Exit status: 0, 1 where the program fails, 2 for wrong usage, 130 when interrupted.
+
+Example: as short as can be
+  coplace lab slowdown --rounds 3 --footprints 512K,16M,128M -- ./cg --size S"
+)]
+pub struct Args {
+    /// Bytes of all the probe's threads together, as 512K,16M,128M; from half a second-level cache to four
+    /// times the last-level cache if left out
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', value_parser = parse_bytes)]
+    footprints: Vec<u64>,
+    /// Rounds, each with every footprint once
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Threads of the probe; one for each CPU that it has if left out
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    probe_threads: Option<u32>,
+    /// How the probe's reads follow one another: stream, random or linked
+    #[arg(long, default_value = "stream")]
+    order: Order,
+    /// The CPUs that are halved; all that this process may use if left out
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuSet>,
+    /// A single run that takes longer has failed
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = parse_duration_ns)]
+    longest: u64,
+    /// Of the order of footprints in a round
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write JSON with every round (- for stdout, instead of the table)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// No word on the way
+    #[arg(long, short)]
+    quiet: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+pub fn main(args: &Args) -> Outcome {
+    tool::exists(&args.program[0]).map_err(|error: RunError| Failure::bad_input(error))?;
+    let machine = Machine::discover().machine;
+    let footprints = match args.footprints.is_empty() {
+        false => args.footprints.clone(),
+        true => footprints(&machine).ok_or_else(|| {
+            Failure::bad_input(
+                "this machine does not tell the sizes of its caches: say how large the probe is to be, as --footprints 512K,16M,128M",
+            )
+        })?,
+    };
+    let [cpus, mut probe_cpus] = halves(args.cpus.as_ref())?;
+    if let Some(threads) = args.probe_threads {
+        probe_cpus = probe_cpus.iter().copied().cycle().take(threads as usize).collect();
+    }
+    let plan = Plan {
+        name: args.program[0].to_string_lossy().into_owned(),
+        command: args.program.clone(),
+        threads: cpus.len() as u32,
+        cpus,
+        probe_cpus,
+        order: args.order,
+        longest: Duration::from_nanos(args.longest),
+    };
+    let mut rounds: Vec<Round> = Vec::new();
+    let count = args.rounds;
+    let told = |number: u32| {
+        if !args.quiet {
+            eprintln!("coplace: round {number} of {count}");
+        }
+    };
+    match measure(&plan, &footprints, count, args.seed, told, |round| {
+        rounds.push(round);
+        Ok(())
+    })? {
+        Ended::Whole => {}
+        Ended::Stopped => {
+            eprintln!("coplace: interrupted; nothing was written");
+            return Ok(ExitCode::from(130));
+        }
+    }
+    let llc = llc_bytes(&machine);
+    if let Some(path) = &args.json {
+        output::write(path, &format!("{:#}\n", value(&plan, &rounds, llc)))?;
+    }
+    if args.json.as_ref().is_none_or(|path| path != Path::new("-")) {
+        print!("{}", show(&rounds, llc));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub enum Ended {
+    Whole,
+    Stopped,
+}
+
+/// Every footprint once a round, in an order of the seed; each round goes to `keep` as soon as it is there.
+pub fn measure(
+    plan: &Plan,
+    footprints: &[u64],
+    rounds: u32,
+    seed: u64,
+    told: impl Fn(u32),
+    mut keep: impl FnMut(Round) -> Result<(), Failure>,
+) -> Result<Ended, Failure> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(Failure::ours)?;
+    }
+    let stopped = || interrupted.load(Ordering::Relaxed);
+    let mut random = Random::for_purpose(seed, "order of footprints");
+    for number in 0..rounds {
+        told(number + 1);
+        let mut order = footprints.to_vec();
+        for last in (1..order.len()).rev() {
+            order.swap(last, random.below(last as u64 + 1) as usize);
+        }
+        for footprint in order {
+            match round(plan, footprint, number % 2 == 1, &stopped) {
+                Ok(found) => keep(found)?,
+                Err(SlowdownError::Stopped) => return Ok(Ended::Stopped),
+                Err(error @ SlowdownError::Program(_)) => return Err(Failure::new(DOES_NOT_HOLD, error)),
+                Err(error @ SlowdownError::Probe(_)) => return Err(Failure::ours(error)),
+            }
+        }
+    }
+    Ok(Ended::Whole)
+}
+
+/// The last-level cache of the first CPU.
+pub fn llc_bytes(machine: &Machine) -> Option<u64> {
+    machine.last_level_cache_of(machine.all_cpus().lowest()?)?.size_bytes
+}
+
+/// From half of a second-level cache to four times the last one.
+pub fn footprints(machine: &Machine) -> Option<Vec<u64>> {
+    let first = machine.all_cpus().lowest()?;
+    let last = machine.last_level_cache_of(first)?;
+    let private =
+        machine.caches.iter().filter(|cache| cache.cpus.contains(first) && cache.level < last.level);
+    let private = private.max_by_key(|cache| cache.level)?.size_bytes?;
+    let llc = last.size_bytes?;
+    let mut all = vec![private / 2, llc / 4, llc / 2, llc, 2 * llc, 4 * llc];
+    all.sort_unstable();
+    all.dedup();
+    Some(all)
+}
+
+/// Everything, as JSON.
+pub fn value(plan: &Plan, rounds: &[Round], llc: Option<u64>) -> Value {
+    let curve = curve(rounds);
+    json!({
+        "program": plan.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
+        "threads": plan.threads,
+        "cpus": plan.cpus,
+        "probe_cpus": plan.probe_cpus,
+        "llc_bytes": llc,
+        "verdict": llc.and_then(|llc| verdict(&curve, llc)),
+        "curve": curve,
+        "rounds": rounds,
+    })
+}
+
+fn show(rounds: &[Round], llc: Option<u64>) -> String {
+    let curve: Vec<Point> = curve(rounds);
+    let mut table =
+        Table::new(&["probe", ">program beside it", ">95%", ">probe beside the program", ">95%", ""]);
+    let number = |spread: &Spread| format!("{:.3}", spread.median);
+    let interval = |spread: &Spread| match spread.confidence >= 0.95 {
+        true => format!("{:.3} … {:.3}", spread.low, spread.high),
+        false => format!("({:.3} … {:.3})", spread.low, spread.high),
+    };
+    for point in &curve {
+        let (suffers, causes) = (&point.suffers, &point.causes);
+        let mark = match llc {
+            Some(llc) if point.footprint_bytes == llc => "the last-level cache",
+            _ => "",
+        };
+        table.row([
+            show_bytes(point.footprint_bytes),
+            number(suffers),
+            interval(suffers),
+            number(causes),
+            interval(causes),
+            mark.into(),
+        ]);
+    }
+    let mut out = table.to_string();
+    if curve.iter().any(|point| point.suffers.confidence < 0.95) {
+        out += "In parentheses: the whole range of fewer rounds than a 95% interval needs.\n";
+    }
+    if let Some(verdict) = llc.and_then(|llc| verdict(&curve, llc)) {
+        let _ = writeln!(out, "{}", words(&verdict));
+    }
+    out
+}
+
+pub fn words(verdict: &Verdict) -> String {
+    let percent = |loss: f64| format!("{:.1}%", loss * 100.0);
+    format!(
+        "class {}: it loses {} beside a probe that fills the last-level cache, a probe within it loses {} beside the program{}",
+        verdict.class,
+        percent(verdict.loses),
+        percent(verdict.takes),
+        if verdict.sure { "" } else { "; the intervals allow others" }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn footprints_reach_from_private_caches_to_several_last_level_caches() {
+        let machine = crate::machine::named("this").unwrap();
+        if let Some(found) = footprints(&machine) {
+            let llc = llc_bytes(&machine).unwrap();
+            assert!(found[0] < llc && *found.last().unwrap() == 4 * llc && found.contains(&(llc / 2)));
+        }
+        let bare = crate::machine::named("package:1 core:2").unwrap();
+        assert_eq!((footprints(&bare), llc_bytes(&bare)), (None, None));
+    }
+}

@@ -1,0 +1,124 @@
+//! `coplace profile`: measures a program once, and keeps what was found out.
+
+mod known;
+mod measure;
+mod verdicts;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use evidence::{Kind, Store};
+
+use crate::exit::{Failure, Outcome};
+
+/// Names the file of the evidence store.
+const STORE_VARIABLE: &str = "COPLACE_EVIDENCE";
+/// Where root keeps it.
+const SYSTEM: &str = "/var/lib/coplace/evidence.sqlite";
+
+/// Measures a program, and keeps what was found out about it
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    long_about = "Measures what is not known yet of a program with so many threads on this machine, and keeps it: its time
+alone, the reuse distances of its accesses (from a sample of 1% of the lines; needs valgrind, see
+`coplace lab reuse`), what hardware counters say (where there are any), and what it loses beside a probe
+and takes from it (`coplace lab slowdown`, in five rounds with a probe of half the last-level cache, all
+of it and twice as much). Then it shows the class that each of them speaks for.
+
+The program runs some thirty times, nearly all of them for the slowdowns; its output goes nowhere. A
+program is known again by the content of its file and by its arguments; one that was changed is another
+one.
+
+The store is the file $COPLACE_EVIDENCE, else /var/lib/coplace/evidence.sqlite for root and
+~/.local/share/coplace/evidence.sqlite for others.
+
+Exit status: 0, 1 where a part could not be measured here or nothing is known, 2 for a program that
+cannot be measured, 130 when interrupted (what was measured is kept).
+
+Examples:
+  coplace profile --threads 2 -- ./cg --size S
+  coplace profile --only alone,reuse -- ./cg --size S
+  coplace profile show cg --json
+  coplace profile export > evidence.jsonl"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+    /// OpenMP threads; as many as half of the CPUs that we may use otherwise
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// Measure these only: alone, reuse, counters, slowdown
+    #[arg(long, value_name = "KIND,…", value_delimiter = ',')]
+    only: Vec<Kind>,
+    /// Measure again what is known already; all samples are kept
+    #[arg(long)]
+    again: bool,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Lists what is known, by program, threads and machine
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Shows the samples of a program, and the classes that they speak for
+    Show {
+        /// Its command, or the name of its file
+        name: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Prints all samples, a line of JSON each
+    Export,
+    /// Takes in samples from such lines; those that are there already are passed over
+    Import {
+        /// The lines
+        file: PathBuf,
+    },
+    /// Forgets a program with all its samples
+    Forget {
+        /// Its command, or the name of its file
+        name: String,
+    },
+}
+
+pub fn main(args: &Args) -> Outcome {
+    if args.what.is_none() && args.program.is_empty() {
+        return Err(Failure::bad_input(
+            "no program is given: coplace profile -- PROGRAM (or list, show, export, import, forget)",
+        ));
+    }
+    let mut store = open()?;
+    match &args.what {
+        Some(What::List { json }) => known::list(&store, *json),
+        Some(What::Show { name, json }) => known::show(&store, name, *json),
+        Some(What::Export) => known::export(&store),
+        Some(What::Import { file }) => known::import(&mut store, file),
+        Some(What::Forget { name }) => known::forget(&mut store, name),
+        None => measure::main(&mut store, args),
+    }
+}
+
+fn open() -> Result<Store, Failure> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let own = || {
+        let data =
+            absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
+        data.map(|data| data.join("coplace/evidence.sqlite"))
+    };
+    let path = match std::env::var_os(STORE_VARIABLE).filter(|path| !path.is_empty()) {
+        Some(path) => path.into(),
+        None if rustix::process::geteuid().is_root() => PathBuf::from(SYSTEM),
+        None => own().ok_or_else(|| {
+            Failure::ours(format!("no place for the evidence store: set {STORE_VARIABLE} to a file"))
+        })?,
+    };
+    Store::open(&path).map_err(Failure::ours)
+}

@@ -1,0 +1,107 @@
+//! The classes that a program's samples speak for, side by side.
+
+use evidence::{Kind, Sample};
+use interference::profile::Class;
+use probe::classes::{Flows, QUIET_BYTES_PER_S};
+use probe::slowdown::{Round, curve, verdict};
+use serde::Serialize;
+
+/// What one way of looking says.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// `counters`, `distances`, `slowdowns`.
+    pub by: &'static str,
+    pub class: Option<Class>,
+    /// What decided, or why there is none.
+    pub evidence: String,
+}
+
+/// Of the samples of one program, with so many threads, on one machine: counters, distances, slowdowns.
+pub fn verdicts(samples: &[&Sample]) -> [Verdict; 3] {
+    let latest = |kind: Kind| samples.iter().rev().find(|sample| sample.kind == kind);
+    let threads = samples.first().map_or(1, |sample| sample.threads);
+    let flows = |kind: Kind| -> Option<Flows> {
+        let value = &latest(kind)?.value;
+        let flows = match kind {
+            Kind::Reuse => &value["programs"][0]["flows_bytes_per_s"],
+            _ => &value["flows_bytes_per_s"],
+        };
+        serde_json::from_value(flows.clone()).ok()
+    };
+    let by_flows = |by, kind: Kind, nothing: &str| match flows(kind) {
+        Some(flows) => Verdict {
+            by,
+            class: Some(flows.class(f64::from(threads) * QUIET_BYTES_PER_S)),
+            evidence: format!(
+                "{:.2} GB/s into L1, {:.2} into L2, {:.2} into the last level",
+                flows.into_l1 / 1e9,
+                flows.into_l2 / 1e9,
+                flows.into_llc / 1e9
+            ),
+        },
+        None if latest(kind).is_some() => Verdict { by, class: None, evidence: nothing.to_owned() },
+        None => Verdict { by, class: None, evidence: "not measured".into() },
+    };
+    [
+        by_flows("counters", Kind::Counters, "this processor's counters do not tell the flows"),
+        by_flows("distances", Kind::Reuse, "no three levels of caches, or the program did not end"),
+        by_slowdowns(samples),
+    ]
+}
+
+fn by_slowdowns(samples: &[&Sample]) -> Verdict {
+    let own = || samples.iter().filter(|sample| sample.kind == Kind::Slowdown);
+    let rounds: Vec<Round> =
+        own().filter_map(|sample| serde_json::from_value(sample.value["round"].clone()).ok()).collect();
+    let llc = own().next_back().and_then(|sample| sample.value["llc_bytes"].as_u64());
+    let found = llc.and_then(|llc| verdict(&curve(&rounds), llc));
+    let evidence = match &found {
+        Some(verdict) => format!(
+            "loses {:.1}% at most, a probe within the last level loses {:.1}%{}",
+            verdict.loses * 100.0,
+            verdict.takes * 100.0,
+            if verdict.sure { "" } else { "; the intervals allow others" }
+        ),
+        None => "not measured".into(),
+    };
+    Verdict { by: "slowdowns", class: found.map(|verdict| verdict.class), evidence }
+}
+
+#[cfg(test)]
+mod tests {
+    use evidence::Program;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn sample(kind: Kind, value: Value) -> Sample {
+        let program = Program {
+            binary: "b".into(),
+            main_argument: String::new(),
+            arguments: String::new(),
+            name: "p".into(),
+        };
+        Sample { program, threads: 1, machine: "m".into(), kind, at_ns: 1, value }
+    }
+
+    #[test]
+    fn three_ways_of_looking_stand_side_by_side_and_say_what_they_lack() {
+        let flows = json!({ "into_l1": 20e9, "into_l2": 19e9, "into_llc": 18e9 });
+        let round = |bytes: u64, beside_s: f64, probe: f64| {
+            let round = json!({ "footprint_bytes": bytes, "alone_s": 1.0, "beside_s": beside_s,
+                "probe_alone_bytes_per_s": 1e10, "probe_beside_bytes_per_s": 1e10 / probe });
+            sample(Kind::Slowdown, json!({ "round": round, "llc_bytes": 32 << 20, "probe_threads": 1 }))
+        };
+        let samples = [
+            sample(Kind::Reuse, json!({ "programs": [{ "flows_bytes_per_s": flows }] })),
+            sample(Kind::Counters, json!({ "flows_bytes_per_s": null })),
+            round(16 << 20, 1.0, 1.5),
+            round(64 << 20, 1.1, 1.1),
+        ];
+        let found = verdicts(&samples.iter().collect::<Vec<_>>());
+        assert_eq!(found.clone().map(|v| v.by), ["counters", "distances", "slowdowns"]);
+        assert_eq!(found.clone().map(|v| v.class), [None, Some(Class::S), Some(Class::S)]);
+        assert!(found[0].evidence.contains("do not tell") && found[2].evidence.contains("loses 10.0%"));
+        assert!(verdicts(&[]).iter().all(|v| v.class.is_none() && v.evidence == "not measured"));
+    }
+}

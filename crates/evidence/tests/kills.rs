@@ -1,0 +1,85 @@
+//! A writer that is killed at random moments loses nothing that it reported as stored.
+//!
+//! The writer is this very test binary, started again. `COPLACE_KILLS` is the number of kills.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use coplace_evidence::{Kind, Program, Sample, Store};
+use serde_json::json;
+use workload::Random;
+
+const WRITER: &str = "COPLACE_STORE_WRITER";
+
+fn sample(number: i64) -> Sample {
+    let program = Program {
+        binary: format!("{}", number % 7),
+        main_argument: String::new(),
+        arguments: String::new(),
+        name: "p".into(),
+    };
+    // Sometimes large, so that a write takes several pages.
+    let filler = "x".repeat((number % 11 * 2_000) as usize);
+    Sample {
+        program,
+        threads: 1,
+        machine: "m".into(),
+        kind: Kind::Alone,
+        at_ns: number,
+        value: json!(filler),
+    }
+}
+
+/// Writes samples from a number on, and says each number once it is stored.
+fn write(path: &Path, from: i64) {
+    let mut store = Store::open(path).unwrap();
+    for number in from.. {
+        store.add(&sample(number)).unwrap();
+        println!("\nstored {number}");
+    }
+}
+
+#[test]
+fn nothing_that_was_reported_as_stored_is_lost_by_a_kill_at_any_moment() {
+    if let Ok(told) = std::env::var(WRITER) {
+        let (from, path) = told.split_once(' ').unwrap();
+        return write(Path::new(path), from.parse().unwrap());
+    }
+    let kills: u64 = std::env::var("COPLACE_KILLS").map_or(60, |count| count.parse().unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("evidence.sqlite");
+    let mut random = Random::for_purpose(1, "kills");
+    let mut next = 0;
+    for kill in 0..kills {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--nocapture", "--test-threads=1"])
+            .env(WRITER, format!("{next} {}", path.display()))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_micros(random.below(60_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let stored = lines.filter_map(|line| line.strip_prefix("stored ")?.parse::<i64>().ok()).last();
+        let there = Store::open(&path).unwrap().samples(None).unwrap();
+        let numbers: Vec<i64> = there.iter().map(|sample| sample.at_ns).collect();
+        let last = stored.unwrap_or(next - 1);
+        // Everything up to the last that was told, without gaps, and at most one more.
+        assert_eq!(numbers, (0..numbers.len() as i64).collect::<Vec<_>>(), "kill {kill}");
+        assert!(
+            (last + 1..=last + 2).contains(&(numbers.len() as i64)),
+            "kill {kill}: told {last}, {} there",
+            numbers.len()
+        );
+        assert!(there.iter().all(|sample_there| *sample_there == sample(sample_there.at_ns)), "kill {kill}");
+        next = numbers.len() as i64;
+        if next > 2_000 {
+            std::fs::remove_dir_all(directory.path()).unwrap();
+            std::fs::create_dir(directory.path()).unwrap();
+            next = 0;
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What hardware counters say of a program: events and formulas are data, one file a family of processors
+//! (`data/counters/`).
+
+mod formula;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use linux::perf::{Counters, Event, Reading};
+use linux::{Absent, Root};
+use serde::{Deserialize, Serialize};
+
+use crate::classes::Flows;
+use crate::tool::{self, RunError};
+
+const FILES: [(&str, &str); 3] = [
+    ("amd-zen.toml", include_str!("../../data/counters/amd-zen.toml")),
+    ("intel-server.toml", include_str!("../../data/counters/intel-server.toml")),
+    ("any.toml", include_str!("../../data/counters/any.toml")),
+];
+
+/// What a family of processors counts, and what it means.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definitions {
+    pub name: String,
+    /// As the processor names its maker; of all where it is missing.
+    vendor: Option<String>,
+    #[serde(default)]
+    families: Vec<u32>,
+    /// Of all of the families where there are none.
+    #[serde(default)]
+    models: Vec<u32>,
+    event: BTreeMap<String, Which>,
+    metric: BTreeMap<String, Metric>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+enum Which {
+    /// By the kernel's name: `cycles`, `instructions`.
+    Named(String),
+    /// By the processor's number.
+    Raw(u64),
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Metric {
+    unit: String,
+    /// Of events and `seconds`.
+    formula: String,
+}
+
+/// What a processor is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Processor {
+    pub vendor: String,
+    pub family: u32,
+    pub model: u32,
+}
+
+impl Processor {
+    /// From the text of `/proc/cpuinfo`; its first processor.
+    pub fn parse(cpuinfo: &str) -> Processor {
+        let field = |name: &str| {
+            let of = |line: &str| {
+                let (key, value) = line.split_once(':')?;
+                (key.trim() == name).then(|| value.trim().to_owned())
+            };
+            cpuinfo.lines().find_map(of)
+        };
+        let number = |name: &str| field(name).and_then(|text| text.parse().ok()).unwrap_or(0);
+        Processor {
+            vendor: field("vendor_id").unwrap_or_default(),
+            family: number("cpu family"),
+            model: number("model"),
+        }
+    }
+}
+
+/// A run under counters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counted {
+    /// Name of the definitions.
+    pub definitions: String,
+    pub seconds: f64,
+    pub events: BTreeMap<String, Reading>,
+}
+
+/// Why there are no counts.
+#[derive(Debug, thiserror::Error)]
+pub enum CountError {
+    #[error("{0}")]
+    Absent(Absent),
+    #[error("{0}")]
+    Run(#[from] RunError),
+    #[error("counters cannot be read: {0}")]
+    Read(std::io::Error),
+}
+
+impl Definitions {
+    /// Those of a processor; the ones of any processor where it has none of its own.
+    pub fn of(processor: &Processor) -> Definitions {
+        let all = FILES.map(|(file, text)| Definitions::parse(file, text).expect("tested"));
+        let fits = |d: &Definitions| {
+            d.vendor.as_ref().is_none_or(|vendor| *vendor == processor.vendor)
+                && (d.families.is_empty() || d.families.contains(&processor.family))
+                && (d.models.is_empty() || d.models.contains(&processor.model))
+        };
+        all.into_iter().find(fits).expect("the last file fits any processor")
+    }
+
+    /// Reads a file, and tries its formulas.
+    pub fn parse(file: &str, text: &str) -> Result<Definitions, String> {
+        let definitions: Definitions = toml::from_str(text).map_err(|error| format!("{file}: {error}"))?;
+        for (name, which) in &definitions.event {
+            if let Which::Named(event) = which
+                && named(event).is_none()
+            {
+                return Err(format!(
+                    "{file}: event {name}: '{event}' is no event of the kernel (cycles, instructions)"
+                ));
+            }
+        }
+        for (name, metric) in &definitions.metric {
+            let known =
+                |word: &str| (word == "seconds" || definitions.event.contains_key(word)).then_some(1.0);
+            formula::evaluate(&metric.formula, &known)
+                .map_err(|why| format!("{file}: metric {name}: '{}': {why}", metric.formula))?;
+        }
+        Ok(definitions)
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let event = |which: &Which| match which {
+            Which::Named(name) => named(name).expect("checked when it was read"),
+            Which::Raw(config) => Event::raw(*config),
+        };
+        self.event.values().map(event).collect()
+    }
+
+    /// A native run of a program with counters.
+    pub fn count(&self, words: &[OsString], omp_threads: Option<u32>) -> Result<Counted, CountError> {
+        let counters = Counters::of_children(&self.events(), &Root::live()).map_err(CountError::Absent)?;
+        let (_, cost) = tool::native(words, None, omp_threads)?;
+        let readings = counters.read().map_err(CountError::Read)?;
+        if readings.iter().all(|reading| reading.running_ns == 0) {
+            return Err(CountError::Absent(Absent::new(
+                "hardware counters",
+                "they stood still",
+                "give the virtual machine a vPMU",
+            )));
+        }
+        Ok(Counted {
+            definitions: self.name.clone(),
+            seconds: cost.seconds,
+            events: self.event.keys().cloned().zip(readings).collect(),
+        })
+    }
+
+    /// Metrics with their units; those whose events never had a turn, or that divide by nothing, are left
+    /// out.
+    pub fn metrics(&self, counted: &Counted) -> BTreeMap<String, (f64, String)> {
+        let value = |name: &str| match name {
+            "seconds" => Some(counted.seconds),
+            event => counted.events.get(event)?.corrected(),
+        };
+        let one = |(name, metric): (&String, &Metric)| {
+            let value = formula::evaluate(&metric.formula, &value).ok().filter(|value| value.is_finite())?;
+            Some((name.clone(), (value, metric.unit.clone())))
+        };
+        self.metric.iter().filter_map(one).collect()
+    }
+
+    /// What flowed into the caches, where this family counts it.
+    pub fn flows(&self, counted: &Counted) -> Option<Flows> {
+        let metrics = self.metrics(counted);
+        let of = |name: &str| metrics.get(name).map(|(value, _)| *value);
+        Some(Flows { into_l1: of("into_l1")?, into_l2: of("into_l2")?, into_llc: of("into_llc")? })
+    }
+}
+
+fn named(event: &str) -> Option<Event> {
+    match event {
+        "cycles" => Some(Event::CYCLES),
+        "instructions" => Some(Event::INSTRUCTIONS),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classes::tests::{QUIET, TABLE_2, flows};
+
+    fn processor(vendor: &str, family: u32, model: u32) -> Processor {
+        Processor { vendor: vendor.into(), family, model }
+    }
+
+    #[test]
+    fn every_file_is_whole_and_fits_its_processors() {
+        for (file, text) in FILES {
+            Definitions::parse(file, text).unwrap();
+        }
+        let name = |vendor: &str, family, model| Definitions::of(&processor(vendor, family, model)).name;
+        assert_eq!(name("AuthenticAMD", 26, 2), "AMD Zen 3 to 5");
+        assert_eq!(name("GenuineIntel", 6, 106), "Intel servers, Skylake to Emerald Rapids");
+        assert_eq!(name("GenuineIntel", 6, 42), "any processor");
+        assert_eq!(name("", 0, 0), "any processor");
+        let cpuinfo =
+            "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: X\n";
+        assert_eq!(Processor::parse(cpuinfo), processor("AuthenticAMD", 26, 2));
+    }
+
+    #[test]
+    fn a_file_that_means_nothing_is_refused_with_its_place() {
+        for (text, said) in [
+            ("name = 3", "x.toml"),
+            ("name = 'n'\n[event]\na = 'furlongs'\n[metric]", "event a: 'furlongs'"),
+            (
+                "name = 'n'\n[event]\na = 1\n[metric.m]\nunit = '1'\nformula = 'a / b'",
+                "metric m: 'a / b': 'b'",
+            ),
+        ] {
+            let error = Definitions::parse("x.toml", text).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
+    /// The paper's counters, as far as it prints them: its Table 2 turned back into lines that were counted in
+    /// ten seconds, half of them by counters that had half of the time.
+    #[test]
+    fn recorded_counts_give_the_flows_and_the_class_of_table_2() {
+        let definitions = Definitions::of(&processor("GenuineIntel", 6, 85));
+        for row in &TABLE_2 {
+            let wanted = flows(row);
+            let lines = |bytes_per_s: f64, share: f64| Reading {
+                count: (bytes_per_s * 10.0 / 64.0 * share) as u64,
+                enabled_ns: 10_000_000_000,
+                running_ns: (1e10 * share) as u64,
+            };
+            let events = [
+                ("l1_lines", lines(wanted.into_l1, 0.5)),
+                ("l2_lines", lines(wanted.into_l2, 1.0)),
+                ("llc_misses", lines(wanted.into_llc, 0.5)),
+            ];
+            let counted = Counted {
+                definitions: definitions.name.clone(),
+                seconds: 10.0,
+                events: events.map(|(name, reading)| (name.to_owned(), reading)).into(),
+            };
+            let found = definitions.flows(&counted).unwrap();
+            for (found, wanted) in [
+                (found.into_l1, wanted.into_l1),
+                (found.into_l2, wanted.into_l2),
+                (found.into_llc, wanted.into_llc),
+            ] {
+                assert!((found / wanted - 1.0).abs() < 1e-3, "{}: {found} {wanted}", row.0);
+            }
+            assert_eq!(found.class(QUIET), wanted.class(QUIET), "{}", row.0);
+            // What was not counted has no metric, and what has no turn neither.
+            assert!(!definitions.metrics(&counted).contains_key("instructions_per_cycle"));
+        }
+        let silent = Counted { definitions: String::new(), seconds: 1.0, events: BTreeMap::new() };
+        assert_eq!(definitions.flows(&silent), None);
+    }
+
+    #[test]
+    fn a_program_is_counted_or_the_machine_says_why_not() {
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+        let definitions = Definitions::of(&Processor::parse(&cpuinfo));
+        match definitions.count(&["true".into()], None) {
+            Ok(counted) => assert_eq!(counted.events.len(), definitions.event.len()),
+            Err(CountError::Absent(absent)) => assert!(!absent.remedy.is_empty(), "{absent}"),
+            Err(other) => panic!("{other}"),
+        }
+    }
+}

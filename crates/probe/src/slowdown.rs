@@ -1,0 +1,264 @@
+//! Slowdown curves: a program beside DistGen at several footprints, and DistGen beside the program (after
+//! Weidendorfer and Breitbart: Detailed Characterization of HPC Applications for Co-Scheduling, COSH 2016,
+//! section 4).
+//!
+//! In every round each footprint has a run of the program alone and one beside the probe, one right after
+//! the other, and the probe's bandwidth is taken alone and beside the program. What is compared lies within
+//! seconds, so a machine that changes its mind slowly changes nothing. Which of the two comes first
+//! alternates from round to round.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use reuse::LINE_BYTES;
+use serde::{Deserialize, Serialize};
+
+use crate::classes::Class;
+use crate::distgen::{DistGen, Mixture, Order, Settings, StartError};
+use crate::spread::Spread;
+use crate::timed::{Fault, Place, once};
+
+/// How long the probe's bandwidth is taken without the program.
+const PROBE_ALONE: Duration = Duration::from_millis(300);
+/// Losses below are none: what neighbours cost by the clock frequency alone, and noise.
+pub const LOSS: f64 = 0.05;
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub name: String,
+    pub command: Vec<OsString>,
+    pub threads: u32,
+    /// Of the program.
+    pub cpus: Vec<u32>,
+    /// Of the probe, a thread each.
+    pub probe_cpus: Vec<u32>,
+    pub order: Order,
+    /// A run of the program that takes longer has failed.
+    pub longest: Duration,
+}
+
+/// One comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Round {
+    /// Of all threads of the probe together.
+    pub footprint_bytes: u64,
+    pub alone_s: f64,
+    pub beside_s: f64,
+    /// Lines that the probe read, as bytes a second of all its threads.
+    pub probe_alone_bytes_per_s: f64,
+    pub probe_beside_bytes_per_s: f64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SlowdownError {
+    #[error("interrupted")]
+    Stopped,
+    #[error("{0}")]
+    Program(String),
+    #[error(transparent)]
+    Probe(#[from] StartError),
+}
+
+impl From<Fault> for SlowdownError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Stopped => SlowdownError::Stopped,
+            Fault::Failed(why) => SlowdownError::Program(why),
+        }
+    }
+}
+
+/// Measures one round at a footprint.
+pub fn round(
+    plan: &Plan,
+    footprint_bytes: u64,
+    beside_first: bool,
+    stopped: &(dyn Fn() -> bool + Sync),
+) -> Result<Round, SlowdownError> {
+    let place = Place { cpus: &plan.cpus, threads: plan.threads, longest: plan.longest };
+    let alone = || once(&plan.name, &plan.command, place, stopped);
+    let beside = || -> Result<(f64, f64, f64), SlowdownError> {
+        let probe_threads = plan.probe_cpus.len() as u32;
+        let lines = (footprint_bytes / u64::from(probe_threads.max(1)) / LINE_BYTES).max(1);
+        let mut probe = DistGen::start(&Settings {
+            order: plan.order,
+            threads: probe_threads,
+            cpus: plan.probe_cpus.clone(),
+            ..Settings::new(Mixture::single(lines))
+        })?;
+        // Its first passes bring the memory into the caches.
+        std::thread::sleep(PROBE_ALONE / 3);
+        probe.interval();
+        std::thread::sleep(PROBE_ALONE);
+        let undisturbed = probe.interval().bytes_per_s();
+        let seconds = once(&plan.name, &plan.command, place, stopped)?;
+        Ok((seconds, undisturbed, probe.interval().bytes_per_s()))
+    };
+    let (alone_s, (beside_s, probe_alone_bytes_per_s, probe_beside_bytes_per_s)) = match beside_first {
+        true => {
+            let beside = beside()?;
+            (alone()?, beside)
+        }
+        false => (alone()?, beside()?),
+    };
+    Ok(Round { footprint_bytes, alone_s, beside_s, probe_alone_bytes_per_s, probe_beside_bytes_per_s })
+}
+
+/// What a footprint of the probe came to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    pub footprint_bytes: u64,
+    /// Of the program beside the probe: time beside over time alone.
+    pub suffers: Spread,
+    /// Of the probe beside the program: bandwidth alone over bandwidth beside.
+    pub causes: Spread,
+}
+
+/// Points by rising footprint.
+pub fn curve(rounds: &[Round]) -> Vec<Point> {
+    let mut footprints: Vec<u64> = rounds.iter().map(|round| round.footprint_bytes).collect();
+    footprints.sort_unstable();
+    footprints.dedup();
+    let point = |footprint_bytes| {
+        let own = || rounds.iter().filter(move |round| round.footprint_bytes == footprint_bytes);
+        Some(Point {
+            footprint_bytes,
+            suffers: Spread::of(own().map(|round| round.beside_s / round.alone_s))?,
+            causes: Spread::of(
+                own().map(|round| round.probe_alone_bytes_per_s / round.probe_beside_bytes_per_s),
+            )?,
+        })
+    };
+    footprints.into_iter().filter_map(point).collect()
+}
+
+/// The class that a curve speaks for, with the two losses that decided.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    pub class: Class,
+    /// What the program loses at most beside a probe that fills the last-level cache or more.
+    pub loses: f64,
+    /// What a probe that lives within the last-level cache loses beside the program.
+    pub takes: f64,
+    /// Whether the class is the same at both ends of the intervals.
+    pub sure: bool,
+}
+
+/// Who lives from the shared cache loses what it has there; who streams has nothing there to lose and takes
+/// it from others; who does neither keeps to itself (Xie and Loh's animals, in the classes' letters). `None`
+/// without a point on both sides: a probe of a quarter to three quarters of the cache, and one of its whole
+/// size or more.
+pub fn verdict(curve: &[Point], llc_bytes: u64) -> Option<Verdict> {
+    let inside = curve
+        .iter()
+        .rev()
+        .find(|p| 4 * p.footprint_bytes <= 3 * llc_bytes && 4 * p.footprint_bytes >= llc_bytes)?;
+    let outside = || curve.iter().filter(|point| point.footprint_bytes >= llc_bytes);
+    let largest =
+        |value: fn(&Spread) -> f64| outside().map(|point| value(&point.suffers) - 1.0).max_by(f64::total_cmp);
+    let (loses, takes) = (largest(|spread| spread.median)?, inside.causes.median - 1.0);
+    let (least, most) = (largest(|spread| spread.low)?, largest(|spread| spread.high)?);
+    let class = decide(loses, takes);
+    let corners = [
+        (least, inside.causes.low - 1.0),
+        (least, inside.causes.high - 1.0),
+        (most, inside.causes.low - 1.0),
+        (most, inside.causes.high - 1.0),
+    ];
+    let sure = corners.iter().all(|&(loses, takes)| decide(loses, takes) == class);
+    Some(Verdict { class, loses, takes, sure })
+}
+
+fn decide(loses: f64, takes: f64) -> Class {
+    if loses < LOSS && takes < LOSS {
+        Class::N
+    } else if takes > loses {
+        Class::S
+    } else {
+        Class::C
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LLC: u64 = 32 << 20;
+
+    fn point(footprint_bytes: u64, suffers: f64, causes: f64, width: f64) -> Point {
+        let spread = |median: f64| Spread {
+            median,
+            low: median - width,
+            high: median + width,
+            confidence: 0.96,
+            samples: 15,
+        };
+        Point { footprint_bytes, suffers: spread(suffers), causes: spread(causes) }
+    }
+
+    fn class(losses: [(f64, f64); 3], width: f64) -> (Class, bool) {
+        let footprints = [LLC / 64, LLC / 2, 2 * LLC];
+        let curve: Vec<Point> =
+            footprints.iter().zip(losses).map(|(&bytes, (s, c))| point(bytes, s, c, width)).collect();
+        let verdict = verdict(&curve, LLC).unwrap();
+        (verdict.class, verdict.sure)
+    }
+
+    #[test]
+    fn who_loses_lives_from_the_cache_and_who_takes_streams() {
+        assert_eq!(class([(1.0, 1.0), (1.01, 1.02), (1.03, 1.01)], 0.005), (Class::N, true));
+        assert_eq!(class([(1.0, 1.0), (1.05, 1.02), (1.60, 1.05)], 0.005), (Class::C, true));
+        assert_eq!(class([(1.0, 1.0), (1.05, 1.40), (1.15, 1.20)], 0.005), (Class::S, true));
+        // The probe in private caches is beside the point.
+        assert_eq!(class([(1.5, 1.5), (1.0, 1.0), (1.0, 1.0)], 0.005), (Class::N, true));
+        // What noise could turn is told.
+        assert_eq!(class([(1.0, 1.0), (1.0, 1.0), (1.04, 1.0)], 0.03), (Class::N, false));
+    }
+
+    #[test]
+    fn without_a_point_on_either_side_of_the_cache_there_is_no_verdict() {
+        assert_eq!(verdict(&[], LLC), None);
+        assert_eq!(verdict(&[point(LLC / 64, 1.0, 1.0, 0.0), point(2 * LLC, 1.0, 1.0, 0.0)], LLC), None);
+        assert_eq!(verdict(&[point(LLC / 2, 1.0, 1.0, 0.0)], LLC), None);
+    }
+
+    #[test]
+    fn a_curve_is_medians_of_the_rounds_at_each_footprint() {
+        let round = |footprint_bytes, beside_s, probe_beside| Round {
+            footprint_bytes,
+            alone_s: 2.0,
+            beside_s,
+            probe_alone_bytes_per_s: 10e9,
+            probe_beside_bytes_per_s: probe_beside,
+        };
+        let rounds = [round(64, 3.0, 5e9), round(32, 2.0, 10e9), round(64, 4.0, 10e9), round(64, 5.0, 4e9)];
+        let curve = curve(&rounds);
+        let found: Vec<_> =
+            curve.iter().map(|p| (p.footprint_bytes, p.suffers.median, p.causes.median)).collect();
+        assert_eq!(found, [(32, 1.0, 1.0), (64, 2.0, 2.0)]);
+    }
+
+    #[test]
+    fn a_round_runs_the_program_alone_and_beside_the_probe() {
+        let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+        let cpus: Vec<u32> = (0..1024).filter(|&cpu| allowed.is_set(cpu)).map(|cpu| cpu as u32).collect();
+        let plan = Plan {
+            name: "sleep".into(),
+            command: vec!["sleep".into(), "0.2".into()],
+            threads: 1,
+            probe_cpus: vec![*cpus.last().unwrap()],
+            cpus,
+            order: Order::Stream,
+            longest: Duration::from_secs(20),
+        };
+        let found = round(&plan, 1 << 20, true, &|| false).unwrap();
+        assert!((0.2..5.0).contains(&found.alone_s) && (0.2..5.0).contains(&found.beside_s), "{found:?}");
+        assert!(found.probe_alone_bytes_per_s > 1e8 && found.probe_beside_bytes_per_s > 1e8, "{found:?}");
+        assert!(matches!(round(&plan, 1 << 20, false, &|| true), Err(SlowdownError::Stopped)));
+        let wrong = Plan { command: vec!["false".into()], ..plan };
+        let error = round(&wrong, 1 << 20, false, &|| false).unwrap_err().to_string();
+        assert!(error.contains("exit status 1"), "{error}");
+    }
+}

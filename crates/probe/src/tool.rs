@@ -1,0 +1,352 @@
+//! Unmodified programs under the reuse tool (`reuse-tool/`), and natively beside it.
+//!
+//! The tool is a program of its own that Valgrind loads; it is found beside this binary or where
+//! [`TOOL_VARIABLE`] says.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use reuse::{Ended, Rate, Report, ReportError};
+use thiserror::Error;
+
+/// Names the folder that holds the tool.
+pub const TOOL_VARIABLE: &str = "COPLACE_REUSE_TOOL";
+/// Threads that wait by spinning would be measured spinning, for as long as Valgrind runs another.
+const WAITING: (&str, &str) = ("OMP_WAIT_POLICY", "passive");
+/// After the limit, what the tool has to write its report; then a signal, and the same time again.
+const GRACE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(10);
+/// Word size and machine of an ELF file.
+const ELF64: u8 = 2;
+#[cfg(target_arch = "x86_64")]
+const MACHINE: (&str, u16) = ("amd64", 62);
+#[cfg(target_arch = "aarch64")]
+const MACHINE: (&str, u16) = ("arm64", 183);
+
+/// Why the tool cannot be used here.
+#[derive(Debug, Error)]
+pub enum Missing {
+    #[error("there is no valgrind in PATH: install it (apt-get install valgrind)")]
+    Valgrind,
+    #[error(
+        "the reuse tool is not built: make -C reuse-tool OUT=build/reuse-tool (needs the package valgrind), or set {TOOL_VARIABLE} to its folder; looked in {}",
+        tried.join(", ")
+    )]
+    Tool { tried: Vec<String> },
+}
+
+/// Why a program was not measured.
+#[derive(Debug, Error)]
+pub enum RunError {
+    #[error("{program}: {why}")]
+    NotFound { program: String, why: io::Error },
+    #[error("{program} is a 32-bit program; the reuse tool is for {} only", MACHINE.0)]
+    Narrow { program: String },
+    #[error("{program} is for another processor (ELF machine {machine}); the reuse tool is for {} only", MACHINE.0)]
+    Foreign { program: String, machine: u16 },
+    #[error("cannot run {what}: {why}")]
+    Start { what: String, why: io::Error },
+    #[error("{0}")]
+    Report(#[from] ReportError),
+    #[error(
+        "the tool left no report: it was ended before it could write one ({status}); stderr above says more"
+    )]
+    NoReport { status: ExitStatus },
+    #[error("cannot use {path}: {why}", path = path.display())]
+    Files { path: PathBuf, why: io::Error },
+}
+
+/// What to look at.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// All lines, without.
+    pub sample: Option<Rate>,
+    /// Leave out what is addressed from the stack pointer.
+    pub without_stack: bool,
+    /// Count instruction fetches, too.
+    pub fetches: bool,
+    /// Only the whole program's histogram.
+    pub without_threads: bool,
+    /// Programs that it starts, too.
+    pub children: bool,
+    pub limit: Option<Duration>,
+    /// What it prints goes nowhere.
+    pub quiet: bool,
+    /// OpenMP threads; as the environment says, without.
+    pub omp_threads: Option<u32>,
+    /// Where every access is written.
+    pub trace: Option<PathBuf>,
+}
+
+/// A run under the tool.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Of every program that was counted, the one that was started first.
+    pub reports: Vec<Report>,
+    pub status: ExitStatus,
+    pub cost: Cost,
+}
+
+/// What a run took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    pub seconds: f64,
+    /// CPU time in user mode, of all threads and of children that were waited for.
+    pub user_seconds: f64,
+}
+
+/// Valgrind and our tool for it.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    valgrind: PathBuf,
+    folder: PathBuf,
+}
+
+impl Tool {
+    pub fn find() -> Result<Tool, Missing> {
+        let valgrind = in_path("valgrind").ok_or(Missing::Valgrind)?;
+        let mut folders: Vec<PathBuf> = Vec::new();
+        match std::env::var_os(TOOL_VARIABLE).filter(|folder| !folder.is_empty()) {
+            Some(folder) => folders.push(folder.into()),
+            None => {
+                let beside = std::env::current_exe().ok();
+                let beside = beside.as_deref().and_then(Path::parent).into_iter();
+                let places = ["../lib/coplace/reuse-tool", "../../build/reuse-tool"];
+                folders.extend(beside.flat_map(|directory| places.map(|place| directory.join(place))));
+            }
+        }
+        let is_there = |folder: &&PathBuf| folder.join(format!("reuse-{}-linux", MACHINE.0)).is_file();
+        match folders.iter().find(is_there).and_then(|folder| folder.canonicalize().ok()) {
+            Some(folder) => Ok(Tool { valgrind, folder }),
+            None => Err(Missing::Tool { tried: folders.iter().map(|f| f.display().to_string()).collect() }),
+        }
+    }
+
+    /// Runs a program to its end, or to the limit.
+    pub fn run(&self, words: &[OsString], options: &Options) -> Result<Run, RunError> {
+        check(&words[0])?;
+        let directory = tempfile::Builder::new().prefix("coplace-reuse-").tempdir();
+        let directory = directory.map_err(|why| RunError::Files { path: std::env::temp_dir(), why })?;
+        let mut command = Command::new(&self.valgrind);
+        command.env("VALGRIND_LIB", &self.folder).args(["-q", "--tool=reuse"]);
+        command.args(self.arguments(options, directory.path())).arg("--").args(words);
+        if options.quiet {
+            command.stdin(Stdio::null()).stdout(Stdio::null());
+        }
+        let Finished { status, cost, pid, cut_off } =
+            finish(&mut command, options.limit, options.omp_threads)?;
+        let mut reports = read(directory.path())?;
+        reports.sort_by_key(|(own_pid, number, _)| (*own_pid != pid, *own_pid, *number));
+        if reports.is_empty() {
+            return Err(RunError::NoReport { status });
+        }
+        // The tool ends itself by the signal that ended the program, and does not know it before.
+        if let Some(signal) = status.signal()
+            && let Some((_, _, report)) = reports.iter_mut().rfind(|(own_pid, _, _)| *own_pid == pid)
+        {
+            report.ended = if cut_off { Ended::TimeLimit } else { Ended::Signal(Some(signal)) };
+        }
+        Ok(Run { reports: reports.into_iter().map(|(_, _, report)| report).collect(), status, cost })
+    }
+
+    fn arguments(&self, options: &Options, directory: &Path) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = Vec::new();
+        let mut add = |name: &str, value: OsString| {
+            let mut argument = OsString::from(format!("--{name}="));
+            argument.push(value);
+            arguments.push(argument);
+        };
+        add("out", directory.join("report").into());
+        match options.sample {
+            Some(Rate::Fixed(share)) => {
+                add("sample-threshold", ((share * 2f64.powi(64)) as u64).max(1).to_string().into());
+            }
+            Some(Rate::Size(lines)) => add("sample-size", lines.to_string().into()),
+            None => {}
+        }
+        for (name, wanted, value) in [
+            ("stack", options.without_stack, "no"),
+            ("fetches", options.fetches, "yes"),
+            ("threads", options.without_threads, "no"),
+            ("children", options.children, "yes"),
+            ("trace-children", options.children, "yes"),
+        ] {
+            if wanted {
+                add(name, value.into());
+            }
+        }
+        if let Some(limit) = options.limit {
+            add("limit-ms", limit.as_millis().clamp(1, i32::MAX as u128).to_string().into());
+        }
+        if let Some(trace) = &options.trace {
+            add("trace", trace.into());
+        }
+        arguments
+    }
+}
+
+/// Runs a program natively, without anything to read and with nobody to listen to it; to its end, or
+/// until a signal somewhat after the limit.
+pub fn native(
+    words: &[OsString],
+    limit: Option<Duration>,
+    omp_threads: Option<u32>,
+) -> Result<(ExitStatus, Cost), RunError> {
+    check(&words[0])?;
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    finish(&mut command, limit, omp_threads).map(|finished| (finished.status, finished.cost))
+}
+
+struct Finished {
+    status: ExitStatus,
+    cost: Cost,
+    pid: u32,
+    /// We had to end it.
+    cut_off: bool,
+}
+
+/// To its end, or a little beyond its limit.
+fn finish(
+    command: &mut Command,
+    limit: Option<Duration>,
+    omp_threads: Option<u32>,
+) -> Result<Finished, RunError> {
+    if let Some(threads) = omp_threads {
+        command.env("OMP_NUM_THREADS", threads.to_string());
+    }
+    if std::env::var_os(WAITING.0).is_none() {
+        command.env(WAITING.0, WAITING.1);
+    }
+    let name = command.get_program().to_string_lossy().into_owned();
+    let failed = |why| RunError::Start { what: name.clone(), why };
+    let before = children_user_s();
+    let began = Instant::now();
+    let mut child = command.spawn().map_err(failed)?;
+    let pid = child.id();
+    let mut cut_off = false;
+    let status = loop {
+        let status = match limit {
+            None => child.wait().map(Some),
+            Some(_) => child.try_wait(),
+        };
+        if let Some(status) = status.map_err(failed)? {
+            break status;
+        }
+        let over = limit.map_or(Duration::ZERO, |limit| began.elapsed().saturating_sub(limit));
+        // It looks at the clock only while it runs; one that sleeps is woken, and reports as it ends.
+        if over > GRACE && !cut_off {
+            cut_off = true;
+            let pid = rustix::process::Pid::from_child(&child);
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        if over > 2 * GRACE {
+            let _ = child.kill();
+        }
+        std::thread::sleep(LOOK);
+    };
+    let seconds = began.elapsed().as_secs_f64();
+    Ok(Finished { status, cost: Cost { seconds, user_seconds: children_user_s() - before }, pid, cut_off })
+}
+
+/// CPU time of all children that were waited for.
+fn children_user_s() -> f64 {
+    // SAFETY: all zeros is a valid `rusage`.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a place of the right type that lives until the call returns.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) };
+    assert_eq!(result, 0, "getrusage fails only for wrong arguments");
+    usage.ru_utime.tv_sec as f64 + usage.ru_utime.tv_usec as f64 / 1e6
+}
+
+/// Reports as (process, number among its programs, what it says).
+fn read(directory: &Path) -> Result<Vec<(u32, u32, Report)>, RunError> {
+    let failed = |why| RunError::Files { path: directory.to_owned(), why };
+    let mut reports = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let text = fs::read_to_string(&path).map_err(|why| RunError::Files { path: path.clone(), why })?;
+        let number = path.extension().and_then(|number| number.to_str()?.parse().ok()).unwrap_or(0);
+        let report = Report::parse(&text)?;
+        reports.push((report.pid, number, report));
+    }
+    Ok(reports)
+}
+
+/// The file of a program: as it stands with a slash, found in `PATH` without.
+pub fn exists(program: &OsString) -> Result<PathBuf, RunError> {
+    let name = program.to_string_lossy().into_owned();
+    let path = if name.contains('/') { Some(PathBuf::from(program)) } else { in_path(program) };
+    let found = path.ok_or_else(|| io::ErrorKind::NotFound.into()).and_then(|path| {
+        let is_file = path.metadata()?.is_file();
+        if is_file { Ok(path) } else { Err(io::ErrorKind::IsADirectory.into()) }
+    });
+    found.map_err(|why| RunError::NotFound { program: name, why })
+}
+
+/// Whether the tool can run this program, before Valgrind says so in its own words; its file.
+pub fn check(program: &OsString) -> Result<PathBuf, RunError> {
+    let name = program.to_string_lossy().into_owned();
+    let path = exists(program)?;
+    let mut head = [0; 20];
+    let read = File::open(&path).and_then(|mut file| file.read(&mut head));
+    let length = read.map_err(|why| RunError::NotFound { program: name.clone(), why })?;
+    // A script is its interpreter's business.
+    if length < head.len() || !head.starts_with(b"\x7fELF") {
+        return Ok(path);
+    }
+    let machine = u16::from_le_bytes([head[18], head[19]]);
+    match (head[4], machine) {
+        (ELF64, machine) if machine == MACHINE.1 => Ok(path),
+        (ELF64, machine) => Err(RunError::Foreign { program: name, machine }),
+        _ => Err(RunError::Narrow { program: name }),
+    }
+}
+
+fn in_path(program: impl AsRef<Path>) -> Option<PathBuf> {
+    let executable =
+        |path: &PathBuf| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file();
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|directory| directory.join(program.as_ref())).find(executable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elf(class: u8, machine: u16) -> Vec<u8> {
+        let mut bytes = vec![0; 64];
+        bytes[..4].copy_from_slice(b"\x7fELF");
+        bytes[4] = class;
+        bytes[18..20].copy_from_slice(&machine.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn programs_that_the_tool_cannot_run_are_named_before_it_is_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("program");
+        let check_bytes = |bytes: &[u8]| {
+            fs::write(&file, bytes).unwrap();
+            check(&file.clone().into_os_string())
+        };
+        assert!(check_bytes(&elf(ELF64, MACHINE.1)).is_ok());
+        assert!(check_bytes(b"#!/bin/sh\n").is_ok());
+        assert!(matches!(check_bytes(&elf(1, 3)), Err(RunError::Narrow { .. })));
+        assert!(matches!(check_bytes(&elf(ELF64, 8)), Err(RunError::Foreign { machine: 8, .. })));
+        assert!(matches!(check(&"/nowhere/at/all".into()), Err(RunError::NotFound { .. })));
+        assert!(matches!(check(&"no-such-program-anywhere".into()), Err(RunError::NotFound { .. })));
+    }
+
+    #[test]
+    fn a_native_run_takes_time() {
+        let (status, cost) = native(&["sleep".into(), "0.05".into()], None, None).unwrap();
+        assert!(status.success());
+        assert!((0.05..5.0).contains(&cost.seconds) && cost.user_seconds < 1.0, "{cost:?}");
+    }
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//
+// What is added to the program's code: every access appends its address to a buffer. With a sample,
+// the address is written, too, but the buffer's end moves only if the line's hash is below the
+// threshold, so that nothing branches and no register must be saved.
+//
+// An instruction's accesses to neighbouring bytes are one: wide vectors are taken apart by the front
+// end and put together again here, and a read-modify-write touches its line once. An access counts for
+// the line of its first byte.
+#include "pub_tool_libcassert.h"
+#include "pub_tool_libcbase.h"
+#include "pub_tool_machine.h"
+#include "pub_tool_mallocfree.h"
+
+#include "distance.h"
+#include "tool.h"
+
+enum { PENDING = 64, LINE_BYTES = 64 };
+
+// An access of the instruction at hand: [offset, offset + size) from `base`, whose atom is `address`.
+struct access {
+    IRExpr *address, *guard;
+    IRTemp base;
+    Long offset;
+    Int size;
+};
+
+struct block {
+    IRSB *out;
+    IRTemp position;        // where the buffer's next entry goes (exact: before `appended` entries)
+    UInt appended;          // entries since the room was looked at
+    UInt accesses, fetches; // not yet in made_accesses, made_fetches
+    struct access pending[PENDING];
+    UInt pending_count;
+    Addr run_line;          // instructions fetched from one line
+    UInt run_count;
+    // For each temporary: what it is an offset from, and whether that comes from the stack pointer.
+    IRTemp *base;
+    Long *offset;
+    Bool *from_stack;
+};
+
+static IRExpr *number(ULong value) { return IRExpr_Const(IRConst_U64(value)); }
+static IRExpr *cell(const void *variable) { return number((ULong)(Addr)variable); }
+
+static IRExpr *assign(struct block *b, IRType type, IRExpr *value)
+{
+    const IRTemp temp = newIRTemp(b->out->tyenv, type);
+    addStmtToIRSB(b->out, IRStmt_WrTmp(temp, value));
+    return IRExpr_RdTmp(temp);
+}
+
+static IRExpr *load(struct block *b, const void *variable)
+{
+    return assign(b, Ity_I64, IRExpr_Load(Iend_LE, Ity_I64, cell(variable)));
+}
+
+static void store(struct block *b, const void *variable, IRExpr *value)
+{
+    addStmtToIRSB(b->out, IRStmt_Store(Iend_LE, cell(variable), value));
+}
+
+static IRExpr *binary(struct block *b, IROp op, IRExpr *left, IRExpr *right)
+{
+    return assign(b, Ity_I64, IRExpr_Binop(op, left, right));
+}
+
+// Room in the buffer for BLOCK_MOST entries.
+static void make_room(struct block *b)
+{
+    IRDirty *flush = unsafeIRDirty_0_N(0, "buffer_flush", VG_(fnptr_to_fnentry)(&buffer_flush), mkIRExprVec_0());
+    flush->guard =
+        assign(b, Ity_I1, IRExpr_Binop(Iop_CmpLT64U, cell(&buffer_entries[BUFFER]), load(b, &buffer_next)));
+    addStmtToIRSB(b->out, IRStmt_Dirty(flush));
+    b->position = newIRTemp(b->out->tyenv, Ity_I64);
+    addStmtToIRSB(b->out, IRStmt_WrTmp(b->position, IRExpr_Load(Iend_LE, Ity_I64, cell(&buffer_next))));
+    b->appended = 0;
+}
+
+static void add_to(struct block *b, const ULong *variable, UInt *count)
+{
+    if (*count)
+        store(b, variable, binary(b, Iop_Add64, load(b, variable), number(*count)));
+    *count = 0;
+}
+
+// What was appended becomes visible: before each way out of the block.
+static void commit(struct block *b)
+{
+    if (opt_sampled) {
+        add_to(b, &made_accesses, &b->accesses);
+        add_to(b, &made_fetches, &b->fetches);
+        store(b, &buffer_next, IRExpr_RdTmp(b->position));
+    } else {
+        store(b, &buffer_next, binary(b, Iop_Add64, IRExpr_RdTmp(b->position), number(8ull * b->appended)));
+    }
+}
+
+static void append(struct block *b, IRExpr *entry)
+{
+    if (b->appended == BLOCK_MOST) {
+        commit(b);
+        make_room(b);
+    }
+    IRExpr *to = opt_sampled ? IRExpr_RdTmp(b->position)
+                             : binary(b, Iop_Add64, IRExpr_RdTmp(b->position), number(8ull * b->appended));
+    addStmtToIRSB(b->out, IRStmt_Store(Iend_LE, to, entry));
+    b->appended++;
+}
+
+static void append_access(struct block *b, IRExpr *address, IRExpr *guard)
+{
+    if (guard)
+        address = assign(b, Ity_I64, IRExpr_ITE(guard, address, number(0)));
+    append(b, address);
+    if (!opt_sampled)
+        return;
+    b->accesses++;
+    IRExpr *line = binary(b, Iop_Shr64, address, IRExpr_Const(IRConst_U8(LINE_SHIFT)));
+    IRExpr *hash = binary(b, Iop_Mul64, line, number(SAMPLE_FACTOR));
+    IRExpr *threshold = opt_most ? load(b, &sample_threshold) : number(sample_threshold);
+    IRExpr *in = assign(b, Ity_I1, IRExpr_Binop(Iop_CmpLT64U, hash, threshold));
+    IRExpr *one = assign(b, Ity_I64, IRExpr_Unop(Iop_1Uto64, in));
+    IRExpr *step = binary(b, Iop_Shl64, one, IRExpr_Const(IRConst_U8(3)));
+    const IRTemp next = newIRTemp(b->out->tyenv, Ity_I64);
+    addStmtToIRSB(b->out,
+                  IRStmt_WrTmp(next, IRExpr_Binop(Iop_Add64, IRExpr_RdTmp(b->position), step)));
+    b->position = next;
+}
+
+// Instructions
+
+static void end_run(struct block *b)
+{
+    if (!b->run_count)
+        return;
+    const ULong entry = FETCH | (ULong)b->run_count << FETCH_COUNT_SHIFT | b->run_line;
+    b->fetches += b->run_count;
+    b->run_count = 0;
+    if (opt_sampled && sample_hash(b->run_line) >= sample_threshold)
+        return;
+    append(b, number(entry));
+    if (opt_sampled) {
+        const IRTemp next = newIRTemp(b->out->tyenv, Ity_I64);
+        addStmtToIRSB(b->out, IRStmt_WrTmp(next, IRExpr_Binop(Iop_Add64, IRExpr_RdTmp(b->position), number(8))));
+        b->position = next;
+    }
+}
+
+static void fetch(struct block *b, Addr address, UInt length)
+{
+    for (Addr line = address >> LINE_SHIFT; line <= (address + length - 1) >> LINE_SHIFT; line++) {
+        if (b->run_count && b->run_line != line)
+            end_run(b);
+        b->run_line = line;
+        b->run_count++;
+    }
+}
+
+static void end_instruction(struct block *b)
+{
+    for (UInt i = 0; i < b->pending_count; i++) {
+        const struct access *access = &b->pending[i];
+        append_access(b, access->address, access->guard);
+        // What is wider than a line are areas that a helper reads or writes.
+        for (Int more = LINE_BYTES; more < access->size; more += LINE_BYTES)
+            append_access(b, binary(b, Iop_Add64, access->address, number(more)), access->guard);
+    }
+    b->pending_count = 0;
+}
+
+// Accesses
+
+static void add_access(struct block *b, IRExpr *address, Int size, IRExpr *guard)
+{
+    struct access new = {.address = address, .guard = guard, .base = IRTemp_INVALID, .size = size};
+    if (address->tag == Iex_RdTmp) {
+        const IRTemp temp = address->Iex.RdTmp.tmp;
+        new.base = b->base[temp];
+        new.offset = b->offset[temp];
+        if (!opt_stack && b->from_stack[new.base])
+            return;
+    } else {
+        tl_assert(address->tag == Iex_Const);
+        new.offset = (Long)address->Iex.Const.con->Ico.U64;
+    }
+    for (UInt i = 0; i < b->pending_count; i++) {
+        struct access *old = &b->pending[i];
+        const Bool touch = new.offset <= old->offset + old->size && old->offset <= new.offset + new.size;
+        if (old->base != new.base || old->guard || guard || !touch)
+            continue;
+        const Long end = new.offset + new.size > old->offset + old->size ? new.offset + new.size
+                                                                         : old->offset + old->size;
+        if (new.offset < old->offset) {
+            old->address = new.address;
+            old->offset = new.offset;
+        }
+        old->size = (Int)(end - old->offset);
+        return;
+    }
+    if (b->pending_count == PENDING)
+        end_instruction(b);
+    b->pending[b->pending_count++] = new;
+}
+
+// Follows what a temporary is made of.
+static void follow(struct block *b, IRTemp temp, const IRExpr *value, const VexGuestLayout *layout)
+{
+    b->base[temp] = temp;
+    b->offset[temp] = 0;
+    b->from_stack[temp] = False;
+    if (value->tag == Iex_Get) {
+        b->from_stack[temp] = value->Iex.Get.offset == layout->offset_SP;
+    } else if (value->tag == Iex_RdTmp) {
+        b->base[temp] = b->base[value->Iex.RdTmp.tmp];
+        b->offset[temp] = b->offset[value->Iex.RdTmp.tmp];
+    } else if (value->tag == Iex_Binop && value->Iex.Binop.arg1->tag == Iex_RdTmp &&
+               value->Iex.Binop.arg2->tag == Iex_Const && value->Iex.Binop.arg2->Iex.Const.con->tag == Ico_U64) {
+        const IRTemp from = value->Iex.Binop.arg1->Iex.RdTmp.tmp;
+        const Long by = (Long)value->Iex.Binop.arg2->Iex.Const.con->Ico.U64;
+        const IROp op = value->Iex.Binop.op;
+        if (op == Iop_Add64 || op == Iop_Sub64) {
+            b->base[temp] = b->base[from];
+            b->offset[temp] = b->offset[from] + (op == Iop_Add64 ? by : -by);
+        } else if (op == Iop_And64) {
+            b->from_stack[temp] = b->from_stack[b->base[from]];
+        }
+    }
+}
+
+static void look_at(struct block *b, const IRTypeEnv *types, const IRStmt *statement, const VexGuestLayout *layout)
+{
+    switch (statement->tag) {
+    case Ist_WrTmp: {
+        const IRExpr *value = statement->Ist.WrTmp.data;
+        follow(b, statement->Ist.WrTmp.tmp, value, layout);
+        if (value->tag == Iex_Load)
+            add_access(b, value->Iex.Load.addr, sizeofIRType(value->Iex.Load.ty), NULL);
+        break;
+    }
+    case Ist_Store:
+        add_access(b, statement->Ist.Store.addr, sizeofIRType(typeOfIRExpr(types, statement->Ist.Store.data)), NULL);
+        break;
+    case Ist_StoreG: {
+        const IRStoreG *store = statement->Ist.StoreG.details;
+        add_access(b, store->addr, sizeofIRType(typeOfIRExpr(types, store->data)), store->guard);
+        break;
+    }
+    case Ist_LoadG: {
+        const IRLoadG *load = statement->Ist.LoadG.details;
+        IRType wide = Ity_INVALID, narrow = Ity_INVALID;
+        typeOfIRLoadGOp(load->cvt, &wide, &narrow);
+        add_access(b, load->addr, sizeofIRType(narrow), load->guard);
+        b->base[load->dst] = load->dst;
+        break;
+    }
+    case Ist_CAS: {
+        const IRCAS *cas = statement->Ist.CAS.details;
+        const Int size = sizeofIRType(typeOfIRExpr(types, cas->dataLo));
+        add_access(b, cas->addr, cas->dataHi ? 2 * size : size, NULL);
+        b->base[cas->oldLo] = cas->oldLo;
+        if (cas->oldHi != IRTemp_INVALID)
+            b->base[cas->oldHi] = cas->oldHi;
+        break;
+    }
+    case Ist_LLSC: {
+        const IRExpr *data = statement->Ist.LLSC.storedata;
+        const IRType type = data ? typeOfIRExpr(types, data) : typeOfIRTemp(types, statement->Ist.LLSC.result);
+        add_access(b, statement->Ist.LLSC.addr, sizeofIRType(type), NULL);
+        b->base[statement->Ist.LLSC.result] = statement->Ist.LLSC.result;
+        break;
+    }
+    case Ist_Dirty: {
+        const IRDirty *dirty = statement->Ist.Dirty.details;
+        const Bool always = dirty->guard->tag == Iex_Const;
+        if (dirty->tmp != IRTemp_INVALID)
+            b->base[dirty->tmp] = dirty->tmp;
+        if (dirty->mFx != Ifx_None)
+            add_access(b, dirty->mAddr, dirty->mSize, always ? NULL : dirty->guard);
+        break;
+    }
+    default:
+        break;
+    }
+}
+
+IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout, const VexGuestExtents *extents,
+                 const VexArchInfo *arch, IRType guest_word, IRType host_word)
+{
+    (void)closure, (void)extents, (void)arch;
+    if (guest_word != host_word || guest_word != Ity_I64)
+        VG_(tool_panic)("only 64-bit programs on 64-bit machines");
+    struct block b = {.out = deepCopyIRSBExceptStmts(in)};
+    const Int temps = in->tyenv->types_used;
+    b.base = VG_(calloc)("reuse.base", temps + 1, sizeof *b.base);
+    b.offset = VG_(calloc)("reuse.offset", temps + 1, sizeof *b.offset);
+    b.from_stack = VG_(calloc)("reuse.from_stack", temps + 1, sizeof *b.from_stack);
+
+    Int at = 0;
+    for (; at < in->stmts_used && in->stmts[at]->tag != Ist_IMark; at++)
+        addStmtToIRSB(b.out, in->stmts[at]);
+    make_room(&b);
+    for (; at < in->stmts_used; at++) {
+        IRStmt *statement = in->stmts[at];
+        if (!statement || statement->tag == Ist_NoOp)
+            continue;
+        if (statement->tag == Ist_IMark) {
+            end_instruction(&b);
+            if (opt_fetches)
+                fetch(&b, statement->Ist.IMark.addr, statement->Ist.IMark.len);
+        } else if (statement->tag == Ist_Exit) {
+            end_instruction(&b);
+            end_run(&b);
+            commit(&b);
+        }
+        look_at(&b, in->tyenv, statement, layout);
+        addStmtToIRSB(b.out, statement);
+    }
+    end_instruction(&b);
+    end_run(&b);
+    commit(&b);
+    VG_(free)(b.base);
+    VG_(free)(b.offset);
+    VG_(free)(b.from_stack);
+    return b.out;
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//
+// What instrument.c and main.c share.
+#ifndef REUSE_TOOL_H
+#define REUSE_TOOL_H
+
+#include <stdint.h>
+
+#include "pub_tool_basics.h"
+#include "pub_tool_tooliface.h"
+
+// Entries of the buffer into which instrumented code writes: an address, or with the highest bit set
+// a line of instructions and how many were fetched from it. 0 is an access that did not happen.
+enum { BUFFER = 8192, BLOCK_MOST = 512 };
+#define FETCH (1ull << 63)
+#define FETCH_COUNT_SHIFT 48
+#define LINE_SHIFT 6
+
+extern uint64_t buffer_entries[BUFFER + 2 * BLOCK_MOST];
+// Where the next entry goes.
+extern uint64_t *buffer_next;
+// Accesses and fetches that were made, in the sample or not; kept only where there is a sample.
+extern ULong made_accesses, made_fetches;
+// Lines with a hash from here on are in nobody's sample.
+extern ULong sample_threshold;
+
+// Options
+extern Bool opt_stack, opt_fetches, opt_sampled;
+// Lines of a sample of fixed size; 0: its rate is fixed.
+extern Int opt_most;
+
+// Empties the buffer; called from instrumented code.
+void buffer_flush(void);
+
+IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout, const VexGuestExtents *extents,
+                 const VexArchInfo *arch, IRType guest_word, IRType host_word);
+
+#endif
