@@ -195,7 +195,9 @@ pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> S
     // Nobody keeps more of its CPUs than on the place where it keeps most.
     let kept = |program: usize, place: usize| -> f64 {
         let width = places[place].len().max(1) as f64;
-        cx.needs[members[program]].before.map_or(0.0, |before| before.common_len(&places[place]) as f64 / width)
+        cx.needs[members[program]]
+            .before
+            .map_or(0.0, |before| before.common_len(&places[place]) as f64 / width)
     };
     let home = |program: usize| {
         let kept_on = (0..places.len()).map(|place| (kept(program, place), place));
