@@ -12,11 +12,9 @@ use thiserror::Error;
 use topology::CpuSet;
 
 use super::mixture::Mixture;
-use super::schedule::Schedule;
+use super::schedule::{CHUNK, Schedule};
 use super::walk::{Order, Walk, Width};
 
-/// Accesses between two looks at the clock at full speed.
-const CHUNK: u64 = 1 << 14;
 /// At a given rate bursts are about this long.
 const BURST_S: f64 = 0.001;
 /// What a sleep may be late by; the rest is spent looking at the clock.

@@ -2,6 +2,13 @@
 
 use super::mixture::Mixture;
 
+/// Accesses between two looks at whether to go on, at full speed.
+pub const CHUNK: u64 = 1 << 14;
+/// Distances up to so many lines are felt by what else DistGen touches between two passes, some twenty
+/// lines; so often they are repeated then before another's turn comes.
+const SHORT: u64 = 1 << 10;
+const REPEATED: u64 = 64;
+
 /// A stretch of accesses: `repeat` times the lines from `from` to `to` of the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
@@ -53,8 +60,13 @@ impl Schedule {
             .max_by(|&one, &other| behind(one).total_cmp(&behind(other)))
             .expect("a mixture has a distance");
         let lines = self.lines[index];
-        let wanted =
-            if self.lines.len() == 1 { self.chunk } else { (behind(index).max(0.0) as u64).min(self.chunk) };
+        let wanted = match self.lines.len() {
+            1 => self.chunk,
+            // At a given rate bursts are short, and the mixture is kept within each.
+            _ if self.chunk < CHUNK => (behind(index).max(0.0) as u64).min(self.chunk),
+            _ if lines <= SHORT => CHUNK.max(REPEATED * lines),
+            _ => CHUNK,
+        };
         let repeat = (wanted / lines).max(1);
         self.had[index] += lines * repeat;
         self.all += lines * repeat;
@@ -78,6 +90,8 @@ impl Iterator for Schedule {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
     use reuse::{Exact, Histogram};
 
@@ -85,7 +99,7 @@ mod tests {
 
     fn accesses(mixture: &Mixture, count: u64) -> Vec<u64> {
         let mut lines = Vec::new();
-        for pass in Schedule::with_chunks(mixture, 1 << 14) {
+        for pass in Schedule::with_chunks(mixture, CHUNK / 2) {
             (0..pass.repeat).for_each(|_| lines.extend(pass.from..pass.to));
             if lines.len() as u64 > count {
                 break;
@@ -130,6 +144,26 @@ mod tests {
                     .map(|other| other.share)
                     .sum();
                 prop_assert!((found - wanted).abs() < 0.01, "{share:?}: {found} of {wanted}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn at_full_speed_mixtures_come_out_over_a_hundred_turns(mixture in mixtures()) {
+            let mut had: BTreeMap<u64, u64> = BTreeMap::new();
+            let mut all = 0;
+            for pass in Schedule::with_chunks(&mixture, CHUNK) {
+                prop_assert!(pass.to > SHORT || pass.from > 0 || pass.accesses() > CHUNK - pass.to);
+                *had.entry(pass.to).or_default() += pass.accesses();
+                all += pass.accesses();
+                if all > 100 * CHUNK.max(REPEATED * SHORT) {
+                    break;
+                }
+            }
+            for share in mixture.shares() {
+                let found = had.get(&share.lines).map_or(0.0, |&had| had as f64 / all as f64);
+                prop_assert!((found - share.share).abs() < 0.02, "{share:?}: {found}");
             }
         }
     }

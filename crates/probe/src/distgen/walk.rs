@@ -116,6 +116,10 @@ impl Walk {
             Order::Stream => {
                 let first = self.block.line(pass.from as usize);
                 let width = self.width;
+                if count <= FEW {
+                    // SAFETY: the lines from `from` to `to` lie in the block (asserted above).
+                    return unsafe { few(first, count, pass.repeat) };
+                }
                 for _ in 0..pass.repeat {
                     // SAFETY: the lines from `from` to `to` lie in the block (asserted above), and the
                     // processor has this width (`Width::available`).
@@ -157,6 +161,46 @@ fn link(block: &Block, seed: u64) {
     for (index, &line) in order.iter().enumerate() {
         let next = order[(index + 1) % order.len()];
         block.set(line as usize, block.line(next as usize) as u64);
+    }
+}
+
+/// Streams of so few lines are repeated without anything in memory in between: four more accesses a
+/// repetition would be a distance of their own.
+const FEW: u64 = 128;
+
+/// Reads `lines` lines `repeat` times; both are above 0.
+///
+/// # Safety
+/// `lines` lines of 64 bytes from `first` on can be read.
+#[inline(always)]
+unsafe fn few(first: *const u64, lines: u64, repeat: u64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: only lines of the range are read; flags and the named registers are all that changes.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "mov {at}, {first}",
+            "mov {left}, {lines}",
+            "3:",
+            "mov {line}, [{at}]",
+            "add {at}, 64",
+            "dec {left}",
+            "jnz 3b",
+            "dec {repeat}",
+            "jnz 2b",
+            first = in(reg) first,
+            lines = in(reg) lines,
+            repeat = inout(reg) repeat => _,
+            at = out(reg) _,
+            left = out(reg) _,
+            line = out(reg) _,
+            options(nostack, readonly)
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    for _ in 0..repeat {
+        // SAFETY: within the range that the caller vouches for.
+        unsafe { stream(first, lines as usize, Width::Bytes8) }
     }
 }
 
