@@ -69,15 +69,17 @@ proptest! {
         let pairs = groups(&found, &in_order, 2);
         let slowdown = |a: usize, b: usize| f64::from(known.cells_milli[a * 8 + b].0) / 1000.0;
         let problem = Problem::new(&known.programs, &[], slowdown);
-        let places: Vec<Vec<usize>> = pairs
-            .iter()
-            .map(|pair| pair.iter().map(|name| name[1..].parse().unwrap()).collect())
-            .collect();
+        let cost = |pairs: &[Vec<String>]| {
+            let number = |name: &String| name[1..].parse().unwrap();
+            let places: Vec<Vec<usize>> = pairs.iter().map(|pair| pair.iter().map(number).collect()).collect();
+            problem.cost(&places, &Objective::Mean)
+        };
         let best = enumerate(&problem, 4, &Objective::Mean).unwrap();
-        prop_assert!((problem.cost(&places, &Objective::Mean) - best).abs() < 1e-6);
+        prop_assert!((cost(&pairs) - best).abs() < 1e-6);
         let other = snapshot(PAIRS, &runs_of(&shuffled(8, seed)));
         let again = decide("TA", Some(by), &other, &Memory::default());
-        prop_assert_eq!(pairs, groups(&again, &other, 2));
+        // Other pairs may be as good: whole thousandths add up to the same now and then.
+        prop_assert!((cost(&groups(&again, &other, 2)) - best).abs() < 1e-6);
     }
 
     #[test]
