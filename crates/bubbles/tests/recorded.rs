@@ -68,3 +68,18 @@ fn what_was_recorded_is_played_through_under_every_scheduler() {
     }
     std::fs::remove_file(&path).expect("it is there");
 }
+
+#[test]
+fn who_wakes_another_or_itself_after_saying_that_it_waits_does_not_keep_the_other_waiting() {
+    // The second gives a lock back, on its way off its processor; the first finds that it need not wait.
+    let text = "coplace bubbles trace 1\nmachine core:2\nprocessors 2\nscheduler burst\nlost 0\n\
+        0 2 0 made t1 7\n0 2 0 wake t1\n1 0 0 run t1\n2 0 1 made t2 7\n3 0 1 wake t2\n4 1 0 run t2\n\
+        5 1 2 block\n6 0 1 block\n7 1 2 wake t1\n8 1 2 idle\n8 0 0 run t1\n9 0 1 wake t2\n\
+        10 0 1 block\n11 0 1 wake t1\n12 0 1 end\n13 1 0 run t2\n14 1 2 end\n";
+    let trace = Trace::parse(text).expect("a trace");
+    let machine = Machine::synthetic("core:2").expect("a machine");
+    for name in schedulers::NAMES {
+        let played = replay(&trace, &machine, schedulers::by_name(name).expect("it is known"));
+        assert_eq!(played.map(|played| played.summary().threads), Ok(2), "{name}");
+    }
+}

@@ -160,10 +160,14 @@ fn scripts(trace: &Trace) -> (BTreeMap<u64, VecDeque<Step>>, Vec<What>) {
     let mut since: BTreeMap<u64, u64> = BTreeMap::new();
     // Who waits, since when, and which of its steps that is.
     let mut waits: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
+    // Who has said that it waits and does something yet before it is off its processor, such as giving
+    // back the lock that wakes somebody else; and which of its steps the waiting is.
+    let mut leaves: BTreeMap<u64, usize> = BTreeMap::new();
     for event in &trace.events {
         let released = match event.what {
             What::Run(thread) => {
                 since.insert(thread, event.at_ns);
+                leaves.remove(&thread);
                 continue;
             }
             What::Idle | What::Burst(..) | What::Stolen(_) => continue,
@@ -181,6 +185,24 @@ fn scripts(trace: &Trace) -> (BTreeMap<u64, VecDeque<Step>>, Vec<What>) {
             continue;
         }
         let steps = scripts.entry(event.thread).or_default();
+        if let Some(at) = leaves.remove(&event.thread)
+            && !matches!(event.what, What::Yield | What::Block | What::End)
+        {
+            let step = match released {
+                // It need not wait after all.
+                Some((thread, _)) if thread == event.thread => {
+                    steps[at] = Step::Compute(0);
+                    since.insert(event.thread, event.at_ns);
+                    continue;
+                }
+                Some((thread, _)) => Step::Release(thread),
+                None => Step::Do(event.what),
+            };
+            steps.insert(at, step);
+            leaves.insert(event.thread, at + 1);
+            waits.entry(event.thread).and_modify(|waited| waited.1 += 1);
+            continue;
+        }
         let computed = since.insert(event.thread, event.at_ns).map_or(0, |since| event.at_ns - since);
         if computed > 0 {
             steps.push_back(Step::Compute(computed));
@@ -190,6 +212,7 @@ fn scripts(trace: &Trace) -> (BTreeMap<u64, VecDeque<Step>>, Vec<What>) {
             What::End => Step::End,
             What::Block => {
                 waits.insert(event.thread, (event.at_ns, steps.len()));
+                leaves.insert(event.thread, steps.len());
                 Step::Block
             }
             what => released.map_or(Step::Do(what), |(thread, _)| Step::Release(thread)),
