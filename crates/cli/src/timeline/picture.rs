@@ -59,41 +59,16 @@ pub fn render(timeline: &Timeline, width: u32) -> String {
                 (band * row).max(0.8),
                 fill(program)
             );
-            // As wide as the letters of a usual face at this size.
-            if band * row >= 13.0 && to - from > 8.0 * segment.app.as_str().len() as f64 + 10.0 {
-                let _ = writeln!(
-                    svg,
-                    r#"<text x="{:.1}" y="{:.1}" style="fill:{}" class="in">{}</text>"#,
-                    from + 6.0,
-                    y(index) + (band_top + band / 2.0) * row + 4.0,
-                    ink(program),
-                    segment.app
-                );
-            }
+            let middle = y(index) + (band_top + band / 2.0) * row;
+            name_inside(&mut svg, (from, to), (middle, band * row), ink(program), segment.app.as_str());
         }
         svg.push_str("</g>\n");
     }
-    for (ns, anchor) in [(0, "start"), (timeline.end_ns / 2, "middle"), (timeline.end_ns, "end")] {
-        let _ = writeln!(
-            svg,
-            r#"<text class="soft" text-anchor="{anchor}" x="{:.1}" y="{:.1}">{}</text>"#,
-            x(ns),
-            bottom + 14.0,
-            units::show_ns(ns)
-        );
-    }
+    time_axis(&mut svg, x, timeline.end_ns, bottom);
     for (line, programs) in legend_rows.iter().enumerate() {
         let base = bottom + 40.0 + 22.0 * line as f64;
         for &(index, at) in programs {
-            let at = left + at;
-            let _ = writeln!(
-                svg,
-                r#"<rect x="{at:.1}" y="{:.1}" width="12" height="12" rx="3" fill="{}"/><text x="{:.1}" y="{base:.1}">{}</text>"#,
-                base - 11.0,
-                fill(index),
-                at + 18.0,
-                timeline.programs[index].app
-            );
+            key(&mut svg, left + at, base, &fill(index), timeline.programs[index].app.as_str());
         }
     }
     svg.push_str("</svg>\n");
@@ -113,6 +88,44 @@ text {{ fill: #161b26 }} .soft {{ fill: #5a6474 }} .end {{ text-anchor: end }} .
 "#,
         escape(title)
     )
+}
+
+/// Begin, middle and end of the time shown, below the plot; `x` is where a time stands.
+pub fn time_axis(svg: &mut String, x: impl Fn(u64) -> f64, end_ns: u64, bottom: f64) {
+    for (ns, anchor) in [(0, "start"), (end_ns / 2, "middle"), (end_ns, "end")] {
+        let _ = writeln!(
+            svg,
+            r#"<text class="soft" text-anchor="{anchor}" x="{:.1}" y="{:.1}">{}</text>"#,
+            x(ns),
+            bottom + 14.0,
+            units::show_ns(ns)
+        );
+    }
+}
+
+/// A name in a coloured bar from `across.0` to `across.1`, around `middle`, where it is high and wide enough for it.
+pub fn name_inside(svg: &mut String, across: (f64, f64), (middle, height): (f64, f64), ink: &str, name: &str) {
+    // As wide as the letters of a usual face at this size.
+    if height >= 13.0 && across.1 - across.0 > 8.0 * name.chars().count() as f64 + 10.0 {
+        let _ = writeln!(
+            svg,
+            r#"<text x="{:.1}" y="{:.1}" style="fill:{ink}" class="in">{}</text>"#,
+            across.0 + 6.0,
+            middle + 4.0,
+            escape(name)
+        );
+    }
+}
+
+/// An entry of the legend: what a colour stands for.
+pub fn key(svg: &mut String, left: f64, base: f64, fill: &str, name: &str) {
+    let _ = writeln!(
+        svg,
+        r#"<rect x="{left:.1}" y="{:.1}" width="12" height="12" rx="3" fill="{fill}"/><text x="{:.1}" y="{base:.1}">{}</text>"#,
+        base - 11.0,
+        left + 18.0,
+        escape(name)
+    );
 }
 
 /// Patterns for programs beyond the colours.

@@ -6,7 +6,7 @@ use bubbles::trace::{Trace, Who, colours};
 
 use crate::timeline::html::escape;
 use crate::timeline::ink;
-use crate::timeline::picture::{fill, hatches, head};
+use crate::timeline::picture::{fill, hatches, head, key, name_inside, time_axis};
 use crate::units;
 
 const WIDTH: f64 = 1000.0;
@@ -87,38 +87,13 @@ pub fn render(trace: &Trace, how: &str) -> String {
                 units::show_ns(piece.to_ns)
             ))
         );
-        // As wide as the letters of a usual face at this size.
-        if row >= 13.0 && width > 8.0 * bubble.chars().count() as f64 + 10.0 {
-            let _ = writeln!(
-                svg,
-                r#"<text x="{:.1}" y="{:.1}" style="fill:{}" class="in">{}</text>"#,
-                from + 5.0,
-                top + row / 2.0 + 4.0,
-                ink(colour(piece.bubble)),
-                escape(&bubble)
-            );
-        }
+        name_inside(&mut svg, (from, from + width), (top + row / 2.0, row), ink(colour(piece.bubble)), &bubble);
     }
-    for (ns, anchor) in [(0, "start"), (end_ns / 2, "middle"), (end_ns, "end")] {
-        let _ = writeln!(
-            svg,
-            r#"<text class="soft" text-anchor="{anchor}" x="{:.1}" y="{:.1}">{}</text>"#,
-            x(ns),
-            bottom + 14.0,
-            units::show_ns(ns)
-        );
-    }
+    time_axis(&mut svg, x, end_ns, bottom);
     let all = std::iter::once(None).chain(bubbles.iter().copied().map(Some));
     for (at, bubble) in all.take(shown).enumerate() {
         let (left, base) = (LEFT + (at % 6) as f64 * PLOT / 6.0, bottom + 38.0 + 20.0 * (at / 6) as f64);
-        let _ = writeln!(
-            svg,
-            r#"<rect x="{left:.1}" y="{:.1}" width="12" height="12" rx="3" fill="{}"/><text x="{:.1}" y="{base:.1}">{}</text>"#,
-            base - 11.0,
-            fill(colour(bubble)),
-            left + 18.0,
-            escape(&name(bubble))
-        );
+        key(&mut svg, left, base, &fill(colour(bubble)), &name(bubble));
     }
     svg.push_str("</svg>\n");
     svg
