@@ -1,5 +1,8 @@
 /* The shared page between one OpenMP program and the coplace node.
  *
+ * (Programs with threads in bubbles use it, too: libcoplace_bubbles counts a run as one region in lane 1, whose
+ * threads are the processors in use, and makes the page where the preload library is not in the process.)
+ *
  * The preload library (libcoplace_preload.so) makes one file of exactly 4096 bytes per process,
  * `$COPLACE_PAGES/<pid>` (mode 0600, pid as getpid() tells it inside the program's pid namespace),
  * and maps it shared. The node maps the same file. All numbers are in the byte order of the machine.

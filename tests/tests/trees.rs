@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use coplace_tests::{Home, app, processes, skipped};
+use coplace_tests::{Home, app, openmp_helper, processes, skipped};
 
 fn team(home: &Home, name: &str) -> Option<u64> {
     home.app(name)?["team"].as_u64()
@@ -297,4 +297,30 @@ fn what_a_program_turned_out_to_be_is_known_at_its_next_start_and_a_narrow_start
     let explained = home.coplace().args(["explain", "narrow"]).output().unwrap();
     assert!(String::from_utf8_lossy(&explained.stdout).contains("was started with 1 of"), "{explained:?}");
     assert!(narrow.ended_within(Duration::from_secs(60)).success() && narrow.verified());
+}
+
+#[test]
+fn ranks_that_load_openmp_and_use_none_of_it_are_not_squeezed_onto_one_cpu() {
+    let cpus = processes::cpu_count();
+    if cpus < 2 {
+        return skipped("ranks side by side", "there is only one CPU");
+    }
+    let home = Home::new();
+    let ranks = openmp_helper("ranks", &home);
+    let text = format!(
+        "[[program]]\nname = 'ranks'\ncommand = ['{ranks}', '5']\n\n\
+         [[program]]\nname = 'short'\ncommand = ['{}', '--size', 'S', '--scale', '2']\n",
+        app("regions")
+    );
+    for turns in ["auto", "stop"] {
+        let mix = home.mix(&text, &["--policy", "TA", "--turns", turns]);
+        mix.is_verified();
+        // Two CPUs are what it needs; on this machine or a larger one it never ran long on fewer.
+        let widths = mix.widths("ranks");
+        let narrow_s = widths.get(&1).copied().unwrap_or(0.0);
+        assert!(narrow_s < 2.0, "{widths:?}; {:?}", mix.plans());
+        // What bound itself while it was confined is free when it is not.
+        let said = mix.printed("ranks");
+        assert!(said.contains(&format!("cpus {cpus} {cpus}")), "{said}; {:?}", mix.plans());
+    }
 }

@@ -18,6 +18,15 @@ fn fib(n: u64) -> u64 {
     here + other.join().expect("it does not panic")
 }
 
+/// The same; nothing but the call that divides the work is another one.
+fn fib_by_join(n: u64) -> u64 {
+    if n < 2 {
+        return n;
+    }
+    let (other, here) = join(|| fib_by_join(n - 1), || fib_by_join(n - 2));
+    here + other
+}
+
 fn time(name: &str, count: u64, work: impl FnOnce()) {
     let began = Instant::now();
     work();
@@ -100,6 +109,12 @@ fn main() {
         time("fork-join", 10_945 * (scale / 10).max(1), || {
             for _ in 0..(scale / 10).max(1) {
                 black_box(fib(20));
+            }
+        });
+        black_box(fib_by_join(20));
+        time("join", 10_945 * scale, || {
+            for _ in 0..scale {
+                black_box(fib_by_join(20));
             }
         });
         bubble(2 * scale, 16);

@@ -421,3 +421,83 @@ fn run_within_run_is_refused_and_outside_of_it_nothing_works() {
     let _ = std::panic::take_hook();
     assert!(outside.is_err());
 }
+
+fn fib(n: u64) -> u64 {
+    if n < 2 {
+        return n;
+    }
+    let (a, b) = join(|| fib(n - 1), || fib(n - 2));
+    a + b
+}
+
+#[test]
+fn joined_work_comes_to_the_same_under_every_scheduler_and_machine() {
+    for machine in ["core:1", "core:2", "pack:2 core:2"] {
+        for scheduler in schedulers::NAMES {
+            let scheduler = schedulers::by_name(scheduler).expect("it is known");
+            let found = run(&Config { scheduler, ..on(machine) }, || {
+                // Others come and go meanwhile, and one of the two waits.
+                let other = spawn(|| (0..100).for_each(|_| yield_now()));
+                let (a, b) = join(|| fib(18), || (yield_now(), fib(17)).1);
+                other.join().expect("it ends");
+                a + b
+            });
+            assert_eq!(found.expect("it runs"), 2584 + 1597, "{machine} {}", scheduler.name());
+        }
+    }
+}
+
+#[test]
+fn joined_work_becomes_a_thread_only_where_a_processor_wants_one() {
+    let created = run(&on("core:1"), || (fib(20), statistics().created).1).expect("it runs");
+    assert_eq!(created, 1, "nobody else is there");
+    let created = run(&on("core:2"), || {
+        let began = Instant::now();
+        while statistics().created == 1 && began.elapsed() < Duration::from_secs(20) {
+            fib(20);
+        }
+        statistics().created
+    });
+    assert!(created.expect("it runs") > 1, "a processor is idle");
+}
+
+#[test]
+fn joined_work_may_borrow_and_is_waited_for_when_either_half_panics() {
+    struct Counts<'a>(&'a AtomicUsize);
+    impl Drop for Counts<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    for machine in ["core:1", "core:2"] {
+        for (a_panics, b_panics) in [(false, false), (false, true), (true, false), (true, true)] {
+            for _ in 0..200 {
+                let (dropped, mut numbers) = (AtomicUsize::new(0), vec![0; 1000]);
+                let outcome = run(&on(machine), || {
+                    let (left, right) = numbers.split_at_mut(500);
+                    let (one, other) = (Counts(&dropped), Counts(&dropped));
+                    let half = |half: &mut [i32], panics: bool, what: &'static str| {
+                        half.iter_mut().for_each(|number| *number += 1);
+                        if panics {
+                            std::panic::resume_unwind(Box::new(what));
+                        }
+                    };
+                    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                        join(
+                            || (half(left, a_panics, "a"), drop(one)),
+                            || (half(right, b_panics, "b"), drop(other)),
+                        );
+                    }))
+                });
+                match outcome.expect("it runs") {
+                    Ok(()) => assert!(!a_panics && !b_panics && numbers.iter().all(|number| *number == 1)),
+                    Err(payload) => {
+                        let expected = if a_panics { "a" } else { "b" };
+                        assert_eq!(payload.downcast_ref(), Some(&expected));
+                    }
+                }
+                assert_eq!(dropped.load(Ordering::SeqCst), 2, "both halves are gone, run or not");
+            }
+        }
+    }
+}

@@ -101,6 +101,10 @@ fn show(status: &Status) -> String {
         if let Some(why) = &app.waits_for {
             out += &format!("\n{} waits: {why}\n", app.id);
         }
+        if !app.bubbles.is_empty() {
+            out += &format!("\n{}'s bubbles\n", app.id);
+            app.bubbles.lines().for_each(|line| out += &format!("  {line}\n"));
+        }
         let memory = app.memory;
         if memory.bytes > 0 || memory.failed_pages > 0 {
             out += &format!(

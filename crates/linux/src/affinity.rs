@@ -72,6 +72,15 @@ pub fn set(tid: Tid, mask: &CpuSet) -> Result<()> {
     if rc == 0 { Ok(()) } else { Err(call_error("sched_setaffinity", tid)) }
 }
 
+/// More CPUs than all but a few machines have.
+const ALL_CPUS: u32 = 1024;
+
+/// Has a thread follow its cpuset again. A mask that somebody sets stays in force when a cpuset is widened (since
+/// Linux 6.2); one of all CPUs does as the mask of a thread does that nobody ever set.
+pub fn follow_cpuset(tid: Tid) -> Result<()> {
+    set(tid, &CpuSet::first(ALL_CPUS))
+}
+
 /// What one thread had, and what it got.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {

@@ -2,20 +2,22 @@
 //! tells what the program does. The layout and its rules are those of `include/coplace/page.h`; a
 //! test compares the two.
 
+mod access;
 mod directory;
 mod rigid;
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{File, OpenOptions};
+use std::mem::offset_of;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use memmap2::{MmapOptions, MmapRaw};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Absent, Error, Result};
 use crate::procfs::Process;
 
+use access::{Access, View};
 pub use directory::PageDir;
 pub use rigid::RigidReason;
 
@@ -89,7 +91,7 @@ const _: () = assert!(size_of::<Raw>() == PAGE_BYTES);
 #[doc(hidden)]
 pub fn layout() -> Vec<(&'static str, usize)> {
     macro_rules! offsets {
-        ($($name:ident),*) => { vec![$((stringify!($name), std::mem::offset_of!(Raw, $name))),*] };
+        ($($name:ident),*) => { vec![$((stringify!($name), offset_of!(Raw, $name))),*] };
     }
     let mut fields = offsets!(
         magic,
@@ -110,12 +112,12 @@ pub fn layout() -> Vec<(&'static str, usize)> {
         procs,
         lane
     );
-    fields.push(("target", std::mem::offset_of!(Raw, node)));
-    fields.push(("target_seq", std::mem::offset_of!(Raw, node) + 4));
+    fields.push(("target", offset_of!(Raw, node)));
+    fields.push(("target_seq", offset_of!(Raw, node) + 4));
     macro_rules! lane_offsets {
         ($($name:ident),*) => {
             $(fields.push((concat!("lane[1].", stringify!($name)),
-                std::mem::offset_of!(Raw, lane) + size_of::<Lane>() + std::mem::offset_of!(Lane, $name)));)*
+                offset_of!(Raw, lane) + size_of::<Lane>() + offset_of!(Lane, $name)));)*
         };
     }
     lane_offsets!(now, entered_ns, left_ns, regions, shrunk, resizes, size);
@@ -146,19 +148,15 @@ pub struct SizeFigures {
     pub ns: u64,
 }
 
-/// One process's page, mapped.
-///
-/// The file belongs to the program's user: one who cuts it short while it is mapped makes the
-/// reader fail (SIGBUS). A node that serves other users keeps its pages in directories that only
-/// it can write to, or maps them in a process of its own.
+/// One process's page: mapped, or, where it is another user's, read and written by calls.
 #[derive(Debug)]
 pub struct Page {
-    map: MmapRaw,
+    access: Access,
     path: PathBuf,
 }
 
 impl Page {
-    /// Maps a page; `None` while the library is still making it, and for a page of another version.
+    /// Maps a page of ours; `None` while the library is still making it.
     pub fn open(path: &Path) -> Result<Option<Page>> {
         let error = |e| Error::io("open the page", path, e);
         let file = OpenOptions::new()
@@ -167,12 +165,29 @@ impl Page {
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(path)
             .map_err(error)?;
+        Page::of(path, &file, || Access::mapped(&file))
+    }
+
+    /// The same for a page of that user.
+    pub fn open_of(path: &Path, owner: u32) -> Result<Option<Page>> {
+        if owner == rustix::process::geteuid().as_raw() {
+            return Page::open(path);
+        }
+        let file = access::open_of(path, owner).map_err(|e| Error::io("open the page", path, e))?;
+        Page::of(path, &file, || file.try_clone().map(Access::ByCalls))
+    }
+
+    fn of(
+        path: &Path,
+        file: &File,
+        access: impl FnOnce() -> std::io::Result<Access>,
+    ) -> Result<Option<Page>> {
+        let error = |e| Error::io("open the page", path, e);
         let metadata = file.metadata().map_err(error)?;
         if !metadata.is_file() || metadata.len() < PAGE_BYTES as u64 {
             return Ok(None);
         }
-        let map = MmapOptions::new().len(PAGE_BYTES).map_raw(&file).map_err(error)?;
-        let page = Page { map, path: path.to_owned() };
+        let page = Page { access: access().map_err(error)?, path: path.to_owned() };
         if !page.is_ready() {
             return Ok(None);
         }
@@ -187,11 +202,8 @@ impl Page {
         }
     }
 
-    fn raw(&self) -> &Raw {
-        // SAFETY: the mapping is PAGE_BYTES long (checked at opening), page-aligned, lives as long as
-        // `self`, and Raw consists of atomics only, for which every bit pattern is valid and which
-        // other processes may change at any time.
-        unsafe { &*self.map.as_ptr().cast::<Raw>() }
+    fn raw(&self) -> View<'_> {
+        self.access.view()
     }
 
     pub fn path(&self) -> &Path {
@@ -228,9 +240,17 @@ impl Page {
     /// Wishes for teams of `target` threads (0: no wish) and returns the wish's number. What
     /// [`Page::running`] says afterwards was read behind a full barrier, as the header requires.
     pub fn set_target(&self, target: u32) -> u32 {
-        let node = &self.raw().node;
-        let seq = unpack(node.load(Ordering::Relaxed)).1.wrapping_add(1);
-        node.store(pack(target, seq), Ordering::SeqCst);
+        let raw = self.raw();
+        let seq = unpack(raw.node.load(Ordering::Relaxed)).1.wrapping_add(1);
+        let word = pack(target, seq);
+        match &self.access {
+            Access::Mapped(_) => raw.node.store(word, Ordering::SeqCst),
+            // One that was cut short, or whose file system is full, has no wish: it keeps its threads, as one
+            // that does not listen.
+            Access::ByCalls(file) => {
+                let _ = file.write_all_at(&word.to_ne_bytes(), offset_of!(Raw, node) as u64);
+            }
+        }
         fence(Ordering::SeqCst);
         seq
     }
@@ -317,7 +337,7 @@ impl Page {
     }
 
     fn sum(&self, figure: impl Fn(&Lane) -> &AtomicU64) -> u64 {
-        self.raw().lane.iter().map(|lane| figure(lane).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+        sum(&self.raw(), figure)
     }
 
     /// Outermost regions entered.
@@ -352,11 +372,16 @@ impl Page {
 
     /// Regions and time by team size; sizes that never ran are left out.
     pub fn sizes(&self) -> Vec<SizeFigures> {
+        let raw = self.raw();
         let figures = |index: usize| SizeFigures {
             threads: index as u32 + 1,
-            regions: self.sum(|lane| &lane.size[index].regions),
-            ns: self.sum(|lane| &lane.size[index].ns),
+            regions: sum(&raw, |lane| &lane.size[index].regions),
+            ns: sum(&raw, |lane| &lane.size[index].ns),
         };
         (0..=SIZES).map(figures).filter(|figures| figures.regions != 0).collect()
     }
+}
+
+fn sum(raw: &Raw, figure: impl Fn(&Lane) -> &AtomicU64) -> u64 {
+    raw.lane.iter().map(|lane| figure(lane).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
 }

@@ -15,9 +15,6 @@ use topology::CpuSet;
 /// ten microseconds, and whoever calls this stands between two gangs.
 const MOST_THREADS: usize = 64;
 
-/// More CPUs than all but a few machines have; on those the exact mask is set instead.
-const ALL_CPUS: u32 = 1024;
-
 /// Moves runnable threads of these processes that share a CPU to CPUs of their masks on which none
 /// of the others is, and returns how many were moved. Masks are afterwards what they were; while a
 /// thread is moved, for some microseconds, it is bound to its new CPU.
@@ -68,11 +65,9 @@ fn move_to(process: Process, tid: Tid, cpu: u32, mask: &CpuSet, root: &Root) -> 
     given_back
 }
 
-/// A mask that somebody sets stays in force when a cpuset is widened (since Linux 6.2); one of all
-/// CPUs follows the cpuset, as the mask of a thread does that nobody ever set. So that comes first,
-/// and the exact mask only where it is narrower than the cpuset.
+/// The exact mask is only set where it is narrower than the cpuset, which the thread follows otherwise.
 fn give_back(tid: Tid, mask: &CpuSet) -> Option<()> {
-    affinity::set(tid, &CpuSet::first(ALL_CPUS)).ok()?;
+    affinity::follow_cpuset(tid).ok()?;
     match affinity::get(tid) {
         Ok(now) if now == *mask => Some(()),
         _ => affinity::set(tid, mask).ok(),

@@ -200,3 +200,73 @@ fn a_directory_that_others_can_write_to_or_a_link_is_refused() {
     symlink(dir.path(), &link).unwrap();
     assert!(PageDir::create(&link, 0, false).is_err());
 }
+
+/// A user whom nobody is.
+const STRANGER: u32 = 54_321;
+
+/// The directory as one of that user's, with a page of SOMEBODY's in it; `None` without the right to give
+/// files away.
+fn strangers() -> Option<(Pages, Page, PageDir)> {
+    let pages = Pages::new();
+    let mapped = pages.ready(SOMEBODY);
+    for name in [String::new(), "default".into(), SOMEBODY.pid.to_string()] {
+        if std::os::unix::fs::chown(pages.pages.path().join(name), Some(STRANGER), None).is_err() {
+            eprintln!("SKIPPED pages of other users: only root reads them");
+            return None;
+        }
+    }
+    let theirs = PageDir::open_of(pages.pages.path(), STRANGER);
+    Some((pages, mapped, theirs))
+}
+
+#[test]
+fn another_users_page_is_read_and_written_by_calls() {
+    let Some((pages, mapped, theirs)) = strangers() else { return };
+    let page = theirs.page(SOMEBODY.pid).unwrap().unwrap();
+    assert_eq!((page.process(), page.told()), (SOMEBODY, 0));
+    pages.write(SOMEBODY.pid, &[("told", &6u32.to_ne_bytes())]);
+    assert_eq!(page.told(), 6);
+    let seq = page.set_target(2);
+    assert_eq!((mapped.target(), mapped.target_seq()), (2, seq));
+    assert_eq!(page.target_seq(), seq);
+
+    theirs.set_default(5, false).unwrap();
+    let default = Page::open(&pages.pages.path().join("default")).unwrap().unwrap();
+    // What its own `run` declared stays.
+    assert_eq!((default.target(), default.rigid()), (5, vec![RigidReason::Declared]));
+}
+
+#[test]
+fn a_user_who_cuts_a_page_short_or_puts_something_else_there_harms_nobody() {
+    let Some((pages, _mapped, theirs)) = strangers() else { return };
+    let page = theirs.page(SOMEBODY.pid).unwrap().unwrap();
+    let path = page.path().to_owned();
+    fs::File::options().write(true).open(&path).unwrap().set_len(100).unwrap();
+    assert!(!page.is_ready() && page.running() == 0 && page.sizes().is_empty() && !page.fits_target());
+    assert!(theirs.page(SOMEBODY.pid).unwrap().is_none());
+
+    // Files of others, links to them and things that are no files are left alone.
+    let precious = pages.pages.path().join("precious");
+    fs::write(&precious, vec![7; PAGE_BYTES]).unwrap();
+    for what in ["file", "link", "pipe", "directory"] {
+        fs::remove_file(&path).unwrap();
+        match what {
+            "file" => fs::hard_link(&precious, &path).unwrap(),
+            "link" => std::os::unix::fs::symlink(&precious, &path).unwrap(),
+            "pipe" => rustix::fs::mknodat(
+                rustix::fs::CWD,
+                &path,
+                rustix::fs::FileType::Fifo,
+                rustix::fs::Mode::RWXU,
+                0,
+            )
+            .unwrap(),
+            _ => fs::create_dir(&path).unwrap(),
+        }
+        assert!(theirs.page(SOMEBODY.pid).is_err(), "{what}");
+        assert!(theirs.bubbles(SOMEBODY.pid).is_none());
+        theirs.remove_page(SOMEBODY.pid).unwrap();
+        assert!(path.symlink_metadata().is_ok(), "a {what} stays");
+    }
+    assert_eq!(fs::read(&precious).unwrap(), vec![7; PAGE_BYTES]);
+}

@@ -110,7 +110,7 @@ pub fn look(pid: u32, asker: u32, own: u32, root: &Root) -> Result<Candidate, Re
         uid: status.uid,
         name: identity::name_of(command.first().map_or(stat.comm.as_ref(), |word| OsStr::new(word.as_str()))),
         directory: fs::read_link(root.proc.join(pid.to_string()).join("cwd")).unwrap_or_else(|_| "/".into()),
-        pages: pages(pid, status.uid, own, root).unwrap_or_default(),
+        pages: pages(pid, status.uid, root).unwrap_or_default(),
         command,
         foreground,
     })
@@ -124,17 +124,16 @@ fn command(stat: &Stat, root: &Root) -> Vec<String> {
     }
 }
 
-/// The pages of a process that carries the preload library, where the scheduler may use them:
-/// memory that another user could cut short is not touched.
-fn pages(pid: u32, uid: u32, own: u32, root: &Root) -> Option<PathBuf> {
+/// The pages of a process that carries the preload library, in a directory of its user's.
+fn pages(pid: u32, uid: u32, root: &Root) -> Option<PathBuf> {
     let variables = procfs::environ(pid, root).ok()?;
     let (_, path) = variables.into_iter().find(|(name, _)| name == PAGES_VARIABLE)?;
     let path = PathBuf::from(path);
-    let ours = |path: &Path| {
+    let theirs = |path: &Path| {
         fs::symlink_metadata(path)
-            .is_ok_and(|meta| meta.is_dir() && meta.uid() == own && meta.mode() & 0o022 == 0)
+            .is_ok_and(|meta| meta.is_dir() && meta.uid() == uid && meta.mode() & 0o022 == 0)
     };
-    (uid == own && path.is_absolute() && ours(&path) && path.join(pid.to_string()).is_file()).then_some(path)
+    (path.is_absolute() && theirs(&path) && path.join(pid.to_string()).is_file()).then_some(path)
 }
 
 impl Candidate {

@@ -295,6 +295,9 @@ impl Live {
             {
                 self.warnings.push(format!("{app}: {error}"));
             }
+            if let Some(harness) = &managed.harness {
+                harness.free_late(&managed.watch.insiders());
+            }
             if managed.record.terms.rebind && known.0 != managed.watch.members() {
                 rebind(&managed.watch.insiders(), &managed.record.original_cpus, &self.root);
             }
@@ -385,6 +388,7 @@ impl Live {
                 waits_for: None,
                 speedup: managed.speedup.clone(),
                 memory: self.follower.figures(id),
+                bubbles: managed.watch.bubbles(),
                 account: managed.ledger.read(now_ns),
             }
         };

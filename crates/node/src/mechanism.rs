@@ -4,6 +4,7 @@
 //! Which mechanism is taken is decided once, at the scheduler's start, by what the machine and our
 //! rights allow ([`Mechanisms::choose`]); each has one small place in [`Harness`].
 
+mod bound;
 mod members;
 
 use std::collections::BTreeSet;
@@ -22,6 +23,7 @@ use topology::CpuSet;
 use crate::before::Before;
 use crate::clock::Turn;
 use crate::registry::Traces;
+use bound::Bound;
 
 /// What the user asked for; `Auto` takes the best that works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -260,6 +262,7 @@ pub struct Harness {
     traces: Traces,
     /// Processes of the program that are left alone.
     outside: BTreeSet<Process>,
+    bound: Bound,
     root: Root,
 }
 
@@ -320,6 +323,7 @@ impl Harness {
             targets: Arc::new(Mutex::new(Targets::open(processes, root))),
             traces,
             outside: BTreeSet::new(),
+            bound: Bound::default(),
             root: root.clone(),
         };
         if let Some(group) = &mut harness.v1 {
@@ -338,23 +342,28 @@ impl Harness {
         cpus: &CpuSet,
         keep: impl Fn(&Traces) -> io::Result<()>,
     ) -> io::Result<()> {
+        if self.traces.places.get_or_insert_default().insert(cpus.clone()) {
+            keep(&self.traces)?;
+        }
+        if self.placement != Placement::Affinity {
+            self.note_own(processes);
+        }
         match (self.placement, &self.v1, &self.v2) {
-            (Placement::Cpuset(Version::V1), Some(group), _) => group.set_cpus(cpus).map_err(other),
-            (Placement::Cpuset(Version::V2), _, Some(group)) => group.set_cpus(cpus).map_err(other),
+            (Placement::Cpuset(Version::V1), Some(group), _) => group.set_cpus(cpus).map_err(other)?,
+            (Placement::Cpuset(Version::V2), _, Some(group)) => group.set_cpus(cpus).map_err(other)?,
             _ => {
-                if self.traces.places.get_or_insert_default().insert(cpus.clone()) {
-                    keep(&self.traces)?;
-                }
                 // A thread that is being moved has another mask for a moment, which is not its own.
                 let _unmoved = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
                 let outcome =
                     affinity::set_all(processes, cpus, &mut self.masks, &self.root).map_err(other)?;
-                match outcome.failed.first() {
+                return match outcome.failed.first() {
                     Some((tid, why)) => Err(io::Error::other(format!("thread {tid}: {why}"))),
                     None => Ok(()),
-                }
+                };
             }
         }
+        self.now_has(processes, cpus);
+        Ok(())
     }
 
     /// Whether taking turns means signals, which parents and terminals see.

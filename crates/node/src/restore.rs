@@ -319,7 +319,7 @@ impl Freeing<'_> {
         if !self.record.pages.is_dir() {
             return;
         }
-        let pages = PageDir::open(&self.record.pages);
+        let pages = PageDir::open_of(&self.record.pages, self.record.uid);
         let rigid = self.record.demand.malleability == Malleability::Rigid;
         // A directory that was there before the program came may serve others, too.
         let attached = self.record.terms.attached;

@@ -97,8 +97,13 @@ pub struct Watch {
     /// How long it had been kept from running then.
     judged_still_ns: u64,
     /// Busy threads of processes without a team that we see: at the last judgement, and at most.
+    /// Busy threads of processes without a runtime that we know …
     busy: u32,
     most_busy: u32,
+    /// … and the most in each of those whose runtime has not run any region: ranks of an MPI program that loads
+    /// OpenMP and does not use it, libraries with threads of their own beside it. They take turns at
+    /// computing, so that one look does not show them all.
+    silent: BTreeMap<Process, u32>,
     memory: Resident,
     memory_at_ns: u64,
     /// Why a program with several busy threads shows no page, once that was looked into.
@@ -119,7 +124,7 @@ impl Watch {
         Watch {
             started_ns: now_ns,
             members: procfs::tree_fast(&[process], root).unwrap_or_else(|_| vec![process]),
-            pages: PageDir::open(&record.pages),
+            pages: PageDir::open_of(&record.pages, record.uid),
             teams: Teams::default(),
             outsiders: BTreeSet::new(),
             examined: BTreeMap::new(),
@@ -134,6 +139,7 @@ impl Watch {
             judged_still_ns: 0,
             busy: 0,
             most_busy: 0,
+            silent: BTreeMap::new(),
             memory: Resident::default(),
             memory_at_ns: 0,
             unheard: None,
@@ -160,9 +166,14 @@ impl Watch {
         &self.members
     }
 
+    /// The bubbles that its processes told of, for people.
+    pub fn bubbles(&self) -> String {
+        self.members.iter().filter_map(|member| self.pages.bubbles(member.pid)).collect()
+    }
+
     /// Wishes for teams of `threads` in the whole program; 0 takes the wish back.
     pub fn set_target(&mut self, threads: u32) -> Result<(), linux::Error> {
-        // Another user's program has no pages that we would touch.
+        // Who came running may have no pages.
         if self.target != threads && !self.pages.path().as_os_str().is_empty() {
             self.target = threads;
             if !self.attached {
@@ -248,22 +259,26 @@ impl Watch {
         }
         self.teams.look(&self.members, now_ns, self.let_run_ns, &self.root);
         self.look_for_pages();
-        // A runtime that we know tells its threads itself.
+        // A runtime that we know tells its threads itself, once it runs any.
         let foreign = self.teams.has_foreign_runtime();
-        let unseen = |process: &Process| foreign || !self.teams.has(*process);
-        let unseen: Vec<Process> = self.insiders().into_iter().filter(unseen).collect();
+        let insiders = self.insiders();
+        let (seen, unseen): (Vec<Process>, Vec<Process>) =
+            insiders.into_iter().partition(|process| !foreign && self.teams.has(*process));
+        let silent: Vec<Process> =
+            seen.into_iter().filter(|process| self.teams.is_silent(*process)).collect();
         if unseen.is_empty() {
             self.busy = 0;
         }
+        self.silent.retain(|process, _| silent.contains(process));
         let passed_ns = now_ns.saturating_sub(self.judged_ns);
         let ran_ns = passed_ns.saturating_sub(still_ns.saturating_sub(self.judged_still_ns));
-        if ran_ns >= JUDGE_NS && (passed_ns >= SELDOM_NS || !unseen.is_empty()) {
+        if ran_ns >= JUDGE_NS && (passed_ns >= SELDOM_NS || !unseen.is_empty() || !silent.is_empty()) {
             (self.judged_ns, self.judged_still_ns) = (now_ns, still_ns);
             if now_ns >= self.reasons_at_ns {
                 self.reasons_at_ns = now_ns + SELDOM_NS;
                 self.look_for_reasons();
             }
-            self.judge(now_ns, ran_ns, &unseen);
+            self.judge(now_ns, ran_ns, &unseen, &silent);
         }
         if now_ns >= self.memory_at_ns {
             // Soon at first: a short program ends before anybody looks twice.
@@ -283,11 +298,14 @@ impl Watch {
                 true if self.teams.has_foreign_runtime() => {
                     self.teams.last_team(now_ns).map(|team| team.max(self.most_busy))
                 }
-                true => self.teams.last_team(now_ns).map(|team| team + self.busy),
+                true => {
+                    let silent = Some(self.silent()).filter(|threads| *threads > 1);
+                    self.teams.last_team(now_ns).or(silent).map(|team| team + self.busy)
+                }
                 false => (self.most_busy > 0).then_some(self.most_busy),
             },
             told,
-            fewest: (self.teams.active(now_ns) + self.busy).max(1),
+            fewest: (self.teams.active(now_ns) + self.busy + self.silent()).max(1),
             regions: self.teams.regions(),
             cpu_time_ns: procfs::tree_cpu_time_ns(&self.members, &self.root),
             stopped,
@@ -357,31 +375,23 @@ impl Watch {
     }
 
     /// Counts the threads that want a CPU.
-    fn judge(&mut self, now_ns: u64, ran_ns: u64, unseen: &[Process]) {
+    fn judge(&mut self, now_ns: u64, ran_ns: u64, unseen: &[Process], silent: &[Process]) {
         let mut wanted = BTreeMap::new();
-        let (mut busy, mut busiest) = (0, (0, None));
+        let mut busiest = (0, None);
+        let least_ns = ran_ns as f64 * BUSY_SHARE;
+        self.busy = 0;
         for process in unseen {
-            let others = busy;
-            let Ok(threads) = procfs::threads(process.pid, &self.root) else { continue };
-            if threads.len() > MOST_THREADS {
-                busy += threads.len() as u32;
-                busiest = busiest.max((threads.len() as u32, Some(process.pid)));
-                continue;
-            }
-            for tid in threads {
-                let Ok(time) = procfs::task_runtime_ns(process.pid, tid, &self.root) else { continue };
-                let total = time.run_ns + time.wait_ns;
-                let before = self.wanted.get(&(process.pid, tid)).copied();
-                if total.saturating_sub(before.unwrap_or(total)) as f64 > ran_ns as f64 * BUSY_SHARE {
-                    busy += 1;
-                }
-                wanted.insert((process.pid, tid), total);
-            }
-            busiest = busiest.max((busy - others, Some(process.pid)));
+            let busy = self.busy_threads(*process, least_ns, &mut wanted);
+            self.busy += busy;
+            busiest = busiest.max((busy, Some(process.pid)));
+        }
+        for process in silent {
+            let busy = self.busy_threads(*process, least_ns, &mut wanted);
+            let most = self.silent.entry(*process).or_default();
+            *most = busy.max(*most);
         }
         self.wanted = wanted;
-        self.busy = busy;
-        self.most_busy = self.most_busy.max(busy);
+        self.most_busy = self.most_busy.max(self.busy);
         if let (2.., Some(pid)) = busiest
             && self.unheard.is_none()
             && now_ns >= self.unheard_at_ns
@@ -389,6 +399,30 @@ impl Watch {
             self.unheard_at_ns = now_ns + SELDOM_NS;
             self.unheard = why_unheard(pid, &self.root);
         }
+    }
+
+    fn silent(&self) -> u32 {
+        self.silent.values().sum()
+    }
+
+    /// Its threads that wanted a CPU for at least so long since they were last looked at; `wanted` takes up
+    /// what they wanted so far.
+    fn busy_threads(&self, process: Process, least_ns: f64, wanted: &mut BTreeMap<(u32, u32), u64>) -> u32 {
+        let Ok(threads) = procfs::threads(process.pid, &self.root) else { return 0 };
+        if threads.len() > MOST_THREADS {
+            return threads.len() as u32;
+        }
+        let mut busy = 0;
+        for tid in threads {
+            let Ok(time) = procfs::task_runtime_ns(process.pid, tid, &self.root) else { continue };
+            let total = time.run_ns + time.wait_ns;
+            let before = self.wanted.get(&(process.pid, tid)).copied();
+            if total.saturating_sub(before.unwrap_or(total)) as f64 > least_ns {
+                busy += 1;
+            }
+            wanted.insert((process.pid, tid), total);
+        }
+        busy
     }
 }
 

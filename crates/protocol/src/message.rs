@@ -274,6 +274,9 @@ pub struct AppStatus {
     /// Pages that were moved after it to other NUMA nodes.
     #[serde(default)]
     pub memory: MemoryMoves,
+    /// Its tree of bubbles, a line each, indented; empty where it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub bubbles: String,
     pub account: Account,
 }
 

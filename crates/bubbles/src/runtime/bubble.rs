@@ -1,7 +1,8 @@
 //! Bubbles as programs have them.
 
 use std::cell::UnsafeCell;
-use std::fmt;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -14,7 +15,7 @@ use super::thread::Thread;
 use super::threads::JoinHandle;
 use super::wait::{self, Waiters};
 use super::worker;
-use crate::hierarchy::{self, BurstAt, InsertError, PRIORITY, Wishes};
+use crate::hierarchy::{self, BurstAt, InsertError, PRIORITY, Place, Wishes};
 use crate::lock::Lock;
 use crate::trace::{What, Who};
 
@@ -34,22 +35,37 @@ pub(crate) struct Shared {
 // SAFETY: the name is set by the maker before others know the bubble; the rest is locked or atomic.
 unsafe impl Sync for Shared {}
 
-static SPARE: Mutex<Vec<&'static Shared>> = Mutex::new(Vec::new());
+/// All that were ever made.
+struct Known {
+    all: Vec<&'static Shared>,
+    /// Those that nobody has.
+    spare: Vec<&'static Shared>,
+}
+
+static KNOWN: Mutex<Known> = Mutex::new(Known { all: Vec::new(), spare: Vec::new() });
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl Shared {
-    fn take() -> &'static Shared {
-        let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let shared = spare.unwrap_or_else(|| {
-            Box::leak(Box::new(Shared {
-                bubble: hierarchy::Bubble::new(PRIORITY),
-                number: AtomicU64::new(0),
-                waited_for: AtomicBool::new(false),
-                dropped: AtomicBool::new(false),
-                joiners: Lock::new(Waiters::new()),
-                name: UnsafeCell::new(None),
-            }))
-        });
+    fn take(name: Option<&str>) -> &'static Shared {
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = match known.spare.pop() {
+            Some(shared) => shared,
+            None => {
+                let shared: &'static Shared = Box::leak(Box::new(Shared {
+                    bubble: hierarchy::Bubble::new(PRIORITY),
+                    number: AtomicU64::new(0),
+                    waited_for: AtomicBool::new(false),
+                    dropped: AtomicBool::new(false),
+                    joiners: Lock::new(Waiters::new()),
+                    name: UnsafeCell::new(None),
+                }));
+                known.all.push(shared);
+                shared
+            }
+        };
+        // SAFETY: nobody has it, and who goes through all of them holds the lock.
+        unsafe { *shared.name.get() = name.map(Into::into) };
+        drop(known);
         shared.bubble.renew();
         shared.number.store(NUMBER.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         shared.waited_for.store(false, Ordering::Relaxed);
@@ -74,7 +90,7 @@ impl Shared {
     }
 
     pub fn name(&self) -> Option<&str> {
-        // SAFETY: it is set before others know the bubble.
+        // SAFETY: it is set before others know the bubble, or under the lock that they hold.
         unsafe { (*self.name.get()).as_deref() }
     }
 
@@ -97,9 +113,62 @@ impl Shared {
         if lists.is_empty(&self.bubble) && self.dropped.swap(false, Ordering::AcqRel) {
             self.number.store(0, Ordering::Relaxed);
             lists.retire(&self.bubble);
-            SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+            KNOWN.lock().unwrap_or_else(PoisonError::into_inner).spare.push(self);
         }
     }
+}
+
+/// Lines of a tree that people still read.
+const MOST_LINES: usize = 100;
+/// Threads are counted up to here.
+const MANY: usize = 1_000_000;
+
+/// For people: a line for each bubble that has not gone, below that of the bubble around it.
+pub(crate) fn tree(lists: &Lists) -> String {
+    let mut found: Vec<(&Shared, u64, String)> = {
+        let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let living = known.all.iter().filter(|shared| shared.number() != 0);
+        let described = |shared: &&'static Shared| {
+            let number = shared.number();
+            (*shared, number, shared.name().map_or_else(|| format!("bubble {number}"), str::to_owned))
+        };
+        living.map(described).collect()
+    };
+    found.sort_by_key(|(_, number, _)| *number);
+    let mut inside: BTreeMap<*const hierarchy::Bubble, Vec<usize>> = BTreeMap::new();
+    for (at, (shared, ..)) in found.iter().enumerate() {
+        inside.entry(shared.bubble.entity.holder()).or_default().push(at);
+    }
+    let mut text = String::new();
+    let mut open: Vec<(usize, usize)> = Vec::new();
+    let mut below = |holder: *const hierarchy::Bubble, depth: usize, open: &mut Vec<(usize, usize)>| {
+        open.extend(inside.remove(&holder).unwrap_or_default().into_iter().rev().map(|at| (at, depth)));
+    };
+    below(std::ptr::null(), 0, &mut open);
+    let mut lines = 0;
+    while let Some((at, depth)) = open.pop() {
+        let (shared, _, name) = &found[at];
+        below(&shared.bubble, depth + 1, &mut open);
+        lines += 1;
+        if lines > MOST_LINES {
+            continue;
+        }
+        let threads = lists.threads_up_to(&shared.bubble, MANY);
+        let unit = |unit: usize| lists.levels().units().get(unit).map_or("nowhere".into(), ToString::to_string);
+        let place = match shared.bubble.entity.place() {
+            Place::Queued(on) => format!(", waits on {}", unit(on)),
+            Place::Burst(on) => format!(", let out on {}", unit(on)),
+            Place::Active { .. } => ", being placed".to_owned(),
+            Place::Inside => String::new(),
+            Place::Nowhere => ", not woken".to_owned(),
+        };
+        let plural = if threads == 1 { "" } else { "s" };
+        let _ = writeln!(text, "{:indent$}{name}: {threads} thread{plural}{place}", "", indent = 2 * depth);
+    }
+    if lines > MOST_LINES {
+        let _ = writeln!(text, "… and {} more bubbles", lines - MOST_LINES);
+    }
+    text
 }
 
 /// Threads, and bubbles of threads, that belong together.
@@ -139,24 +208,24 @@ impl fmt::Debug for Bubble {
 
 impl Bubble {
     pub fn new() -> Bubble {
-        // Inside: who is interrupted while it holds a lock of the kernel thread may keep others from it.
-        let worker = worker::enter();
-        let shared = Shared::take();
-        worker.lists().world.note(|| What::Made(shared.who(), PRIORITY));
-        worker::leave();
-        Bubble { shared }
+        Bubble::make(None)
     }
 
     pub fn named(name: &str) -> Bubble {
-        let bubble = Bubble::new();
-        // SAFETY: nobody else knows it yet.
-        unsafe { *bubble.shared.name.get() = Some(name.into()) };
+        Bubble::make(Some(name))
+    }
+
+    fn make(name: Option<&str>) -> Bubble {
+        // Inside: who is interrupted while it holds a lock of the kernel thread may keep others from it.
         let worker = worker::enter();
-        if let Some(recorder) = &worker.lists().world.recorder {
-            recorder.name(bubble.shared.who(), name);
+        let shared = Shared::take(name);
+        let world = &worker.lists().world;
+        world.note(|| What::Made(shared.who(), PRIORITY));
+        if let (Some(name), Some(recorder)) = (name, &world.recorder) {
+            recorder.name(shared.who(), name);
         }
         worker::leave();
-        bubble
+        Bubble { shared }
     }
 
     pub fn name(&self) -> Option<&str> {
@@ -320,6 +389,8 @@ impl Drop for Bubble {
             self.shared.dropped.store(true, Ordering::Release);
             self.shared.go(lists);
             worker::leave();
+        } else {
+            self.shared.number.store(0, Ordering::Relaxed);
         }
     }
 }

@@ -5,8 +5,11 @@ mod clock;
 mod context;
 mod debug;
 mod fence;
+mod join;
 mod local;
+mod node;
 mod overflow;
+mod page;
 mod pool;
 mod preempt;
 mod record;
@@ -27,6 +30,7 @@ use topology::{CpuSet, Machine};
 use crate::hierarchy::{Hierarchy, Kind, Levels, Lists as WhichLists};
 use crate::schedulers::{self, Scheduler};
 use crate::trace::{What, Who};
+use node::Node;
 use pool::Pool;
 use record::Recorder;
 
@@ -37,6 +41,7 @@ pub(crate) use threads::{detach, foreign, remove_record, wake_record};
 pub(crate) use worker::current;
 
 pub use bubble::Bubble;
+pub use join::join;
 pub use local::Local;
 pub use sync::{Barrier, Condvar, Mutex, MutexGuard, Receiver, Semaphore, Sender, channel};
 pub use threads::{
@@ -96,13 +101,15 @@ pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<
     fence::prepare();
     let before = affinity();
     let machine = config.machine.clone().unwrap_or_else(|| Machine::discover().machine);
+    let bind = config.bind && config.machine.is_none();
+    // Who names processors, or leaves them to the kernel, does not follow.
+    let node = (bind && config.processors.is_none()).then(Node::find).flatten();
     let processors = match (&config.processors, &config.machine) {
         (Some(processors), _) => processors.clone(),
-        (None, None) => before.clone(),
+        (None, None) => node.as_ref().map_or_else(|| before.clone(), |node| node.widest(&before)),
         (None, Some(machine)) => machine.all_cpus().clone(),
     };
     let levels = Levels::new(&machine, &processors, config.lists);
-    let bind = config.bind && config.machine.is_none();
     let trace = config.trace.clone().or_else(|| std::env::var_os("COPLACE_BUBBLES_TRACE").map(PathBuf::from));
     let pool = Pool::new(&levels, trace.map(|path| Recorder::new(path, levels.width())));
     // Kept for good: helpers and stale handles may still look at it. It is a few kilobytes a run.
@@ -118,6 +125,12 @@ pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<
         begin(lists, work);
     }
     std::thread::scope(|scope| {
+        if let Some(node) = &node {
+            // Before this kernel thread is bound: the new one's mask is to be that of the program's place.
+            let named = std::thread::Builder::new().name("bubbles-node".into()).stack_size(128 * 1024);
+            // Without it the kernel has the workers share the CPUs that are left.
+            let _ = named.spawn_scoped(scope, || node.follow(lists));
+        }
         let mut started = 1;
         for worker in &lists.world.workers[1..] {
             let cpu = lists.levels().cpu(worker.number);
@@ -135,12 +148,15 @@ pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<
         }
         if started < lists.levels().width() {
             // Where the system has no more kernel threads, those that there are do all of it.
-            use_processors(lists, &|at| at < started);
+            lists.world.are_there(lists, started);
         }
         if bind {
             set_affinity(&CpuSet::from_cpus(&[lists.levels().cpu(0)]));
         }
         lists.world.workers[0].work(lists);
+        if let Some(node) = &node {
+            node.close();
+        }
         if bind {
             set_affinity(&before);
         }
@@ -175,27 +191,17 @@ fn begin<F: FnOnce() + Send>(lists: &'static pool::Lists, work: F) {
     first.wake(lists, 0);
 }
 
-fn use_processors(lists: &pool::Lists, usable: &dyn Fn(usize) -> bool) {
-    for worker in &lists.world.workers {
-        worker.retired.store(!usable(worker.number), Ordering::SeqCst);
-    }
-    lists.set_processors(usable);
-    for worker in &lists.world.workers {
-        lists.world.interrupt(worker);
-        lists.world.nudge(worker);
-    }
-}
-
 /// Runs on these processors only from now on, by their position in the machine's tree; those that are
 /// not the machine's are left out. What runs on others goes back as soon as it comes to the runtime, or
 /// is interrupted where its bubble allows that; what is queued there goes up to a unit of which a
-/// processor is left. False, and nothing changes, if none would be left.
+/// processor is left. Of these the ones are used that a node leaves to the program. False, and nothing
+/// changes, if none would be left.
 pub fn set_processors(wanted: &[usize]) -> bool {
     let worker = worker::enter();
     let lists = worker.lists();
     let some = wanted.iter().any(|&at| at < lists.levels().width());
     if some {
-        use_processors(lists, &|at| wanted.contains(&at));
+        lists.world.want(lists, &|at| wanted.contains(&at));
     }
     worker::leave();
     some
@@ -292,12 +298,19 @@ fn affinity() -> CpuSet {
 
 /// Where it is refused, the kernel chooses: slower, not wrong.
 fn set_affinity(cpus: &CpuSet) {
+    set_affinity_of(0, cpus);
+}
+
+/// Of a kernel thread of this process. Not by the C library's function: the preload library takes that for the
+/// user's own choice of CPUs.
+fn set_affinity_of(kernel_thread: i32, cpus: &CpuSet) {
     // SAFETY: the set is a value of our own, and CPUs are below its size.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         for cpu in cpus.iter().filter(|&cpu| cpu < libc::CPU_SETSIZE as u32) {
             libc::CPU_SET(cpu as usize, &mut set);
         }
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+        let bytes = size_of::<libc::cpu_set_t>();
+        libc::syscall(libc::SYS_sched_setaffinity, kernel_thread, bytes, std::ptr::from_ref(&set));
     }
 }

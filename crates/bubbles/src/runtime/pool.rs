@@ -25,8 +25,33 @@ const ASLEEP: u32 = 1;
 #[repr(align(128))]
 pub(crate) struct Parking(AtomicU32);
 
+/// Which processors may be used, by whose will.
+struct Limits {
+    /// Those that have a kernel thread at all: the first so many.
+    there: usize,
+    /// The program's own choice.
+    wanted: Vec<bool>,
+    /// What the node leaves to the program.
+    granted: Vec<bool>,
+}
+
+impl Limits {
+    /// Those that all agree on; where there is none, what is granted, and that failing what is there.
+    fn usable(&self) -> Vec<bool> {
+        let among = |usable: &dyn Fn(usize) -> bool| -> Option<Vec<bool>> {
+            let all: Vec<bool> = (0..self.wanted.len()).map(|at| at < self.there && usable(at)).collect();
+            all.contains(&true).then_some(all)
+        };
+        among(&|at| self.wanted[at] && self.granted[at])
+            .or_else(|| among(&|at| self.granted[at]))
+            .or_else(|| among(&|_| true))
+            .expect("one worker is always there")
+    }
+}
+
 pub(crate) struct Pool {
     pub workers: Box<[Worker]>,
+    limits: Mutex<Limits>,
     /// The processors of each unit.
     processors: Vec<Range<usize>>,
     sleepers: AtomicUsize,
@@ -42,6 +67,11 @@ impl Pool {
     pub fn new(levels: &Levels, recorder: Option<Recorder>) -> Pool {
         Pool {
             workers: (0..levels.width()).map(Worker::new).collect(),
+            limits: Mutex::new(Limits {
+                there: levels.width(),
+                wanted: vec![true; levels.width()],
+                granted: vec![true; levels.width()],
+            }),
             processors: levels.units().iter().map(|unit| unit.processors.clone()).collect(),
             sleepers: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
@@ -108,6 +138,12 @@ impl Pool {
         }
     }
 
+    /// Whether a worker has found nothing to do and sleeps.
+    #[inline]
+    pub fn has_sleepers(&self) -> bool {
+        self.sleepers.load(Ordering::Relaxed) > 0
+    }
+
     /// Has a worker look whether what it runs is to give way.
     pub fn interrupt(&self, worker: &Worker) {
         let kernel_thread = worker.kernel_thread.load(Ordering::Acquire);
@@ -143,6 +179,36 @@ impl Pool {
         }
     }
 
+    /// Has only these processors used, as far as the program is concerned.
+    pub fn want(&self, lists: &Lists, wanted: &dyn Fn(usize) -> bool) {
+        self.limit(lists, |limits| limits.wanted = (0..limits.wanted.len()).map(wanted).collect());
+    }
+
+    /// The same, as far as the node is.
+    pub fn grant(&self, lists: &Lists, granted: &[bool]) {
+        self.limit(lists, |limits| limits.granted = granted.to_vec());
+    }
+
+    /// No more workers than these could be started.
+    pub fn are_there(&self, lists: &Lists, count: usize) {
+        self.limit(lists, |limits| limits.there = count);
+    }
+
+    fn limit(&self, lists: &Lists, change: impl FnOnce(&mut Limits)) {
+        // Held to the end: who comes later finds the lists as this one leaves them.
+        let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut limits);
+        let usable = limits.usable();
+        for worker in &self.workers {
+            worker.retired.store(!usable[worker.number], Ordering::SeqCst);
+        }
+        lists.set_processors(&|at| usable[at]);
+        for worker in &self.workers {
+            self.interrupt(worker);
+            self.nudge(worker);
+        }
+    }
+
     #[cold]
     fn rouse_some(&self, unit: usize, mut count: usize) {
         let near = self.processors[unit].clone();
@@ -163,7 +229,7 @@ impl World for Pool {
     #[inline]
     fn queued(&self, unit: usize, count: usize) {
         fence::light();
-        if self.sleepers.load(Ordering::Relaxed) > 0 {
+        if self.has_sleepers() {
             self.rouse_some(unit, count);
         }
     }
@@ -295,5 +361,27 @@ impl Helpers {
     pub fn close(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
         self.more.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_has_the_last_word_about_processors_and_one_is_always_left() {
+        let flags = |text: &str| text.chars().map(|c| c == '1').collect::<Vec<_>>();
+        for (there, wanted, granted, expected) in [
+            (4, "1111", "1111", "1111"),
+            (4, "1100", "1111", "1100"),
+            (4, "1110", "0111", "0110"),
+            (4, "1100", "0011", "0011"),
+            (2, "1111", "1111", "1100"),
+            (2, "0011", "1111", "1100"),
+            (2, "1111", "0011", "1100"),
+        ] {
+            let limits = Limits { there, wanted: flags(wanted), granted: flags(granted) };
+            assert_eq!(limits.usable(), flags(expected), "{there} {wanted} {granted}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use super::context::Context;
 use super::debug;
+use super::join::Offers;
 use super::local::Values;
 use super::pool::Lists;
 use super::stack::{self, Stack};
@@ -47,6 +48,8 @@ pub(crate) struct Thread {
     pub number: AtomicU64,
     pub flags: AtomicU8,
     pub locals: Cell<*mut Values>,
+    /// What it offers to whoever is idle.
+    pub offers: Offers,
     name: UnsafeCell<Option<Box<str>>>,
     space: UnsafeCell<MaybeUninit<Space>>,
 }
@@ -96,6 +99,7 @@ impl Thread {
             number: AtomicU64::new(0),
             flags: AtomicU8::new(0),
             locals: Cell::new(ptr::null_mut()),
+            offers: Offers::new(),
             name: UnsafeCell::new(None),
             space: UnsafeCell::new(MaybeUninit::uninit()),
         }

@@ -100,6 +100,19 @@ pub(crate) fn is_inside() -> bool {
     !worker.is_null() && unsafe { !(*worker).current.get().is_null() }
 }
 
+/// The thread that runs, and whether a processor has nothing to do.
+#[inline(never)]
+#[unsafe(link_section = "bubbles_enter")]
+pub(crate) fn look() -> (&'static Thread, bool) {
+    let worker = WORKER.with(Cell::get);
+    if worker.is_null() {
+        outside();
+    }
+    // SAFETY: as in `enter`.
+    let worker = unsafe { &*worker };
+    (worker.thread(), worker.lists().world.has_sleepers())
+}
+
 /// Records what one of our threads does, where that is wanted.
 pub(crate) fn note(what: impl FnOnce() -> What) {
     if is_inside() {
@@ -147,6 +160,11 @@ impl Worker {
     pub fn runs(&self) -> Option<&'static Thread> {
         // SAFETY: records are never freed.
         unsafe { self.current.get().as_ref() }
+    }
+
+    /// Whether its processor is used, or will be until what it runs comes to the runtime.
+    pub fn is_in_use(&self) -> bool {
+        !self.retired.load(Ordering::SeqCst) || !self.current.get().is_null()
     }
 
     /// Whether it is in the runtime, or runs nothing of ours.

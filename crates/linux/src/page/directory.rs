@@ -1,19 +1,25 @@
 //! One application's pages on disk.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::mem::offset_of;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use super::access::open_of;
 use super::{MAGIC, PAGE_BYTES, Page, Raw, VERSION, pack};
 use crate::error::{Error, Result};
 use crate::root::Root;
+
+/// Bytes of a tree of bubbles that are read.
+const MOST_TREE: u64 = 16 * 1024;
 
 /// The directory of one application's pages.
 #[derive(Clone, Debug)]
 pub struct PageDir {
     path: PathBuf,
+    /// Whose program it is: what lies there is this user's.
+    owner: u32,
 }
 
 impl PageDir {
@@ -33,23 +39,33 @@ impl PageDir {
             let why = "it must be a directory of this user that nobody else can write to; remove it";
             return Err(Error::io("use the directory of pages", path, io::Error::other(why)));
         }
-        let pages = PageDir { path };
+        let pages = PageDir { path, owner };
         pages.set_default(target, declared_rigid)?;
         Ok(pages)
     }
 
-    /// A directory made earlier, perhaps by a scheduler that has died.
-    pub fn open(path: impl Into<PathBuf>) -> PageDir {
-        PageDir { path: path.into() }
+    /// A directory of that user's that was made earlier, perhaps by a scheduler that has died.
+    pub fn open_of(path: impl Into<PathBuf>, owner: u32) -> PageDir {
+        PageDir { path: path.into(), owner }
+    }
+
+    fn is_ours(&self) -> bool {
+        self.owner == rustix::process::geteuid().as_raw()
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What processes that start from now on begin with. Replaced at once: a process never reads
-    /// half of it.
+    /// What processes that start from now on begin with. Ours is replaced at once; in another user's the wish
+    /// alone is written, eight bytes that no process reads half of, and only where there is a page.
     pub fn set_default(&self, target: u32, declared_rigid: bool) -> Result<()> {
+        if !self.is_ours() {
+            if let Some(page) = self.open_page("default")? {
+                page.set_target(target);
+            }
+            return Ok(());
+        }
         let mut bytes = vec![0u8; PAGE_BYTES];
         let mut put =
             |offset: usize, value: &[u8]| bytes[offset..offset + value.len()].copy_from_slice(value);
@@ -73,7 +89,11 @@ impl PageDir {
 
     /// The page of a process; `None` if it has none (yet).
     pub fn page(&self, pid: u32) -> Result<Option<Page>> {
-        match Page::open(&self.path.join(pid.to_string())) {
+        self.open_page(&pid.to_string())
+    }
+
+    fn open_page(&self, name: &str) -> Result<Option<Page>> {
+        match Page::open_of(&self.path.join(name), self.owner) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
             result => result,
         }
@@ -91,13 +111,35 @@ impl PageDir {
         Ok(pages)
     }
 
-    /// Removes the page of a process that has ended.
+    fn tree_path(&self, pid: u32) -> PathBuf {
+        self.path.join(format!("{pid}.bubbles"))
+    }
+
+    /// The tree of bubbles that a process left beside its page, for people; no more of it than is shown, and
+    /// nothing in it that a terminal obeys.
+    pub fn bubbles(&self, pid: u32) -> Option<String> {
+        let file = open_of(&self.tree_path(pid), self.owner).ok()?;
+        let mut bytes = Vec::new();
+        file.take(MOST_TREE).read_to_end(&mut bytes).ok()?;
+        let text = String::from_utf8_lossy(&bytes);
+        Some(text.chars().filter(|c| *c == '\n' || !c.is_control()).collect())
+    }
+
+    /// Removes what a process that has ended left here. What is another user's is that user's to remove: the
+    /// path may lead anywhere by now.
     pub fn remove_page(&self, pid: u32) -> Result<()> {
-        let path = self.path.join(pid.to_string());
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove the page", path, e)),
-            _ => Ok(()),
+        if !self.is_ours() {
+            return Ok(());
         }
+        for path in [self.path.join(pid.to_string()), self.tree_path(pid)] {
+            match fs::remove_file(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::io("remove the page", path, e));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Removes the pages whose process does not live any more and returns their pids.

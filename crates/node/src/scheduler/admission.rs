@@ -99,6 +99,7 @@ impl Gate {
             waits_for: Some(entry.why.clone()),
             speedup: None,
             memory: Default::default(),
+            bubbles: String::new(),
             account: protocol::Account {
                 id: Some(entry.record.id.clone()),
                 response_ns: now_ns.saturating_sub(entry.came_ns),

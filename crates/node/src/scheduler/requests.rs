@@ -134,9 +134,7 @@ impl Scheduler {
             return Vec::new();
         }
         record.uid = uid;
-        if uid != rustix::process::geteuid().as_raw() {
-            // A page is shared memory that its owner can cut short under our hands. Other users'
-            // programs are placed and take turns, but are not resized.
+        if !record.pages.is_absolute() {
             record.pages = PathBuf::new();
         }
         let asked = record.id.clone();

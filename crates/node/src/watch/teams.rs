@@ -15,6 +15,9 @@ use super::patience::{Patience, Seen};
 /// A process that entered no region for this long leaves its share to the others.
 const IDLE_NS: u64 = 1_000_000_000;
 
+/// Files looked at in a directory of pages, which is its user's to fill.
+const MOST_FILES: usize = 10_000;
+
 struct Member {
     page: Page,
     lives: bool,
@@ -59,7 +62,7 @@ impl Teams {
     /// whose process has ended still holds its last figures.
     pub fn look_for_pages(&mut self, pages: &PageDir, mut may: impl FnMut(u32) -> bool) {
         let Ok(entries) = std::fs::read_dir(pages.path()) else { return };
-        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let pids = entries.flatten().take(MOST_FILES).filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let new: Vec<u32> = pids.filter(|pid| !self.members.contains_key(pid) && may(*pid)).collect();
         for pid in new {
             // One that cannot be read yet is being made.
@@ -162,6 +165,12 @@ impl Teams {
     /// Whether this process has a team that we see.
     pub fn has(&self, process: Process) -> bool {
         self.members.values().any(|member| member.runs_teams() && member.page.process() == process)
+    }
+
+    /// Whether this process's runtime has not run any region so far.
+    pub fn is_silent(&self, process: Process) -> bool {
+        let its = |member: &&Member| member.page.process() == process;
+        self.running().find(its).is_some_and(|member| member.regions == 0 && !member.page.in_region())
     }
 
     pub fn has_foreign_runtime(&self) -> bool {

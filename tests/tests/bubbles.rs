@@ -1,0 +1,60 @@
+//! User-level threads in bubbles under the real scheduler.
+
+use std::process::Command;
+use std::time::Duration;
+
+use coplace_tests::{Home, app, top};
+
+/// An example of the library.
+fn example(name: &str) -> String {
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--quiet", "-p", "coplace-bubbles", "--example", name])
+        .current_dir(top())
+        .output()
+        .expect("cargo can be started");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    top().join("target/release/examples").join(name).to_str().expect("the path is text").to_owned()
+}
+
+#[test]
+fn ten_thousand_threads_follow_their_partition_to_one_processor_and_back() {
+    if std::thread::available_parallelism().map_or(1, |count| count.get()) < 2 {
+        eprintln!("skipped: a partition of two CPUs needs two");
+        return;
+    }
+    let home = Home::new();
+    let daemon = home.daemon(&["--policy", "TA"]);
+    let start = |name: &str, words: &[&str]| {
+        home.start(name, home.coplace().args(["run", "--name", name, "--"]).args(words))
+    };
+    let mut threads = start("threads", &[&example("partition"), "12"]);
+    let has = |count: u64| {
+        move |app: &serde_json::Value| {
+            app["threads"] == count && app["team"] == count && app["rigid"].is_null()
+        }
+    };
+    let both = home.status().expect("there is a scheduler")["allowed"].clone();
+    home.until("it has all CPUs", || {
+        home.app("threads").is_some_and(|app| app["team"].as_u64() >= Some(2) && app["place"] == both)
+    });
+    home.until("its tree of bubbles is shown", || {
+        home.app("threads").is_some_and(|app| {
+            let tree = app["bubbles"].as_str().unwrap_or_default();
+            tree.starts_with("all: 10000 threads") && tree.contains("\n  left: 5000 threads")
+        })
+    });
+    let text = home.coplace().arg("status").output().expect("it can be started").stdout;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(text.contains("threads's bubbles\n  all: 10000 threads"), "{text}");
+
+    let mut other = start("other", &[&app("regions"), "--size", "S"]);
+    home.until("it goes on on one CPU", || home.app("threads").is_some_and(|app| has(1)(&app)));
+    assert!(other.ended_within(Duration::from_secs(60)).success() && other.verified(), "{}", other.stderr());
+    home.until("it has all CPUs again", || {
+        home.app("threads").is_some_and(|app| app["team"].as_u64() >= Some(2) && app["place"] == both)
+    });
+    let status = threads.ended_within(Duration::from_secs(60));
+    assert!(status.success() && threads.verified(), "{status}: {} {}", threads.stdout(), threads.stderr());
+    daemon.signal(libc::SIGTERM);
+    home.is_left_clean();
+}

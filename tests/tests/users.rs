@@ -1,0 +1,89 @@
+//! Root's daemon and programs of other users.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::Duration;
+
+use coplace_tests::{Home, app, coplace, skipped};
+use serde_json::Value;
+
+/// Users whom nobody is.
+const FIRST: u32 = 54_321;
+const SECOND: u32 = 54_322;
+
+/// The test's own words in a place where every user finds them, as the checkout may be root's alone.
+fn for_all(home: &Home, from: &str, name: &str) -> String {
+    let to = home.path().join(name);
+    fs::copy(from, &to).expect("it can be copied");
+    fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    to.to_str().expect("the path is text").to_owned()
+}
+
+/// Whether other users can be had, in a view of the file system where /run is nobody else's.
+fn can_be_others() -> bool {
+    let try_it = format!("mount -t tmpfs none /run && setpriv --reuid {FIRST} --clear-groups true");
+    let tried = Command::new("unshare").args(["--mount", "sh", "-c", &try_it]).output();
+    tried.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn roots_daemon_resizes_the_programs_of_two_users_who_share_the_machine() {
+    const NAME: &str = "roots_daemon_resizes_the_programs_of_two_users_who_share_the_machine";
+    if !rustix::process::geteuid().is_root() || !can_be_others() {
+        return skipped(NAME, "it takes root, `unshare --mount` and `setpriv`");
+    }
+    if std::thread::available_parallelism().map_or(1, |count| count.get()) < 2 {
+        return skipped(NAME, "two programs side by side take two CPUs");
+    }
+    let home = Home::new();
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let coplace = for_all(&home, coplace().to_str().expect("the path is text"), "coplace");
+    let regions = for_all(&home, &app("regions"), "regions");
+    for user in [FIRST, SECOND] {
+        let directory = home.path().join(user.to_string());
+        fs::create_dir(&directory).expect("the home can be written");
+        std::os::unix::fs::chown(&directory, Some(user), Some(user)).expect("root may");
+    }
+    let script = format!(
+        "mount -t tmpfs none /run
+        unset COPLACE_RUNTIME_DIR COPLACE_CONFIG XDG_CACHE_HOME
+        as() {{
+            user=$1; shift
+            HOME=$PWD/$user XDG_RUNTIME_DIR=$PWD/$user setpriv --reuid $user --regid $user --clear-groups \"$@\"
+        }}
+        {coplace} daemon --policy TA & daemon=$!
+        until {coplace} status >/dev/null 2>&1; do sleep 0.05; done
+        as {FIRST} {coplace} run --name long -- {regions} --size M >long.out 2>&1 & long=$!
+        sleep 1.5
+        as {SECOND} {coplace} run --name short -- {regions} --size S >short.out 2>&1 & short=$!
+        while kill -0 $long 2>/dev/null; do {coplace} status --json | tr -d '\\n'; echo; sleep 0.05; done
+        wait $long && wait $short; ended=$?
+        kill $daemon; wait $daemon
+        exit $ended"
+    );
+    let mut all = home.start("all", home.command("unshare").args(["--mount", "sh", "-c", &script]));
+    let status = all.ended_within(Duration::from_secs(90));
+    let said = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
+    assert!(status.success(), "{status}: {}{}{}", all.stderr(), said("long.out"), said("short.out"));
+    assert!(said("long.out").contains("VERIFIED") && said("short.out").contains("VERIFIED"));
+
+    let looks: Vec<Value> = all.stdout().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let app = |look: &Value, name: &str| -> Option<Value> {
+        look["apps"].as_array()?.iter().find(|app| app["id"] == name).cloned()
+    };
+    let alone = |look: &Value| {
+        app(look, "long").is_some_and(|long| long["team"].as_u64() >= Some(2) && long["uid"] == FIRST)
+            && app(look, "short").is_none()
+    };
+    let beside = |look: &Value| {
+        ["long", "short"].iter().all(|name| {
+            app(look, name).is_some_and(|app| app["team"] == app["threads"] && app["rigid"].is_null())
+        }) && app(look, "long").map(|long| long["place"].clone())
+            != app(look, "short").map(|short| short["place"].clone())
+    };
+    let first = looks.iter().position(alone).expect("the first one has the machine to itself");
+    let both = looks[first..].iter().position(beside).expect("then both have their part, and keep to it");
+    assert!(looks[first + both..].iter().any(alone), "and the first one gets all of it back");
+    home.is_left_clean();
+}
