@@ -1,6 +1,6 @@
 """What the experiments share: running programs, intervals, and the form of a result."""
 
-from .experiment import Experiment, Failed
+from .experiment import Experiment, Failed, bubbles_examples
 from .programs import APPS, COPLACE, PRELOAD, TOP, Program
 
-__all__ = ["APPS", "COPLACE", "PRELOAD", "TOP", "Experiment", "Failed", "Program"]
+__all__ = ["APPS", "COPLACE", "PRELOAD", "TOP", "Experiment", "Failed", "Program", "bubbles_examples"]

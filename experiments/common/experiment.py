@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +22,14 @@ TWO_THREADS = 0.55
 
 class Failed(Exception):
     """The experiment itself could not be carried out."""
+
+
+def bubbles_examples():
+    """Where the examples of the bubbles library are, built."""
+    done = subprocess.run([TOP / "scripts/bubbles-examples"], capture_output=True, text=True)
+    if done.returncode:
+        raise Failed(f"the examples of bubbles cannot be built: {done.stderr.strip()}")
+    return Path(done.stdout.strip())
 
 
 class Experiment:

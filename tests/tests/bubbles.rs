@@ -7,13 +7,9 @@ use coplace_tests::{Home, app, top};
 
 /// An example of the library.
 fn example(name: &str) -> String {
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--quiet", "-p", "coplace-bubbles", "--example", name])
-        .current_dir(top())
-        .output()
-        .expect("cargo can be started");
+    let built = Command::new(top().join("scripts/bubbles-examples")).output().expect("it can be started");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    top().join("target/release/examples").join(name).to_str().expect("the path is text").to_owned()
+    format!("{}/{name}", String::from_utf8_lossy(&built.stdout).trim())
 }
 
 #[test]
@@ -27,7 +23,7 @@ fn ten_thousand_threads_follow_their_partition_to_one_processor_and_back() {
     let start = |name: &str, words: &[&str]| {
         home.start(name, home.coplace().args(["run", "--name", name, "--"]).args(words))
     };
-    let mut threads = start("threads", &[&example("partition"), "12"]);
+    let mut threads = start("threads", &[&example("partition"), "8"]);
     let has = |count: u64| {
         move |app: &serde_json::Value| {
             app["threads"] == count && app["team"] == count && app["rigid"].is_null()

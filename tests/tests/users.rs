@@ -54,7 +54,7 @@ fn roots_daemon_resizes_the_programs_of_two_users_who_share_the_machine() {
         }}
         {coplace} daemon --policy TA & daemon=$!
         until {coplace} status >/dev/null 2>&1; do sleep 0.05; done
-        as {FIRST} {coplace} run --name long -- {regions} --size M >long.out 2>&1 & long=$!
+        as {FIRST} {coplace} run --name long -- {regions} --size S --scale 6 >long.out 2>&1 & long=$!
         sleep 1.5
         as {SECOND} {coplace} run --name short -- {regions} --size S >short.out 2>&1 & short=$!
         while kill -0 $long 2>/dev/null; do {coplace} status --json | tr -d '\\n'; echo; sleep 0.05; done

@@ -154,7 +154,8 @@ pub(crate) fn tree(lists: &Lists) -> String {
             continue;
         }
         let threads = lists.threads_up_to(&shared.bubble, MANY);
-        let unit = |unit: usize| lists.levels().units().get(unit).map_or("nowhere".into(), ToString::to_string);
+        let unit =
+            |unit: usize| lists.levels().units().get(unit).map_or("nowhere".into(), ToString::to_string);
         let place = match shared.bubble.entity.place() {
             Place::Queued(on) => format!(", waits on {}", unit(on)),
             Place::Burst(on) => format!(", let out on {}", unit(on)),

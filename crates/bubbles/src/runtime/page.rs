@@ -80,7 +80,9 @@ impl Page {
         how.read(true).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
         let (file, is_new) = match how.open(&path) {
             Ok(file) => (file, false),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (how.create_new(true).open(&path)?, true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                (how.create_new(true).open(&path)?, true)
+            }
             Err(error) => return Err(error),
         };
         if is_new && let Err(error) = fill(&file, &directory, pid, start_time) {

@@ -104,7 +104,13 @@ pub fn time_axis(svg: &mut String, x: impl Fn(u64) -> f64, end_ns: u64, bottom: 
 }
 
 /// A name in a coloured bar from `across.0` to `across.1`, around `middle`, where it is high and wide enough for it.
-pub fn name_inside(svg: &mut String, across: (f64, f64), (middle, height): (f64, f64), ink: &str, name: &str) {
+pub fn name_inside(
+    svg: &mut String,
+    across: (f64, f64),
+    (middle, height): (f64, f64),
+    ink: &str,
+    name: &str,
+) {
     // As wide as the letters of a usual face at this size.
     if height >= 13.0 && across.1 - across.0 > 8.0 * name.chars().count() as f64 + 10.0 {
         let _ = writeln!(

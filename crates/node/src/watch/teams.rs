@@ -62,7 +62,10 @@ impl Teams {
     /// whose process has ended still holds its last figures.
     pub fn look_for_pages(&mut self, pages: &PageDir, mut may: impl FnMut(u32) -> bool) {
         let Ok(entries) = std::fs::read_dir(pages.path()) else { return };
-        let pids = entries.flatten().take(MOST_FILES).filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let pids = entries
+            .flatten()
+            .take(MOST_FILES)
+            .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let new: Vec<u32> = pids.filter(|pid| !self.members.contains_key(pid) && may(*pid)).collect();
         for pid in new {
             // One that cannot be read yet is being made.

@@ -87,7 +87,13 @@ pub fn render(trace: &Trace, how: &str) -> String {
                 units::show_ns(piece.to_ns)
             ))
         );
-        name_inside(&mut svg, (from, from + width), (top + row / 2.0, row), ink(colour(piece.bubble)), &bubble);
+        name_inside(
+            &mut svg,
+            (from, from + width),
+            (top + row / 2.0, row),
+            ink(colour(piece.bubble)),
+            &bubble,
+        );
     }
     time_axis(&mut svg, x, end_ns, bottom);
     let all = std::iter::once(None).chain(bubbles.iter().copied().map(Some));
