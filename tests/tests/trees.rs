@@ -312,13 +312,14 @@ fn ranks_that_load_openmp_and_use_none_of_it_are_not_squeezed_onto_one_cpu() {
          [[program]]\nname = 'short'\ncommand = ['{}', '--size', 'S', '--scale', '2']\n",
         app("regions")
     );
-    for turns in ["auto", "stop"] {
+    for (turns, is_known) in [("auto", false), ("stop", true)] {
         let mix = home.mix(&text, &["--policy", "TA", "--turns", turns]);
         mix.is_verified();
         // Two CPUs are what it needs; on this machine or a larger one it never ran long on fewer.
         let widths = mix.widths("ranks");
         let narrow_s = widths.get(&1).copied().unwrap_or(0.0);
         assert!(narrow_s < 2.0, "{widths:?}; {:?}", mix.plans());
+        assert!(!is_known || narrow_s == 0.0, "it is known from before: {widths:?}; {:?}", mix.plans());
         // What bound itself while it was confined is free when it is not.
         let said = mix.printed("ranks");
         assert!(said.contains(&format!("cpus {cpus} {cpus}")), "{said}; {:?}", mix.plans());

@@ -104,6 +104,7 @@ pub struct Watch {
     /// OpenMP and does not use it, libraries with threads of their own beside it. They take turns at
     /// computing, so that one look does not show them all.
     silent: BTreeMap<Process, u32>,
+    most_silent: u32,
     memory: Resident,
     memory_at_ns: u64,
     /// Why a program with several busy threads shows no page, once that was looked into.
@@ -140,6 +141,7 @@ impl Watch {
             busy: 0,
             most_busy: 0,
             silent: BTreeMap::new(),
+            most_silent: 0,
             memory: Resident::default(),
             memory_at_ns: 0,
             unheard: None,
@@ -299,7 +301,7 @@ impl Watch {
                     self.teams.last_team(now_ns).map(|team| team.max(self.most_busy))
                 }
                 true => {
-                    let silent = Some(self.silent()).filter(|threads| *threads > 1);
+                    let silent = Some(self.most_silent).filter(|threads| *threads > 1);
                     self.teams.last_team(now_ns).or(silent).map(|team| team + self.busy)
                 }
                 false => (self.most_busy > 0).then_some(self.most_busy),
@@ -323,6 +325,11 @@ impl Watch {
         if runtime {
             return match self.teams.rigid() {
                 Some(reason) => Nature::Rigid(reason.sentence().into()),
+                // Until one of them enters a region.
+                None if self.most_silent > 1 && self.teams.regions() == 0 => Nature::Rigid(format!(
+                    "it ran {} threads, none of them in parallel regions of its OpenMP runtime",
+                    self.most_silent
+                )),
                 None if self.teams.stays() => Nature::Stays(format!(
                     "it has stayed in one parallel region for {} s after it was asked for a narrower team",
                     PATIENCE_NS / 1_000_000_000
@@ -390,6 +397,7 @@ impl Watch {
             let most = self.silent.entry(*process).or_default();
             *most = busy.max(*most);
         }
+        self.most_silent = self.most_silent.max(self.silent());
         self.wanted = wanted;
         self.most_busy = self.most_busy.max(self.busy);
         if let (2.., Some(pid)) = busiest

@@ -61,6 +61,11 @@ impl Managed {
         self.watch.memory().now_bytes
     }
 
+    /// Whether it turned out not to be resizable when it ran before.
+    pub fn expects_rigid(&self) -> bool {
+        self.expected.as_ref().is_some_and(|demand| demand.malleability == Malleability::Rigid)
+    }
+
     /// What it turned out to be.
     pub fn learned(&self) -> Learned {
         let width = self.sight.as_ref().and_then(|sight| sight.team);

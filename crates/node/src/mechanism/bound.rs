@@ -17,6 +17,9 @@ use super::{Harness, Placement};
 /// have stood still in between.
 const LATE_NS: u64 = 3_000_000_000;
 
+/// Of a process with more threads, the first of which look at machines, no more are looked at.
+const MOST_THREADS: usize = 256;
+
 /// What the threads of a program in a cpuset are bound to, as far as it matters here.
 #[derive(Default)]
 pub(super) struct Bound {
@@ -83,7 +86,8 @@ impl Harness {
         }
         let mut found = Vec::new();
         for process in processes {
-            for tid in procfs::threads(process.pid, &self.root).unwrap_or_default() {
+            let tids = procfs::threads(process.pid, &self.root).unwrap_or_default();
+            for tid in tids.into_iter().take(MOST_THREADS) {
                 if let Ok(mask) = affinity::get(tid)
                     && wanted(&mask)
                     && let Ok(stat) = procfs::thread_stat(process.pid, tid, &self.root)

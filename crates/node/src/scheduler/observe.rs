@@ -69,6 +69,10 @@ impl Scheduler {
                     seen.demand.max_threads = sight.team;
                     seen.team = sight.team;
                 }
+                // It has a runtime, and last time used none of it.
+                Nature::Resizable if sight.regions == 0 && app.expects_rigid() => {
+                    seen.demand = app.expected.clone().unwrap_or(seen.demand);
+                }
                 Nature::Resizable => {
                     if known.demand.malleability == Malleability::Rigid {
                         notes.push(format!("{} can be resized", known.id));
