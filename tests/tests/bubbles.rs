@@ -7,7 +7,8 @@ use coplace_tests::{Home, app, top};
 
 /// An example of the library.
 fn example(name: &str) -> String {
-    let built = Command::new(top().join("scripts/bubbles-examples")).output().expect("it can be started");
+    let built = Command::new(top().join("scripts/bubbles-examples")).arg(name).output();
+    let built = built.expect("it can be started");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     format!("{}/{name}", String::from_utf8_lossy(&built.stdout).trim())
 }

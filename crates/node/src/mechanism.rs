@@ -6,6 +6,7 @@
 
 mod bound;
 mod members;
+mod turns;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,8 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use linux::affinity::{self, Masks};
 use linux::signals::Targets;
-use linux::spread::spread;
-use linux::{Process, Root, Switch, cgroup, cgroup1, cgroup2};
+use linux::{Process, Root, cgroup, cgroup1, cgroup2};
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 
@@ -24,6 +24,7 @@ use crate::before::Before;
 use crate::clock::Turn;
 use crate::registry::Traces;
 use bound::Bound;
+use turns::{Freeze, Idle, Stop};
 
 /// What the user asked for; `Auto` takes the best that works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -439,74 +440,5 @@ fn origins(pid: u32, traces: &mut Traces, root: &Root) {
         if let Some(path) = membership.v1.get(controller) {
             traces.origins.insert(mount.point.clone(), mount.dir(path));
         }
-    }
-}
-
-struct Freeze {
-    switch: Switch,
-}
-
-impl Turn for Freeze {
-    fn stop(&mut self) -> io::Result<()> {
-        self.switch.set(true)
-    }
-
-    fn go(&mut self) -> io::Result<()> {
-        self.switch.set(false)
-    }
-
-    fn comes_in_first(&self) -> bool {
-        true
-    }
-}
-
-/// `cpu.idle`: who is not in turn runs only where those in turn leave a CPU idle.
-struct Idle {
-    switch: Switch,
-    targets: Arc<Mutex<Targets>>,
-    root: Root,
-}
-
-impl Turn for Idle {
-    fn stop(&mut self) -> io::Result<()> {
-        self.switch.set(true)
-    }
-
-    fn go(&mut self) -> io::Result<()> {
-        self.switch.set(false)?;
-        // Who holds the targets is about to set masks itself; the next switch mends what this one
-        // leaves.
-        if let Ok(targets) = self.targets.try_lock() {
-            spread(&targets.processes(), &self.root);
-        }
-        Ok(())
-    }
-}
-
-struct Stop {
-    targets: Arc<Mutex<Targets>>,
-    root: Root,
-}
-
-impl Stop {
-    fn targets(&self) -> std::sync::MutexGuard<'_, Targets> {
-        self.targets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Turn for Stop {
-    fn stop(&mut self) -> io::Result<()> {
-        self.targets().stop(&self.root);
-        Ok(())
-    }
-
-    fn go(&mut self) -> io::Result<()> {
-        self.targets().cont(&self.root);
-        Ok(())
-    }
-
-    /// A stop signal of its user must hold.
-    fn leave(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

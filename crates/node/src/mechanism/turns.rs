@@ -1,0 +1,79 @@
+//! How a program is stopped and let go, by each mechanism.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use linux::signals::Targets;
+use linux::spread::spread;
+use linux::{Root, Switch};
+
+use crate::clock::Turn;
+
+pub(super) struct Freeze {
+    pub switch: Switch,
+}
+
+impl Turn for Freeze {
+    fn stop(&mut self) -> io::Result<()> {
+        self.switch.set(true)
+    }
+
+    fn go(&mut self) -> io::Result<()> {
+        self.switch.set(false)
+    }
+
+    fn comes_in_first(&self) -> bool {
+        true
+    }
+}
+
+/// `cpu.idle`: who is not in turn runs only where those in turn leave a CPU idle.
+pub(super) struct Idle {
+    pub switch: Switch,
+    pub targets: Arc<Mutex<Targets>>,
+    pub root: Root,
+}
+
+impl Turn for Idle {
+    fn stop(&mut self) -> io::Result<()> {
+        self.switch.set(true)
+    }
+
+    fn go(&mut self) -> io::Result<()> {
+        self.switch.set(false)?;
+        // Who holds the targets is about to set masks itself; the next switch mends what this one
+        // leaves.
+        if let Ok(targets) = self.targets.try_lock() {
+            spread(&targets.processes(), &self.root);
+        }
+        Ok(())
+    }
+}
+
+pub(super) struct Stop {
+    pub targets: Arc<Mutex<Targets>>,
+    pub root: Root,
+}
+
+impl Stop {
+    fn targets(&self) -> std::sync::MutexGuard<'_, Targets> {
+        self.targets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turn for Stop {
+    fn stop(&mut self) -> io::Result<()> {
+        self.targets().stop(&self.root);
+        Ok(())
+    }
+
+    fn go(&mut self) -> io::Result<()> {
+        self.targets().cont(&self.root);
+        Ok(())
+    }
+
+    /// A stop signal of its user must hold.
+    fn leave(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
