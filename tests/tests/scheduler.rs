@@ -159,7 +159,12 @@ fn a_daemon_that_observes_plans_and_never_acts() {
     let mut observer = home.coplace();
     let observer = home.start("observer", observer.args(["daemon", "--observe", "--policy", "TA"]));
     home.until("it observes", || role(&home).as_deref() == Some("observer"));
-    let (mut a, mut b) = (run(&home, "a", "S"), run(&home, "b", "S"));
+    // Uncontrolled, two programs that spin take a minute now and then.
+    let [mut a, mut b] = ["a", "b"].map(|name| {
+        let mut command = home.coplace();
+        command.env("OMP_WAIT_POLICY", "passive");
+        home.start(name, command.args(["run", "--name", name, &app("regions"), "--size", "S"]))
+    });
     home.until("it has a plan", || {
         home.status().is_some_and(|s| s["plan"].as_str().unwrap().contains("b on"))
     });
