@@ -152,7 +152,8 @@ int coplace_barrier_wait(coplace_barrier *barrier);
 /* Processors, used or not; the one that runs the caller now, by its position in the machine's tree. */
 size_t coplace_processors(void);
 size_t coplace_processor(void);
-/* Uses only these from now on. EINVAL: none of them is the machine's. */
+/* Uses only these from now on, of them those that a coplace node leaves to the program. EINVAL: none of them is the
+ * machine's. */
 int coplace_set_processors(const size_t *processors, size_t count);
 /* Has another scheduler decide from now on. EINVAL: there is none such. */
 int coplace_use_scheduler(const char *scheduler);

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use coplace_tests::{Home, app, top};
+use coplace_tests::{Home, app, processes, skipped, top};
 
 /// An example of the library.
 fn example(name: &str) -> String {
@@ -15,9 +15,8 @@ fn example(name: &str) -> String {
 
 #[test]
 fn ten_thousand_threads_follow_their_partition_to_one_processor_and_back() {
-    if std::thread::available_parallelism().map_or(1, |count| count.get()) < 2 {
-        eprintln!("skipped: a partition of two CPUs needs two");
-        return;
+    if processes::cpu_count() < 2 {
+        return skipped("a partition that shrinks", "there is only one CPU");
     }
     let home = Home::new();
     let daemon = home.daemon(&["--policy", "TA"]);
