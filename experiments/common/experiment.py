@@ -184,7 +184,8 @@ class Experiment:
     # Figures
 
     def figure(self, name, unit, samples, target=None, **more):
-        """The median of samples with its interval. `target` is (sense, number): ("<=", 1.08)."""
+        """The median of samples with its interval. `target` is (sense, number): ("<=", 1.08), or ("within",
+        0.9, 1.1)."""
         samples = list(samples)
         if not samples:
             self._add(name, unit, None, None, None, target, False if target else None, samples=0, **more)
@@ -205,7 +206,7 @@ class Experiment:
 
     def _add(self, name, unit, value, low, high, target, holds, **more):
         round_ = lambda number: number if number is None or isinstance(number, int) else float(f"{number:.5g}")
-        sense = f"{target[0]} {target[1]}" if target else None
+        sense = " ".join(str(part) for part in target) if target else None
         self.figures.append({"name": name, "unit": unit, "value": round_(value), "low": round_(low),
                              "high": round_(high), "target": sense, "holds": holds} | more)
 
@@ -226,7 +227,9 @@ class Experiment:
 def judge(low, high, target):
     if target is None:
         return None
-    sense, wanted = target
+    sense, wanted, *most = target
+    if sense == "within":
+        return True if wanted <= low and high <= most[0] else False if high < wanted or low > most[0] else "unresolved"
     if sense == "<=":
         return True if high <= wanted else False if low > wanted else "unresolved"
     if sense == "<":

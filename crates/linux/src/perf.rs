@@ -2,31 +2,31 @@
 //! (`perf_event_open`).
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
 
+use perf_event::events::{Hardware, Raw};
+use perf_event::{Builder, Counter};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Absent;
 use crate::root::{Root, read};
 
-/// What is counted: the kernel's type of event and its configuration.
+/// What is counted, in user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    kind: u32,
-    config: u64,
+pub enum Event {
+    Cycles,
+    Instructions,
+    /// An event of the processor by its own number.
+    Raw(u64),
 }
 
 impl Event {
-    const HARDWARE: u32 = 0;
-    const RAW: u32 = 4;
-    /// Cycles in user mode.
-    pub const CYCLES: Event = Event { kind: Event::HARDWARE, config: 0 };
-    /// Instructions in user mode.
-    pub const INSTRUCTIONS: Event = Event { kind: Event::HARDWARE, config: 1 };
-
-    /// An event of the processor by its own number.
-    pub fn raw(config: u64) -> Event {
-        Event { kind: Event::RAW, config }
+    /// Of this thread, standing still; the library leaves kernel and hypervisor out.
+    fn builder(self) -> Builder<'static> {
+        match self {
+            Event::Cycles => Builder::new(Hardware::CPU_CYCLES),
+            Event::Instructions => Builder::new(Hardware::INSTRUCTIONS),
+            Event::Raw(config) => Builder::new(Raw::new(config)),
+        }
     }
 }
 
@@ -51,63 +51,41 @@ impl Reading {
 
 /// Counters that stand still until a program that this thread starts is executed, and count it, its
 /// threads and its children.
-pub struct Counters(Vec<OwnedFd>);
+pub struct Counters(Vec<Counter>);
 
 impl Counters {
     pub fn of_children(events: &[Event], root: &Root) -> Result<Counters, Absent> {
-        let flags = DISABLED | INHERIT | ENABLE_ON_EXEC;
-        let open = |event: &Event| open(*event, flags).map_err(|error| absent(&error, root));
-        Ok(Counters(events.iter().map(open).collect::<Result<_, _>>()?))
+        let open = |event: &Event| event.builder().inherit(true).enable_on_exec(true).build();
+        let opened: io::Result<_> = events.iter().map(open).collect();
+        opened.map(Counters).map_err(|error| absent(&error, root))
     }
 
     /// Readings in the order of the events. A program counts once it has ended and was waited for.
-    pub fn read(&self) -> io::Result<Vec<Reading>> {
-        self.0.iter().map(reading).collect()
+    pub fn read(&mut self) -> io::Result<Vec<Reading>> {
+        self.0.iter_mut().map(reading).collect()
     }
 }
 
-const DISABLED: u64 = 1;
-const INHERIT: u64 = 1 << 1;
-const EXCLUDE_KERNEL: u64 = 1 << 5;
-const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
-const ENABLE_ON_EXEC: u64 = 1 << 12;
-/// Time enabled and time running come with the count.
-const READ_FORMAT: u64 = 3;
-
-/// A counter of this thread in user mode.
-pub(crate) fn open(event: Event, flags: u64) -> io::Result<OwnedFd> {
-    // The first published form of perf_event_attr, 64 bytes: type and size, config, sample period, sample
-    // type, read format, flags, …
-    const BYTES: u64 = 64;
-    let mut attributes = [0u64; BYTES as usize / 8];
-    let mut first = [0; 8];
-    first[..4].copy_from_slice(&event.kind.to_ne_bytes());
-    first[4..].copy_from_slice(&(BYTES as u32).to_ne_bytes());
-    attributes[0] = u64::from_ne_bytes(first);
-    attributes[1] = event.config;
-    attributes[4] = READ_FORMAT;
-    attributes[5] = flags | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR;
-    // SAFETY: the attributes are as long as they say and outlive the call: this thread (0), any CPU (−1),
-    // no group (−1), close-on-exec (8).
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 8) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel just gave us this descriptor and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+/// Whether instructions of this thread are counted: some virtual machines let a counter be opened that never
+/// moves.
+pub(crate) fn counts(root: &Root) -> Result<bool, Absent> {
+    let opened = Event::Instructions.builder().enabled(true).build();
+    let mut counter = opened.map_err(|error| absent(&error, root))?;
+    Ok(reading(&mut counter).is_ok_and(|reading| reading.count > 0))
 }
 
-pub(crate) fn reading(counter: &OwnedFd) -> io::Result<Reading> {
-    let mut bytes = [0; 24];
-    if rustix::io::read(counter, &mut bytes)? != bytes.len() {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    let word = |at: usize| u64::from_ne_bytes(bytes[8 * at..8 * at + 8].try_into().expect("eight bytes"));
-    Ok(Reading { count: word(0), enabled_ns: word(1), running_ns: word(2) })
+fn reading(counter: &mut Counter) -> io::Result<Reading> {
+    let read = counter.read_full()?;
+    let ns = |time: Option<std::time::Duration>| time.map_or(0, |time| time.as_nanos() as u64);
+    Ok(Reading {
+        count: read.count(),
+        enabled_ns: ns(read.time_enabled()),
+        running_ns: ns(read.time_running()),
+    })
 }
 
 /// Why there is no counter, and what would bring it.
-pub(crate) fn absent(error: &io::Error, root: &Root) -> Absent {
+fn absent(error: &io::Error, root: &Root) -> Absent {
     let none = |why: &dyn std::fmt::Display, remedy: &str| Absent::new("hardware counters", why, remedy);
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => none(
@@ -142,8 +120,8 @@ mod tests {
 
     #[test]
     fn counters_of_children_count_them_or_are_absent_with_a_remedy() {
-        match Counters::of_children(&[Event::CYCLES, Event::INSTRUCTIONS], &Root::live()) {
-            Ok(counters) => {
+        match Counters::of_children(&[Event::Cycles, Event::Instructions], &Root::live()) {
+            Ok(mut counters) => {
                 assert!(std::process::Command::new("true").status().unwrap().success());
                 let found = counters.read().unwrap();
                 assert!(found.iter().all(|reading| reading.enabled_ns > 0), "{found:?}");

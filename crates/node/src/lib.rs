@@ -23,6 +23,7 @@ pub mod launch;
 pub mod lease;
 mod live;
 pub mod mechanism;
+mod observed;
 pub mod preload;
 mod rates;
 pub mod registry;

@@ -24,7 +24,7 @@ use crate::follow::Follower;
 use crate::home::Home;
 use crate::identity;
 use crate::mechanism::{Harness, Mechanisms};
-use crate::rates::{self, Rates};
+use crate::rates::{self, Beside, Rates};
 use crate::registry::Registry;
 use crate::restore;
 use crate::rotor::Rotation;
@@ -281,6 +281,9 @@ impl Live {
         let running: BTreeSet<AppId> =
             self.apps.values().filter(|m| m.record.started).map(|m| m.record.id.clone()).collect();
         let sharing = rates::sharing(self.plan.tree.as_ref());
+        let company = rates::company(self.plan.tree.as_ref());
+        let names: BTreeMap<AppId, String> =
+            self.apps.iter().map(|(app, managed)| (app.clone(), managed.program())).collect();
         for (app, managed) in &mut self.apps {
             if !managed.record.started {
                 continue;
@@ -330,7 +333,13 @@ impl Live {
                 },
             );
             managed.sight = Some(sight);
-            managed.learn_speed(!self.settling && !sharing.contains(app));
+            let others = company.get(app).map(|others| others.iter().collect::<Vec<_>>());
+            let beside = match others.as_deref() {
+                Some([]) => Beside::Nobody,
+                Some([other]) => names.get(*other).cloned().map_or(Beside::Several, Beside::One),
+                _ => Beside::Several,
+            };
+            managed.learn_speed(!self.settling && !sharing.contains(app), beside);
         }
         news
     }

@@ -10,6 +10,9 @@
 //! its team. So a size counts only while its rates are steady (the middle half of them within 20% of
 //! the median), and a curve that no program can have (more than a quarter better than in proportion
 //! to the threads, [`MOST_GAIN`]) is not believed.
+//!
+//! The same rates, kept apart by who ran at the same time, tell what a neighbour costs: alone, and beside one
+//! other, with teams of one size ([`Rates::seen`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -31,6 +34,25 @@ const MOST_GAIN: f64 = 1.25;
 /// every second must not move programs about.
 const WORTH_A_CHANGE: f64 = 0.1;
 
+/// Who ran at the same time as a program, on other CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Beside {
+    Nobody,
+    /// The name of a program.
+    One(String),
+    /// Or nobody knows.
+    #[default]
+    Several,
+}
+
+/// What one neighbour cost a program, in regions a second with teams of one size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pair {
+    pub beside: String,
+    pub alone_per_s: f64,
+    pub together_per_s: f64,
+}
+
 /// How a program stood at one look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
@@ -38,20 +60,29 @@ pub struct Moment {
     pub let_run_ns: u64,
     /// CPUs that nobody else used while it ran; 0: it shared them, or is on its way to others.
     pub own_cpus: u32,
+    pub beside: Beside,
     /// Regions that ended so far, by team size.
     pub regions: BTreeMap<u32, u64>,
 }
+
+/// The latest rates, in regions a second.
+type Samples = VecDeque<f64>;
 
 /// The rates of one program by team size.
 #[derive(Clone, Debug, Default)]
 pub struct Rates {
     from: Option<Moment>,
-    samples: BTreeMap<u32, VecDeque<f64>>,
+    samples: BTreeMap<u32, Samples>,
+    /// Those with nobody or one neighbour.
+    beside: BTreeMap<(u32, Beside), Samples>,
 }
 
 impl Rates {
     pub fn look(&mut self, now: Moment) {
-        let Some(from) = self.from.take_if(|from| from.own_cpus == now.own_cpus && now.own_cpus > 0) else {
+        let alike = |from: &mut Moment| {
+            from.own_cpus == now.own_cpus && from.beside == now.beside && now.own_cpus > 0
+        };
+        let Some(from) = self.from.take_if(alike) else {
             self.from = Some(now);
             return;
         };
@@ -66,11 +97,11 @@ impl Rates {
             [(threads, _)] if threads > now.own_cpus => self.from = Some(now),
             [_, _, ..] => self.from = Some(now),
             [(threads, count)] if ran_ns >= SAMPLE_NS && count >= FEWEST_REGIONS => {
-                let samples = self.samples.entry(threads).or_default();
-                if samples.len() == MOST_SAMPLES {
-                    samples.pop_front();
+                let rate = count as f64 * 1e9 / ran_ns as f64;
+                keep(self.samples.entry(threads).or_default(), rate);
+                if now.beside != Beside::Several {
+                    keep(self.beside.entry((threads, now.beside.clone())).or_default(), rate);
                 }
-                samples.push_back(count as f64 * 1e9 / ran_ns as f64);
                 self.from = Some(now);
             }
             _ => self.from = Some(from),
@@ -79,14 +110,18 @@ impl Rates {
 
     /// The steady rate with teams of each size, in regions a second.
     fn steady(&self) -> BTreeMap<u32, f64> {
-        let steady = |samples: &VecDeque<f64>| {
-            let mut sorted: Vec<f64> = samples.iter().copied().collect();
-            sorted.sort_by(f64::total_cmp);
-            let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
-            (sorted.len() >= FEWEST_SAMPLES && at(0.75) - at(0.25) <= STEADY * at(0.5)).then(|| at(0.5))
-        };
         let rates = self.samples.iter();
         rates.filter_map(|(&threads, samples)| Some((threads, steady(samples)?))).collect()
+    }
+
+    /// What each neighbour cost that it was alone with, as long as it was alone, too, with teams as large.
+    pub fn seen(&self) -> Vec<Pair> {
+        let pair = |((threads, beside), samples): (&(u32, Beside), &Samples)| {
+            let Beside::One(name) = beside else { return None };
+            let alone_per_s = steady(self.beside.get(&(*threads, Beside::Nobody))?)?;
+            Some(Pair { beside: name.clone(), alone_per_s, together_per_s: steady(samples)? })
+        };
+        self.beside.iter().filter_map(pair).collect()
     }
 
     /// The curve, if teams of two sizes at least were seen for long enough.
@@ -99,6 +134,40 @@ impl Rates {
         }
         Speedup::from_rates(&rates).map(|(curve, _)| curve)
     }
+}
+
+fn keep(samples: &mut Samples, rate: f64) {
+    if samples.len() == MOST_SAMPLES {
+        samples.pop_front();
+    }
+    samples.push_back(rate);
+}
+
+/// The median of rates that are enough and near each other.
+fn steady(samples: &Samples) -> Option<f64> {
+    let mut sorted: Vec<f64> = samples.iter().copied().collect();
+    sorted.sort_by(f64::total_cmp);
+    let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
+    (sorted.len() >= FEWEST_SAMPLES && at(0.75) - at(0.25) <= STEADY * at(0.5)).then(|| at(0.5))
+}
+
+/// The programs that run, by a plan, while each one does.
+pub fn company(tree: Option<&Tree>) -> BTreeMap<AppId, BTreeSet<AppId>> {
+    fn see(tree: &Tree, others: &BTreeSet<AppId>, into: &mut BTreeMap<AppId, BTreeSet<AppId>>) {
+        let together = match tree {
+            Tree::Run(run) => return drop(into.insert(run.app.clone(), others.clone())),
+            Tree::SideBySide(_) | Tree::Mixed { .. } => true,
+            Tree::InTurn { mode, .. } => *mode == TurnMode::Filling,
+        };
+        for (at, part) in tree.children().enumerate() {
+            let siblings = tree.children().enumerate().filter(|(other, _)| together && *other != at);
+            let apps = siblings.flat_map(|(_, sibling)| sibling.apps()).cloned();
+            see(part, &others.iter().cloned().chain(apps).collect(), into);
+        }
+    }
+    let mut company = BTreeMap::new();
+    tree.into_iter().for_each(|tree| see(tree, &BTreeSet::new(), &mut company));
+    company
 }
 
 /// Programs that a plan has share CPUs with others at the same time: left to the kernel, or in turn with
@@ -208,10 +277,55 @@ mod tests {
         for own_cpus in [0, 1] {
             for look in 0..100 {
                 let regions = BTreeMap::from([(2, look * 100)]);
-                rates.look(Moment { let_run_ns: look * 100 * MS, own_cpus, regions });
+                rates.look(Moment { let_run_ns: look * 100 * MS, own_cpus, regions, ..Moment::default() });
             }
         }
         assert!(rates.samples.is_empty(), "{rates:?}");
+    }
+
+    #[test]
+    fn rates_alone_and_beside_one_other_with_teams_as_large_are_a_pair() {
+        let (mut rates, mut now) = (Rates::default(), Moment { own_cpus: 2, ..Moment::default() });
+        let mut run = |threads: u32, beside: Beside, per_s: u64| {
+            now.beside = beside;
+            for _ in 0..40 {
+                rates.look(now.clone());
+                now.let_run_ns += 100 * MS;
+                *now.regions.entry(threads).or_default() += per_s / 10;
+            }
+            rates.look(now.clone());
+            rates.seen()
+        };
+        let one = |name: &str| Beside::One(name.into());
+        assert_eq!(run(2, Beside::Nobody, 1800), []);
+        // Beside `b` with a narrower team, of which nobody knows what it does alone; and beside several.
+        assert_eq!(run(1, one("b"), 900), []);
+        assert_eq!(run(2, Beside::Several, 500), []);
+        let pair = |beside: &str, together_per_s| Pair {
+            beside: beside.into(),
+            alone_per_s: 1800.0,
+            together_per_s,
+        };
+        assert_eq!(run(2, one("b"), 1500), [pair("b", 1500.0)]);
+        assert_eq!(run(2, one("c"), 1200), [pair("b", 1500.0), pair("c", 1200.0)]);
+    }
+
+    #[test]
+    fn company_is_who_runs_at_the_same_time() {
+        let told = |text: &str| {
+            let plan: plan::Plan = text.parse().unwrap();
+            let words = |(app, others): (AppId, BTreeSet<AppId>)| {
+                let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+                format!("{app}:{}", others.join("+"))
+            };
+            company(plan.tree.as_ref()).into_iter().map(words).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(told("a on 0-1"), "a:");
+        assert_eq!(told("side_by_side [a on 0, b on 1]"), "a:b b:a");
+        assert_eq!(told("in_turn strict [20ms a on 0-1, 20ms side_by_side [b on 0, c on 1]]"), "a: b:c c:b");
+        assert_eq!(told("in_turn filling [20ms a on 0-1, 20ms b on 0-1]"), "a:b b:a");
+        let nested = "side_by_side [in_turn strict [20ms a on 0, 20ms b on 0], c on 1]";
+        assert_eq!(told(nested), "a:c b:c c:a+b");
     }
 
     #[test]

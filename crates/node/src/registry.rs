@@ -143,24 +143,24 @@ impl Registry {
 
 /// All of it or nothing: readers see the old file or the new one, and a full disk leaves the old.
 pub(crate) fn write_whole(path: &Path, value: &impl Serialize) -> Result<(), RegistryError> {
+    let text = serde_json::to_vec(value).map_err(io::Error::from);
+    let written = text.and_then(|mut text| {
+        text.push(b'\n');
+        write_text(path, &text)
+    });
+    written.map_err(|error| RegistryError::Write { path: path.to_owned(), error })
+}
+
+/// The same of text.
+pub(crate) fn write_text(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_extension(format!("new-{}", std::process::id()));
     let written = (|| {
-        let mut text = serde_json::to_vec(value)?;
-        text.push(b'\n');
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&new)?;
-        file.write_all(&text)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+        options.open(&new)?.write_all(text)?;
         fs::rename(&new, path)
     })();
-    written.map_err(|error| {
-        let _ = fs::remove_file(&new);
-        RegistryError::Write { path: path.to_owned(), error }
-    })
+    written.inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
 pub(crate) fn read_whole<T: DeserializeOwned>(path: &Path) -> Result<T, String> {

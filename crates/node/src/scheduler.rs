@@ -28,6 +28,7 @@ use crate::identity;
 use crate::lease::{self, Lease};
 use crate::live::Live;
 use crate::mechanism::{Mechanisms, PlacementChoice, TurnsChoice};
+use crate::observed::Observed;
 use crate::registry::Registry;
 use crate::remember::Remembered;
 use crate::restore;
@@ -69,7 +70,8 @@ pub struct Options {
     pub trace: Option<PathBuf>,
     /// Which programs are taken in that start without `coplace run`.
     pub adopt: Vec<Rule>,
-    /// Where it is written what programs turned out to be, if not in the home.
+    /// Where it is written what programs turned out to be, and beside it what their neighbours cost them, if
+    /// not in the home.
     pub remembered: Option<PathBuf>,
 }
 
@@ -141,6 +143,7 @@ pub struct Scheduler {
     adopter: Adopter,
     gate: admission::Gate,
     remembered: Remembered,
+    observed: Observed,
     /// Who reads what is recorded.
     readers: Vec<requests::Reader>,
     stopper: Stopper,
@@ -187,7 +190,9 @@ impl Scheduler {
         };
         let server = Server::bind(home.clone(), role)?;
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
-        let remembered = Remembered::at(options.remembered.clone().unwrap_or_else(|| home.remembered()));
+        let remembered = options.remembered.clone().unwrap_or_else(|| home.remembered());
+        let observed = Observed::at(remembered.with_file_name("observed.jsonl"));
+        let remembered = Remembered::at(remembered);
         let adopter = Adopter::new(options.adopt.clone());
         let mut scheduler = Scheduler {
             role,
@@ -204,6 +209,7 @@ impl Scheduler {
             adopter,
             gate: Default::default(),
             remembered,
+            observed,
             readers: Vec::new(),
             stopper: Stopper { stop: Arc::default(), wake: Arc::new(wake) },
             began_ns: now_ns(),

@@ -16,7 +16,7 @@ use protocol::AppRecord;
 use workload::Malleability;
 
 use crate::identity;
-use crate::rates::Moment;
+use crate::rates::{Beside, Moment};
 use patience::PATIENCE_NS;
 use teams::Teams;
 
@@ -348,10 +348,10 @@ impl Watch {
         }
     }
 
-    /// How it stands, for its rates; `own_cpus` as there.
-    pub fn moment(&self, own_cpus: u32) -> Moment {
+    /// How it stands, for its rates; `own_cpus` and `beside` as there.
+    pub fn moment(&self, own_cpus: u32, beside: Beside) -> Moment {
         match self.teams.regions_by_size() {
-            Some(regions) => Moment { let_run_ns: self.let_run_ns, own_cpus, regions },
+            Some(regions) => Moment { let_run_ns: self.let_run_ns, own_cpus, beside, regions },
             None => Moment::default(),
         }
     }

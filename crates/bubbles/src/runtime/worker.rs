@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
 use super::context::{Context, switch};
 use super::pool::{Lists, Parking};
@@ -28,7 +28,8 @@ pub(crate) struct Worker {
     pub retired: AtomicBool,
     pub number: usize,
     lists: Cell<*const Lists>,
-    current: Cell<*const Thread>,
+    /// The thread that runs. Only its own kernel thread changes it; placing and the node's thread look.
+    current: AtomicPtr<Thread>,
     idle: Context,
     /// The kernel thread's stack, as far as sanitizers want to know.
     own: Cell<Stack>,
@@ -97,7 +98,7 @@ pub(crate) fn leave() {
 pub(crate) fn is_inside() -> bool {
     let worker = WORKER.with(Cell::get);
     // SAFETY: as in `enter`.
-    !worker.is_null() && unsafe { !(*worker).current.get().is_null() }
+    !worker.is_null() && unsafe { (*worker).runs() }.is_some()
 }
 
 /// The thread that runs, and whether a processor has nothing to do.
@@ -135,7 +136,7 @@ impl Worker {
             retired: AtomicBool::new(false),
             number,
             lists: Cell::new(ptr::null()),
-            current: Cell::new(ptr::null()),
+            current: AtomicPtr::new(ptr::null_mut()),
             idle: Context::new(),
             own: Cell::new(Stack::NONE),
             looks: Cell::new(0),
@@ -159,25 +160,31 @@ impl Worker {
     /// The thread that runs, if one does.
     pub fn runs(&self) -> Option<&'static Thread> {
         // SAFETY: records are never freed.
-        unsafe { self.current.get().as_ref() }
+        unsafe { self.current.load(Ordering::Acquire).as_ref() }
+    }
+
+    #[inline]
+    fn set_current(&self, thread: *const Thread) {
+        self.current.store(thread.cast_mut(), Ordering::Release);
     }
 
     /// Whether its processor is used, or will be until what it runs comes to the runtime.
     pub fn is_in_use(&self) -> bool {
-        !self.retired.load(Ordering::SeqCst) || !self.current.get().is_null()
+        !self.retired.load(Ordering::SeqCst) || self.runs().is_some()
     }
 
     /// Whether it is in the runtime, or runs nothing of ours.
     pub fn is_inside(&self) -> bool {
-        self.inside.load(Ordering::Relaxed) || self.current.get().is_null()
+        self.inside.load(Ordering::Relaxed) || self.runs().is_none()
     }
 
     /// The thread that runs.
     #[inline]
     pub fn thread(&self) -> &'static Thread {
-        debug_assert!(!self.current.get().is_null(), "a worker without a thread is in its own loop");
+        let thread = self.current.load(Ordering::Relaxed);
+        debug_assert!(!thread.is_null(), "a worker without a thread is in its own loop");
         // SAFETY: records are never freed.
-        unsafe { &*self.current.get() }
+        unsafe { &*thread }
     }
 
     #[inline]
@@ -274,7 +281,7 @@ impl Worker {
         if !to.context.is_prepared() {
             self.prepare(to);
         }
-        self.current.set(to);
+        self.set_current(to);
         Worker::count(&self.switches);
         let left = sanitize::leave(to.stack.get(), from.stack.get() != Stack::NONE);
         // SAFETY: `from` runs, `to` is in our hands, and `idle` is saved while a thread runs.
@@ -295,7 +302,7 @@ impl Worker {
     fn switch_to_idle(&self, from: &Thread) {
         self.note(|| What::Idle);
         from.keeps_its_word();
-        self.current.set(ptr::null());
+        self.set_current(ptr::null());
         let left = sanitize::leave(self.own.get(), from.stack.get() != Stack::NONE);
         // SAFETY: `from` runs, and `idle` is saved while a thread runs.
         unsafe { switch(&from.context, &self.idle, &self.idle) };
@@ -352,7 +359,7 @@ impl Worker {
                 if !thread.context.is_prepared() {
                     self.prepare(thread);
                 }
-                self.current.set(thread);
+                self.set_current(thread);
                 self.note(|| What::Run(thread.id_number()));
                 Worker::count(&self.switches);
                 let left = sanitize::leave(thread.stack.get(), true);
@@ -422,7 +429,7 @@ impl Worker {
 pub(crate) fn run_here(worker: &Worker, joiner: &Thread, thread: &'static Thread) {
     thread.stack.set(joiner.stack.get());
     thread.context.begin_here();
-    worker.current.set(thread);
+    worker.set_current(thread);
     worker.note(|| What::Run(thread.id_number()));
     leave();
     // SAFETY: its maker stored what the entry wants.
@@ -436,7 +443,7 @@ pub(crate) fn run_here(worker: &Worker, joiner: &Thread, thread: &'static Thread
     thread.stack.set(Stack::NONE);
     thread.context.end_here();
     Worker::count(&worker.ended);
-    worker.current.set(joiner);
+    worker.set_current(joiner);
     if worker.may_go_on(joiner) {
         worker.note(|| What::Run(joiner.id_number()));
         joiner.entity.activate(worker.number);

@@ -23,6 +23,9 @@ const STEP: i64 = 5;
 
 /// Costs looked at together.
 const LANES: usize = 8;
+/// Partners that each remembers as its least ones. More are looked at less often, and cost more each time: of 8
+/// to 96 these took least.
+const NEAR: usize = 8;
 
 /// An optimal assignment.
 pub(super) struct Halves {
@@ -59,6 +62,21 @@ struct Search {
     columns: Vec<f64>,
     choice: Vec<usize>,
     chosen_by: Vec<usize>,
+    near: Vec<Near>,
+}
+
+/// The partners of least cost - price when a row was last looked at whole, and what all others had then. Prices
+/// only fall in auctions, so that no other can have come below that since.
+#[derive(Clone)]
+struct Near {
+    columns: [u32; NEAR],
+    costs: [f64; NEAR],
+    others: f64,
+}
+
+impl Near {
+    const NOTHING: Near =
+        Near { columns: [0; NEAR], costs: [f64::INFINITY; NEAR], others: f64::NEG_INFINITY };
 }
 
 impl Search {
@@ -77,28 +95,63 @@ impl Search {
             columns: vec![0.0; width],
             choice: vec![NONE; count],
             chosen_by: vec![NONE; count],
+            near: vec![Near::NOTHING; count],
         }
     }
 
     /// The least and the next value of cost - price in a row, and where the least is.
-    fn least(&self, row: usize) -> (f64, f64, usize) {
-        let row = &self.costs[row * self.width..][..self.width];
-        // Lane by lane, so that the compiler can take several at a time.
-        let (mut best, mut next) = ([f64::INFINITY; LANES], [f64::INFINITY; LANES]);
-        for (costs, prices) in row.chunks_exact(LANES).zip(self.columns.chunks_exact(LANES)) {
-            for lane in 0..LANES {
-                let value = costs[lane] - prices[lane];
-                let larger = if value > best[lane] { value } else { best[lane] };
-                best[lane] = if value < best[lane] { value } else { best[lane] };
-                next[lane] = if larger < next[lane] { larger } else { next[lane] };
+    fn least(&mut self, row: usize) -> (f64, f64, usize) {
+        let found = self.least_near(row);
+        if found.1 <= self.near[row].others {
+            return found;
+        }
+        self.look_at_all(row);
+        self.least_near(row)
+    }
+
+    /// The same among the partners that the row remembers.
+    fn least_near(&self, row: usize) -> (f64, f64, usize) {
+        let near = &self.near[row];
+        let (mut least, mut next, mut there) = (f64::INFINITY, f64::INFINITY, 0);
+        for (&column, &cost) in near.columns.iter().zip(&near.costs) {
+            let value = cost - self.columns[column as usize];
+            if value < least {
+                (least, next, there) = (value, least, column as usize);
+            } else if value < next {
+                next = value;
             }
         }
-        let least = best.iter().copied().fold(f64::INFINITY, f64::min);
-        let lane = best.iter().position(|value| *value == least).unwrap_or(0);
-        let others = (0..LANES).filter(|&other| other != lane).map(|other| best[other]);
-        let second = others.fold(next[lane], f64::min);
-        let there = (lane..self.width).step_by(LANES).find(|&at| row[at] - self.columns[at] == least);
-        (least, second, there.unwrap_or(0))
+        (least, next, there)
+    }
+
+    /// Finds the partners that a row is to remember.
+    fn look_at_all(&mut self, row: usize) {
+        let costs = &self.costs[row * self.width..][..self.width];
+        // One more than is remembered: what all others have at least.
+        let (mut values, mut columns) = ([f64::INFINITY; NEAR + 1], [0; NEAR + 1]);
+        let chunks = costs.chunks_exact(LANES).zip(self.columns.chunks_exact(LANES));
+        for (chunk, (costs, prices)) in chunks.enumerate() {
+            // Lane by lane, so that the compiler can take several at a time; most chunks hold none of the least.
+            let value: [f64; LANES] = std::array::from_fn(|lane| costs[lane] - prices[lane]);
+            let bound = values[NEAR];
+            if !value.iter().fold(false, |any, &value| any | (value < bound)) {
+                continue;
+            }
+            for (lane, &value) in value.iter().enumerate() {
+                if value < values[NEAR] {
+                    let at = values.partition_point(|&known| known <= value);
+                    values.copy_within(at..NEAR, at + 1);
+                    columns.copy_within(at..NEAR, at + 1);
+                    (values[at], columns[at]) = (value, chunk * LANES + lane);
+                }
+            }
+        }
+        let near = &mut self.near[row];
+        near.others = values[NEAR];
+        for (at, &column) in columns[..NEAR].iter().enumerate() {
+            near.columns[at] = column as u32;
+            near.costs[at] = if values[at] < f64::INFINITY { costs[column] } else { f64::INFINITY };
+        }
     }
 
     /// A choice for everybody that costs it at most `step` more than its best. With `step` 1 no other is cheaper

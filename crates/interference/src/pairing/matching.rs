@@ -64,8 +64,10 @@ pub(super) struct Costs {
 
 impl Costs {
     pub(super) fn new(count: usize, cost: impl Fn(usize, usize) -> f64) -> Costs {
-        let real: Vec<f64> =
-            (0..count * count).map(|at| cost(at / count, at % count).min(FORBIDDEN)).collect();
+        let mut real = Vec::with_capacity(count * count);
+        for row in 0..count {
+            real.extend((0..count).map(|column| cost(row, column).min(FORBIDDEN)));
+        }
         let most = real.iter().fold(0.0, |most: f64, cost| most.max(cost.abs()));
         let unit = UNIT.max(most / MOST_UNITS);
         let factor = 2 * (count as i64 + 1);

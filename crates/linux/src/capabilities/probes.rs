@@ -13,7 +13,7 @@ use crate::cgroup1;
 use crate::cgroup2::{self, DELEGATE};
 use crate::clock;
 use crate::error::{Absent, Error};
-use crate::perf::{self, Event};
+use crate::perf;
 use crate::pidfd::PidFd;
 use crate::procfs::Process;
 use crate::root::{Root, read, write};
@@ -199,11 +199,9 @@ pub fn nice(root: &Root) -> Found {
 
 pub fn perf_events(root: &Root) -> Found {
     live(root)?;
-    let counter = perf::open(Event::INSTRUCTIONS, 0).map_err(|error| perf::absent(&error, root))?;
-    // Some virtual machines let the counter be opened and never count.
-    match perf::reading(&counter) {
-        Ok(reading) if reading.count > 0 => Ok("instructions of this user's programs".to_owned()),
-        _ => Err(absent(
+    match perf::counts(root)? {
+        true => Ok("instructions of this user's programs".to_owned()),
+        false => Err(absent(
             "the hardware counters of this machine stand still",
             "give the virtual machine a vPMU; until then the preload library counts regions instead",
         )),

@@ -8,7 +8,7 @@ use workload::{Demand, Malleability};
 
 use crate::account::Ledger;
 use crate::mechanism::Harness;
-use crate::rates::{self, Rates};
+use crate::rates::{self, Beside, Pair, Rates};
 use crate::remember::Learned;
 use crate::watch::{Nature, Sight, Watch};
 
@@ -79,15 +79,26 @@ impl Managed {
         Learned { rigid, peak_bytes: self.watch.memory().peak_bytes, speedup: self.rates.speedup() }
     }
 
+    /// What it is called where programs are told apart by what they execute.
+    pub fn program(&self) -> String {
+        let file = self.record.command.first().map(std::path::Path::new).and_then(std::path::Path::file_name);
+        file.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    /// What its neighbours cost it, as far as its rates tell.
+    pub fn neighbours(&self) -> Vec<Pair> {
+        self.rates.seen()
+    }
+
     /// Takes its rate into account; `undisturbed`: where it is to be it shares no CPU with anybody.
-    pub(super) fn learn_speed(&mut self, undisturbed: bool) {
+    pub(super) fn learn_speed(&mut self, undisturbed: bool, beside: Beside) {
         let resizable = self.sight.as_ref().is_some_and(|sight| sight.nature == Nature::Resizable);
         let in_place = self.wish.as_ref().is_some_and(|(place, _)| *place == self.placed);
         let own_cpus = match undisturbed && resizable && in_place && !self.user_stopped {
             true => self.placed.len() as u32,
             false => 0,
         };
-        self.rates.look(self.watch.moment(own_cpus));
+        self.rates.look(self.watch.moment(own_cpus, beside));
         self.speedup = rates::settled(self.speedup.as_ref(), self.rates.speedup());
     }
 

@@ -131,9 +131,12 @@ impl Scheduler {
         }
         let Some(app) = self.live.apps().get(id) else { return Vec::new() };
         let record = app.record.clone();
-        let learned = app.learned();
+        let (learned, program, neighbours) = (app.learned(), app.program(), app.neighbours());
         if let Err(why) = self.remembered.learn(&record.terms.key, learned) {
             self.note(format!("what {id} turned out to be is not remembered: {why}"));
+        }
+        if let Err(why) = self.observed.add(&program, neighbours) {
+            self.note(format!("what {id}'s neighbours cost it is not kept: {why}"));
         }
         self.live.forget(id, now_ns());
         restore::set_free(&record, &Root::live(), &self.home);

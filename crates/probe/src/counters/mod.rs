@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 use crate::classes::Flows;
 use crate::tool::{self, RunError};
 
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 4] = [
     ("amd-zen.toml", include_str!("../../data/counters/amd-zen.toml")),
     ("intel-server.toml", include_str!("../../data/counters/intel-server.toml")),
+    ("intel-server-rapids.toml", include_str!("../../data/counters/intel-server-rapids.toml")),
     ("any.toml", include_str!("../../data/counters/any.toml")),
 ];
 
@@ -136,14 +137,15 @@ impl Definitions {
     fn events(&self) -> Vec<Event> {
         let event = |which: &Which| match which {
             Which::Named(name) => named(name).expect("checked when it was read"),
-            Which::Raw(config) => Event::raw(*config),
+            Which::Raw(config) => Event::Raw(*config),
         };
         self.event.values().map(event).collect()
     }
 
     /// A native run of a program with counters.
     pub fn count(&self, words: &[OsString], omp_threads: Option<u32>) -> Result<Counted, CountError> {
-        let counters = Counters::of_children(&self.events(), &Root::live()).map_err(CountError::Absent)?;
+        let mut counters =
+            Counters::of_children(&self.events(), &Root::live()).map_err(CountError::Absent)?;
         let (_, cost) = tool::native(words, None, omp_threads)?;
         let readings = counters.read().map_err(CountError::Read)?;
         if readings.iter().all(|reading| reading.running_ns == 0) {
@@ -184,8 +186,8 @@ impl Definitions {
 
 fn named(event: &str) -> Option<Event> {
     match event {
-        "cycles" => Some(Event::CYCLES),
-        "instructions" => Some(Event::INSTRUCTIONS),
+        "cycles" => Some(Event::Cycles),
+        "instructions" => Some(Event::Instructions),
         _ => None,
     }
 }
@@ -206,7 +208,8 @@ mod tests {
         }
         let name = |vendor: &str, family, model| Definitions::of(&processor(vendor, family, model)).name;
         assert_eq!(name("AuthenticAMD", 26, 2), "AMD Zen 3 to 5");
-        assert_eq!(name("GenuineIntel", 6, 106), "Intel servers, Skylake to Emerald Rapids");
+        assert_eq!(name("GenuineIntel", 6, 106), "Intel servers, Skylake to Ice Lake");
+        assert_eq!(name("GenuineIntel", 6, 143), "Intel servers, Sapphire and Emerald Rapids");
         assert_eq!(name("GenuineIntel", 6, 42), "any processor");
         assert_eq!(name("", 0, 0), "any processor");
         let cpuinfo =

@@ -1,0 +1,61 @@
+//! What a live scheduler learns of programs while they run.
+
+use std::fs;
+use std::time::Duration;
+
+use coplace_tests::{Home, app, processes, skipped};
+use serde_json::Value;
+
+/// More than six intervals of a quarter of a second.
+const LONG_ENOUGH: Duration = Duration::from_millis(3_500);
+/// Rates that other people's programs disturb are not believed.
+const TRIES: usize = 4;
+
+#[test]
+fn what_a_neighbour_costs_is_written_down_and_predict_reads_it() {
+    if processes::cpu_count() < 2 {
+        return skipped("what a neighbour costs", "there is one CPU only");
+    }
+    let home = Home::new();
+    let daemon = home.daemon(&["--policy", "TA", "--cpus", "0-1", "--unmanaged", "ignore"]);
+    let file = home.path().join("h/observed.jsonl");
+    let start = |name: &str, program: &str| {
+        let mut command = home.coplace();
+        // One thread each: alone and beside the other with teams of one size.
+        command.env("OMP_NUM_THREADS", "1").args(["run", "--name", name, "--", &app(program)]);
+        home.start(name, command.args(["--size", "S", "--scale", "100"]))
+    };
+    let mut lines = Vec::new();
+    for _ in 0..TRIES {
+        let mut watched = start("watched", "regions");
+        home.until("it has shown its regions", || {
+            home.app("watched").is_some_and(|app| app["account"]["regions"].as_u64() > Some(100))
+        });
+        std::thread::sleep(LONG_ENOUGH);
+        let mut other = start("other", "ep");
+        home.until("both run", || {
+            home.status().is_some_and(|status| status["plan"].as_str().unwrap().contains("other on"))
+        });
+        std::thread::sleep(LONG_ENOUGH);
+        for program in [&mut watched, &mut other] {
+            program.signal(libc::SIGTERM);
+            program.ended_within(Duration::from_secs(20));
+        }
+        home.until("both have left", || home.app("watched").is_none() && home.app("other").is_none());
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
+        if !lines.is_empty() {
+            break;
+        }
+    }
+    let line = lines.first().expect("rates were steady once in four times");
+    assert_eq!((&line["program"], &line["beside"]), (&"regions".into(), &"ep".into()), "{line}");
+    let told = home.json(&["lab", "predict", "--json", "--observed", file.to_str().unwrap()]).unwrap();
+    let slowdown = line["alone_per_s"].as_f64().unwrap() / line["together_per_s"].as_f64().unwrap();
+    let cells = told["cells"].as_array().unwrap();
+    let of = |cell: &&Value| cell["program"] == "regions" && cell["beside"] == "ep";
+    let cell = cells.iter().find(of).unwrap_or_else(|| panic!("no such cell in {told}"));
+    assert!((cell["value"].as_f64().unwrap() / slowdown - 1.0).abs() < 0.02, "{cell} {line}");
+    daemon.signal(libc::SIGTERM);
+    home.is_left_clean();
+}
