@@ -282,7 +282,7 @@ impl Live {
             self.apps.values().filter(|m| m.record.started).map(|m| m.record.id.clone()).collect();
         let sharing = rates::sharing(self.plan.tree.as_ref());
         let company = rates::company(self.plan.tree.as_ref());
-        let names: BTreeMap<AppId, String> =
+        let names: BTreeMap<AppId, AppId> =
             self.apps.iter().map(|(app, managed)| (app.clone(), managed.program())).collect();
         for (app, managed) in &mut self.apps {
             if !managed.record.started {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use interference::learn::Seen;
+use workload::AppId;
 
 use crate::rates::Pair;
 use crate::registry::write_text;
@@ -23,15 +24,15 @@ impl Observed {
     }
 
     /// Adds what a program has shown, as of now.
-    pub fn add(&self, program: &str, pairs: Vec<Pair>) -> io::Result<()> {
-        if program.is_empty() || pairs.is_empty() {
+    pub fn add(&self, program: &AppId, pairs: Vec<Pair>) -> io::Result<()> {
+        if pairs.is_empty() {
             return Ok(());
         }
         let at_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let line = |pair: Pair| {
             serde_json::to_string(&Seen {
-                program: program.to_owned(),
-                beside: pair.beside,
+                program: program.to_string(),
+                beside: pair.beside.to_string(),
                 at_s,
                 alone_per_s: pair.alone_per_s,
                 together_per_s: pair.together_per_s,
@@ -59,13 +60,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("observed.jsonl");
         let observed = Observed::at(path.clone());
-        let pair = |together_per_s| Pair { beside: "b".into(), alone_per_s: 1000.0, together_per_s };
-        observed.add("a", Vec::new()).unwrap();
-        observed.add("", vec![pair(1.0)]).unwrap();
+        let [a, b] = ["a", "b"].map(|name| AppId::new(name).unwrap());
+        let pair = |together_per_s| Pair { beside: b.clone(), alone_per_s: 1000.0, together_per_s };
+        observed.add(&a, Vec::new()).unwrap();
         assert!(!path.exists());
         let many = (0..MOST).map(|_| pair(800.0)).collect();
-        observed.add("a", many).unwrap();
-        observed.add("a", vec![pair(500.0)]).unwrap();
+        observed.add(&a, many).unwrap();
+        observed.add(&a, vec![pair(500.0)]).unwrap();
         let (notebook, now_s) = Notebook::read(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let slowdowns: Vec<f64> = notebook.of("a", "b").iter().map(|one| one.slowdown).collect();
         assert_eq!((slowdowns.len(), slowdowns[0], slowdowns[MOST - 1]), (MOST, 1.25, 2.0));

@@ -38,8 +38,8 @@ const WORTH_A_CHANGE: f64 = 0.1;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Beside {
     Nobody,
-    /// The name of a program.
-    One(String),
+    /// What its runs are called.
+    One(AppId),
     /// Or nobody knows.
     #[default]
     Several,
@@ -48,7 +48,7 @@ pub enum Beside {
 /// What one neighbour cost a program, in regions a second with teams of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
-    pub beside: String,
+    pub beside: AppId,
     pub alone_per_s: f64,
     pub together_per_s: f64,
 }
@@ -296,13 +296,14 @@ mod tests {
             rates.look(now.clone());
             rates.seen()
         };
-        let one = |name: &str| Beside::One(name.into());
+        let app = |name: &str| AppId::new(name).unwrap();
+        let one = |name: &str| Beside::One(app(name));
         assert_eq!(run(2, Beside::Nobody, 1800), []);
         // Beside `b` with a narrower team, of which nobody knows what it does alone; and beside several.
         assert_eq!(run(1, one("b"), 900), []);
         assert_eq!(run(2, Beside::Several, 500), []);
         let pair = |beside: &str, together_per_s| Pair {
-            beside: beside.into(),
+            beside: app(beside),
             alone_per_s: 1800.0,
             together_per_s,
         };

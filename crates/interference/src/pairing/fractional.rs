@@ -14,15 +14,13 @@
 
 use std::collections::VecDeque;
 
-use super::matching::Costs;
+use super::matching::{Costs, LANES};
 
 const NONE: usize = usize::MAX;
 /// The first auction's least step, as a part of what costs differ by, and how much smaller each next one's is.
 const FIRST: i64 = 16;
 const STEP: i64 = 5;
 
-/// Costs looked at together.
-const LANES: usize = 8;
 /// Partners that each remembers as its least ones. More are looked at less often, and cost more each time: of 8
 /// to 96 these took least.
 const NEAR: usize = 8;
@@ -54,11 +52,8 @@ pub(super) fn halves(costs: &Costs) -> Halves {
 }
 
 /// All numbers are whole and small enough to be exact.
-struct Search {
-    /// Rows of `width`, a multiple of `LANES`; nobody may choose itself, nor what only fills the row up.
-    costs: Vec<f64>,
-    width: usize,
-    count: usize,
+struct Search<'c> {
+    costs: &'c Costs,
     columns: Vec<f64>,
     choice: Vec<usize>,
     chosen_by: Vec<usize>,
@@ -79,23 +74,14 @@ impl Near {
         Near { columns: [0; NEAR], costs: [f64::INFINITY; NEAR], others: f64::NEG_INFINITY };
 }
 
-impl Search {
-    fn new(costs: &Costs) -> Search {
-        let count = costs.count;
-        let width = count.next_multiple_of(LANES);
-        let mut cells = vec![f64::INFINITY; count * width];
-        for (row, cells) in cells.chunks_exact_mut(width.max(1)).enumerate() {
-            cells.iter_mut().zip(costs.row(row)).for_each(|(cell, &cost)| *cell = cost as f64);
-            cells[row] = f64::INFINITY;
-        }
+impl Search<'_> {
+    fn new(costs: &Costs) -> Search<'_> {
         Search {
-            costs: cells,
-            width,
-            count,
-            columns: vec![0.0; width],
-            choice: vec![NONE; count],
-            chosen_by: vec![NONE; count],
-            near: vec![Near::NOTHING; count],
+            costs,
+            columns: vec![0.0; costs.width],
+            choice: vec![NONE; costs.count],
+            chosen_by: vec![NONE; costs.count],
+            near: vec![Near::NOTHING; costs.count],
         }
     }
 
@@ -126,7 +112,7 @@ impl Search {
 
     /// Finds the partners that a row is to remember.
     fn look_at_all(&mut self, row: usize) {
-        let costs = &self.costs[row * self.width..][..self.width];
+        let costs = self.costs.row(row);
         // One more than is remembered: what all others have at least.
         let (mut values, mut columns) = ([f64::INFINITY; NEAR + 1], [0; NEAR + 1]);
         let chunks = costs.chunks_exact(LANES).zip(self.columns.chunks_exact(LANES));
@@ -157,12 +143,12 @@ impl Search {
     /// A choice for everybody that costs it at most `step` more than its best. With `step` 1 no other is cheaper
     /// together, because costs differ by more than there are programs, if they differ.
     fn auction(&mut self, step: f64) {
-        let mut open: Vec<usize> = (0..self.count).rev().collect();
+        let mut open: Vec<usize> = (0..self.costs.count).rev().collect();
         while let Some(row) = open.pop() {
             let (best, next, at) = self.least(row);
             let has = self.choice[row];
             if has != NONE {
-                if self.costs[row * self.width + has] - self.columns[has] <= best + step {
+                if self.costs.row(row)[has] - self.columns[has] <= best + step {
                     continue;
                 }
                 self.chosen_by[has] = NONE;
@@ -184,12 +170,12 @@ impl Search {
     /// all round.
     fn settle(&mut self) -> Vec<f64> {
         self.columns.iter_mut().for_each(|price| *price -= price.rem_euclid(2.0));
-        let mut waits = vec![true; self.count];
-        let mut queue: VecDeque<usize> = (0..self.count).collect();
+        let mut waits = vec![true; self.costs.count];
+        let mut queue: VecDeque<usize> = (0..self.costs.count).collect();
         while let Some(row) = queue.pop_front() {
             waits[row] = false;
             let own = self.own(row);
-            let costs = &self.costs[row * self.width..][..self.count];
+            let costs = &self.costs.row(row)[..self.costs.count];
             for (column, (cost, price)) in costs.iter().zip(&mut self.columns).enumerate() {
                 if cost - own < *price {
                     *price = cost - own;
@@ -200,12 +186,12 @@ impl Search {
                 }
             }
         }
-        (0..self.count).map(|row| self.own(row)).collect()
+        (0..self.costs.count).map(|row| self.own(row)).collect()
     }
 
     /// What a row's choice leaves of its cost.
     fn own(&self, row: usize) -> f64 {
-        self.costs[row * self.width + self.choice[row]] - self.columns[self.choice[row]]
+        self.costs.row(row)[self.choice[row]] - self.columns[self.choice[row]]
     }
 }
 
@@ -225,7 +211,7 @@ mod tests {
             for column in (0..count).filter(|&column| set >> column & 1 == 0 && column != row) {
                 if best[set] < i64::MAX {
                     let next = set | 1 << column;
-                    best[next] = best[next].min(best[set] + costs.row(row)[column]);
+                    best[next] = best[next].min(best[set] + costs.of(row, column));
                 }
             }
         }
@@ -240,13 +226,13 @@ mod tests {
             let cells: Vec<f64> = (0..count * count).map(|_| random.below(range) as f64).collect();
             let costs = Costs::new(count, |a, b| cells[a.min(b) * count + a.max(b)]);
             let found = halves(&costs);
-            let paid: i64 = (0..count).map(|row| costs.row(row)[found.choice[row]]).sum();
+            let paid: i64 = (0..count).map(|row| costs.of(row, found.choice[row])).sum();
             prop_assert_eq!(paid, brute(&costs));
             let mut chosen = found.choice.clone();
             chosen.sort_unstable();
             prop_assert_eq!(chosen, (0..count).collect::<Vec<_>>());
             for (u, v) in (0..count).flat_map(|u| (0..count).map(move |v| (u, v))).filter(|(u, v)| u != v) {
-                let slack = costs.row(u)[v] - found.prices[u] - found.prices[v];
+                let slack = costs.of(u, v) - found.prices[u] - found.prices[v];
                 prop_assert!(slack >= 0 && (found.choice[u] != v || slack == 0));
             }
         }

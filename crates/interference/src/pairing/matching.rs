@@ -56,42 +56,66 @@ pub fn cheapest(count: usize, cost: impl Fn(usize, usize) -> f64) -> Vec<usize> 
     }
 }
 
-/// Costs as whole numbers, by rows: even, and if two sums of them differ, then by more than there are programs.
+/// Costs looked at together.
+pub(super) const LANES: usize = 8;
+
+/// Costs as whole numbers (that a float holds exactly), by rows: even, and if two sums of them differ, then by more
+/// than there are programs. Nobody may have itself.
 pub(super) struct Costs {
     pub(super) count: usize,
-    cells: Vec<i64>,
+    /// Of a row, a multiple of `LANES`; what fills it up nobody may have, either.
+    pub(super) width: usize,
+    cells: Vec<f64>,
 }
 
 impl Costs {
     pub(super) fn new(count: usize, cost: impl Fn(usize, usize) -> f64) -> Costs {
-        let mut real = Vec::with_capacity(count * count);
+        let width = count.next_multiple_of(LANES);
+        let mut cells = Vec::with_capacity(count * width);
+        let mut most: f64 = 0.0;
         for row in 0..count {
-            real.extend((0..count).map(|column| cost(row, column).min(FORBIDDEN)));
+            cells.extend((0..count).map(|column| {
+                let cost = cost(row, column).min(FORBIDDEN);
+                most = most.max(cost.abs());
+                cost
+            }));
+            cells.resize((row + 1) * width, f64::INFINITY);
         }
-        let most = real.iter().fold(0.0, |most: f64, cost| most.max(cost.abs()));
         let unit = UNIT.max(most / MOST_UNITS);
         let factor = 2 * (count as i64 + 1);
-        Costs { count, cells: real.into_iter().map(|cost| factor * (cost / unit).round() as i64).collect() }
+        for (row, cells) in cells.chunks_exact_mut(width.max(1)).enumerate() {
+            for cell in &mut cells[..count] {
+                // To the nearest, without a call for each.
+                *cell = (factor * (*cell / unit + 0.5_f64.copysign(*cell)) as i64) as f64;
+            }
+            cells[row] = f64::INFINITY;
+        }
+        Costs { count, width, cells }
     }
 
     /// What the largest and the least differ by.
     pub(super) fn range(&self) -> i64 {
-        let others = (0..self.count).flat_map(|u| {
-            self.row(u).iter().enumerate().filter(move |(v, _)| *v != u).map(|(_, cost)| *cost)
+        let others = self.cells.iter().filter(|cost| cost.is_finite());
+        let (least, most) = others.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), &cost| {
+            (if cost < least { cost } else { least }, if cost > most { cost } else { most })
         });
-        let (least, most) =
-            others.fold((i64::MAX, i64::MIN), |(least, most), cost| (least.min(cost), most.max(cost)));
-        most.saturating_sub(least).max(0)
+        (most - least).max(0.0) as i64
     }
 
-    pub(super) fn row(&self, vertex: usize) -> &[i64] {
-        &self.cells[vertex * self.count..][..self.count]
+    /// The whole row, with what fills it up.
+    pub(super) fn row(&self, vertex: usize) -> &[f64] {
+        &self.cells[vertex * self.width..][..self.width]
+    }
+
+    /// Of two that are not the same.
+    pub(super) fn of(&self, u: usize, v: usize) -> i64 {
+        self.row(u)[v] as i64
     }
 
     /// The `most` others of least cost - price, the least first.
-    pub(super) fn nearest(&self, vertex: usize, prices: &[i64], most: usize, best: &mut Vec<(i64, usize)>) {
+    fn nearest(&self, vertex: usize, prices: &[f64], most: usize, best: &mut Vec<(f64, usize)>) {
         best.clear();
-        let (row, mut bound) = (self.row(vertex), i64::MAX);
+        let (row, mut bound) = (self.row(vertex), f64::INFINITY);
         // Each begins beside itself: of many that are alike not all take the same.
         for other in (vertex + 1..self.count).chain(0..vertex) {
             let slack = row[other] - prices[other];
@@ -131,14 +155,15 @@ fn circles(choice: &[usize]) -> (Vec<(usize, usize)>, Vec<usize>) {
 /// What the relaxation has paired, first; then for every program the pairs of least slack, and some so that
 /// everybody can be matched.
 fn nearest(costs: &Costs, halves: &Halves) -> Vec<Edge> {
-    let (count, prices) = (costs.count, &halves.prices);
+    let count = costs.count;
+    let prices: Vec<f64> = halves.prices.iter().map(|&price| price as f64).collect();
     let (pairs, left) = circles(&halves.choice);
     let mut mate: Vec<usize> = (0..count).collect();
     pairs.iter().for_each(|&(u, v)| (mate[u], mate[v]) = (v, u));
     let mut rest: Vec<(usize, usize)> = Vec::with_capacity(count * (NEAR + 1));
     let mut best = Vec::with_capacity(NEAR + 1);
     for u in 0..count {
-        costs.nearest(u, prices, NEAR, &mut best);
+        costs.nearest(u, &prices, NEAR, &mut best);
         let chosen = halves.choice[u];
         let all = best.iter().map(|&(_, v)| v).chain([chosen]);
         rest.extend(all.map(|v| (u.min(v), u.max(v))));
@@ -147,26 +172,26 @@ fn nearest(costs: &Costs, halves: &Halves) -> Vec<Edge> {
     rest.sort_unstable();
     rest.dedup();
     rest.retain(|&(u, v)| mate[u] != v);
-    pairs.into_iter().chain(rest).map(|(u, v)| (u, v, costs.row(u)[v])).collect()
+    pairs.into_iter().chain(rest).map(|(u, v)| (u, v, costs.of(u, v))).collect()
 }
 
 /// The pairs that would be cheaper than they are worth, some of each program.
 fn missing(costs: &Costs, matched: &Matched) -> Vec<Edge> {
     let count = costs.count;
+    let prices: Vec<f64> = matched.prices.iter().map(|&price| price as f64).collect();
     let mut found: Vec<Edge> = Vec::new();
     let mut over: Vec<(i64, usize)> = Vec::new();
     for u in 0..count {
         over.clear();
-        let (row, own) = (costs.row(u), matched.prices[u]);
-        for (v, &cost) in row.iter().enumerate().skip(u + 1) {
-            if own + matched.prices[v] + 2 * cost < 0
-                && let Some(slack) = matched.slack(u, v, cost)
+        for (v, &cost) in costs.row(u)[..count].iter().enumerate().skip(u + 1) {
+            if prices[u] + prices[v] + 2.0 * cost < 0.0
+                && let Some(slack) = matched.slack(u, v, cost as i64)
             {
                 over.push((slack, v));
             }
         }
         over.sort_unstable();
-        found.extend(over.iter().take(MORE).map(|&(_, v)| (u, v, row[v])));
+        found.extend(over.iter().take(MORE).map(|&(_, v)| (u, v, costs.of(u, v))));
     }
     found
 }

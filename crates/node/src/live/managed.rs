@@ -1,12 +1,15 @@
 //! One program under the live actuator.
 
+use std::ffi::OsStr;
+
 use linux::{Process, Root, affinity, procfs};
 use plan::Speedup;
 use protocol::AppRecord;
 use topology::CpuSet;
-use workload::{Demand, Malleability};
+use workload::{AppId, Demand, Malleability};
 
 use crate::account::Ledger;
+use crate::identity;
 use crate::mechanism::Harness;
 use crate::rates::{self, Beside, Pair, Rates};
 use crate::remember::Learned;
@@ -79,10 +82,9 @@ impl Managed {
         Learned { rigid, peak_bytes: self.watch.memory().peak_bytes, speedup: self.rates.speedup() }
     }
 
-    /// What it is called where programs are told apart by what they execute.
-    pub fn program(&self) -> String {
-        let file = self.record.command.first().map(std::path::Path::new).and_then(std::path::Path::file_name);
-        file.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    /// What it is called where its runs are one program.
+    pub fn program(&self) -> AppId {
+        identity::name_of(OsStr::new(self.record.command.first().map_or("", String::as_str)))
     }
 
     /// What its neighbours cost it, as far as its rates tell.
