@@ -302,11 +302,8 @@ mod tests {
         // Beside `b` with a narrower team, of which nobody knows what it does alone; and beside several.
         assert_eq!(run(1, one("b"), 900), []);
         assert_eq!(run(2, Beside::Several, 500), []);
-        let pair = |beside: &str, together_per_s| Pair {
-            beside: app(beside),
-            alone_per_s: 1800.0,
-            together_per_s,
-        };
+        let pair =
+            |beside: &str, together_per_s| Pair { beside: app(beside), alone_per_s: 1800.0, together_per_s };
         assert_eq!(run(2, one("b"), 1500), [pair("b", 1500.0)]);
         assert_eq!(run(2, one("c"), 1200), [pair("b", 1500.0), pair("c", 1200.0)]);
     }
