@@ -85,7 +85,7 @@ impl Guest {
     pub fn session(&mut self, options: &str) -> Session<'_> {
         self.sessions += 1;
         let home = format!("/run/s{}", self.sessions);
-        let mut session = Session { guest: self, home, programs: Vec::new() };
+        let mut session = Session { guest: self, home, programs: BTreeMap::new() };
         session.sh(&format!(
             "coplace daemon --unmanaged ignore {options} > $OUT/daemon 2>&1 & echo $! > $OUT/daemon.pid"
         ));
@@ -127,7 +127,8 @@ pub struct Sight {
 pub struct Session<'a> {
     guest: &'a mut Guest,
     home: String,
-    programs: Vec<String>,
+    /// How each program was started.
+    programs: BTreeMap<String, String>,
 }
 
 impl Session<'_> {
@@ -150,12 +151,25 @@ impl Session<'_> {
 
     /// Starts a program by `coplace run`; `options` go before the command.
     pub fn start(&mut self, name: &str, options: &str, command: &str) {
-        self.programs.push(name.to_owned());
         // Threads that wait for their next region hardly spin: the guest's CPUs are few in truth.
-        self.sh(&format!(
+        let script = format!(
             "GOMP_SPINCOUNT=200 coplace run --name {name} {options} -- {command} > $OUT/{name} 2> $OUT/{name}.err & \
              echo $! > $OUT/{name}.pid"
+        );
+        self.sh(&script);
+        self.programs.insert(name.to_owned(), script);
+    }
+
+    /// Starts a program once more that runs without coplace, because in an emulated machine that has no CPU time
+    /// the daemon did not answer it within the seconds that a `run` waits.
+    fn start_unheard_again(&mut self, name: &str) {
+        let unheard = self.script(&format!(
+            "grep -q 'does not answer' $OUT/{name}.err && kill -TERM $(cat $OUT/{name}.pid)"
         ));
+        if self.guest.try_sh(&unheard).0 == 0 {
+            println!("{name} was not answered, and is started again");
+            self.sh(&self.programs[name].clone());
+        }
     }
 
     /// What the kernel says of every program that has a group. It takes one small process in the
@@ -211,7 +225,10 @@ impl Session<'_> {
     ) -> BTreeMap<String, Sight> {
         self.until(what, |session| {
             let seen = session.look();
-            if !session.programs.iter().all(|name| seen.contains_key(name)) || !holds(&seen) {
+            let missing = session.programs.keys().filter(|name| !seen.contains_key(*name));
+            let missing: Vec<String> = missing.cloned().collect();
+            missing.iter().for_each(|name| session.start_unheard_again(name));
+            if !missing.is_empty() || !holds(&seen) {
                 return None;
             }
             let confined = |sight: &Sight| {
@@ -238,10 +255,10 @@ impl Session<'_> {
     /// Ends every program by SIGTERM, then the daemon: each must have verified its result, and
     /// nothing of coplace may be left.
     pub fn end(mut self) {
-        for name in self.programs.clone() {
+        for name in self.programs.clone().into_keys() {
             self.sh(&format!("kill -TERM $(cat $OUT/{name}.pid) 2> /dev/null; true"));
         }
-        for name in self.programs.clone() {
+        for name in self.programs.clone().into_keys() {
             self.until(&format!("{name} has ended"), |session| {
                 let alive =
                     session.sh(&format!("kill -0 $(cat $OUT/{name}.pid) 2> /dev/null && echo alive; true"));
