@@ -166,7 +166,9 @@ fn play(config: &str, lead: bool, count: u64, random: &mut Random) -> u64 {
             String::from_utf8_lossy(&output.stderr)
         );
         if !output.status.success() && said.contains("has ended") {
-            // Its first thread has, and the last of the others is about to: nobody can wait for it before.
+            // Its first thread has, by the kernel's word, and the last of the others is about to: nobody can wait for
+            // it before.
+            assert!(matches!(processes::state(pid), None | Some('Z' | 'X')), "{said}");
             member.child.ended_within(Duration::from_secs(20));
         }
         if member.child.has_ended().is_some() {
