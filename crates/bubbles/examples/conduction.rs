@@ -1,9 +1,11 @@
 //! Heat conduction, or advection, on a mesh that is cut into stripes, one for each thread, with a barrier
 //! after each step: the paper's applications.
 //!
-//! `conduction WHAT HOW SIZE STEPS`, where WHAT is conduction or advection, and HOW is sequential, simple
-//! (one list for all), fixed (each thread has its processor) or bubbles (halves of halves of the mesh).
-//! Prints the seconds that the steps took, and VERIFIED if the mesh is the sequential one bit by bit.
+//! `conduction WHAT HOW SIZE STEPS [PIECES]`, where WHAT is conduction or advection, and HOW is sequential, simple
+//! (one list for all), fixed (each thread has its processor) or bubbles (halves of halves of the mesh), or several of
+//! them with commas. They take turns on one and the same mesh, each PIECES times (once, if nothing is said) so many
+//! STEPS, so that what a machine does to one of them it does to the others, too. Prints the seconds of each piece, and
+//! VERIFIED if the mesh is in the end the sequential one bit by bit.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +26,8 @@ impl Mesh {
         let start = |at: usize| {
             let (row, column) = (at / size, at % size);
             let hot = row.abs_diff(size / 3) + column.abs_diff(size / 4) < size / 8;
-            AtomicU64::new(if hot { 100.0_f64 } else { 0.0 }.to_bits())
+            // Nowhere 0: what decays towards that becomes so small that processors calculate many times slower.
+            AtomicU64::new(if hot { 100.0_f64 } else { 1.0 }.to_bits())
         };
         Mesh { size, cells: [(0..size * size).map(start).collect(), (0..size * size).map(start).collect()] }
     }
@@ -71,12 +74,10 @@ enum What {
     Advection,
 }
 
-fn sequential(what: What, mesh: &Mesh, steps: usize) -> f64 {
-    let began = Instant::now();
-    for step in 0..steps {
+fn sequential(what: What, mesh: &Mesh, steps: Range<usize>) {
+    for step in steps {
         mesh.step(what, step % 2, 1..mesh.size - 1);
     }
-    began.elapsed().as_secs_f64()
 }
 
 /// A bubble of halves of halves down to single stripes, in which stripe `n` runs `work(n)`.
@@ -96,58 +97,80 @@ fn halves(stripes: Range<usize>, work: &Arc<dyn Fn(usize) + Send + Sync>) -> Bub
     bubble
 }
 
-fn parallel(what: What, mesh: &Arc<Mesh>, steps: usize) -> f64 {
+fn parallel(what: What, mesh: &Arc<Mesh>, steps: Range<usize>) {
     let count = processors();
     let barrier = Arc::new(Barrier::new(count));
     let shared = mesh.clone();
     let work: Arc<dyn Fn(usize) + Send + Sync> = Arc::new(move |stripe| {
         let inner = shared.size - 2;
         let rows = 1 + stripe * inner / count..1 + (stripe + 1) * inner / count;
-        for step in 0..steps {
+        for step in steps.clone() {
             shared.step(what, step % 2, rows.clone());
             barrier.wait();
         }
     });
-    let began = Instant::now();
     let all = halves(0..count, &work);
     all.wake();
     all.join();
+}
+
+fn timed(work: impl FnOnce()) -> f64 {
+    let began = Instant::now();
+    work();
     began.elapsed().as_secs_f64()
 }
+
+/// The ways, and the scheduler of each.
+const WAYS: [(&str, Option<&str>); 4] =
+    [("sequential", None), ("simple", Some("flat")), ("fixed", Some("fixed")), ("bubbles", Some("burst"))];
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let usage = || -> ! {
-        eprintln!("usage: conduction conduction|advection sequential|simple|fixed|bubbles SIZE STEPS");
+        eprintln!(
+            "usage: conduction conduction|advection sequential|simple|fixed|bubbles[,...] SIZE STEPS [PIECES]"
+        );
         std::process::exit(2)
     };
-    let [what, how, size, steps] = &words[..] else { usage() };
+    let number = |word: &String| word.parse::<usize>().unwrap_or_else(|_| usage());
+    let (what, hows, size, steps, pieces) = match &words[..] {
+        [what, hows, size, steps] => (what, hows, number(size), number(steps), 1),
+        [what, hows, size, steps, pieces] => (what, hows, number(size), number(steps), number(pieces)),
+        _ => usage(),
+    };
     let what = match what.as_str() {
         "conduction" => What::Conduction,
         "advection" => What::Advection,
         _ => usage(),
     };
-    let (Ok(size), Ok(steps)) = (size.parse::<usize>(), steps.parse::<usize>()) else { usage() };
+    let way = |how| *WAYS.iter().find(|way| way.0 == how).unwrap_or_else(|| usage());
+    let ways: Vec<(&str, Option<&str>)> = hows.split(',').map(way).collect();
     if size < 8 {
         usage();
     }
-    let scheduler = match how.as_str() {
-        "sequential" => None,
-        "simple" => schedulers::by_name("flat"),
-        "fixed" => schedulers::by_name("fixed"),
-        "bubbles" => schedulers::by_name("burst"),
-        _ => usage(),
-    };
-    let wanted = Mesh::new(size);
-    let alone = sequential(what, &wanted, steps);
-    let Some(scheduler) = scheduler else {
-        println!("{alone:.6} VERIFIED");
-        return;
-    };
     let mesh = Arc::new(Mesh::new(size));
-    let shared = mesh.clone();
-    let taken = run(&Config { scheduler, ..Config::default() }, move || parallel(what, &shared, steps));
-    let taken = taken.expect("it is no thread of a run");
-    let verdict = if mesh.same(&wanted, steps % 2) { "VERIFIED" } else { "WRONG" };
-    println!("{taken:.6} {verdict}");
+    let mut done = 0;
+    for piece in 0..pieces {
+        // Forward and backward in turn, each the first as often as the others: nobody always follows the same one.
+        for at in 0..ways.len() {
+            let at = if piece % 2 == 0 { at } else { ways.len() - 1 - at };
+            let (how, scheduler) = ways[(piece / 2 + at) % ways.len()];
+            let now = done..done + steps;
+            done = now.end;
+            let seconds = match scheduler {
+                None => timed(|| sequential(what, &mesh, now)),
+                Some(name) => {
+                    let shared = mesh.clone();
+                    let scheduler = schedulers::by_name(name).expect("it is one of ours");
+                    let config = Config { scheduler, ..Config::default() };
+                    run(&config, move || timed(|| parallel(what, &shared, now)))
+                        .expect("it is no thread of a run")
+                }
+            };
+            println!("{how} {seconds:.6}");
+        }
+    }
+    let wanted = Mesh::new(size);
+    sequential(what, &wanted, 0..done);
+    println!("{}", if mesh.same(&wanted, done % 2) { "VERIFIED" } else { "WRONG" });
 }

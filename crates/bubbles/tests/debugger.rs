@@ -2,6 +2,7 @@
 
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use coplace_bubbles::*;
 
@@ -13,12 +14,19 @@ fn waits_for_good(gate: &Semaphore) -> u32 {
 
 /// What the debugger looks at.
 fn looked_at() {
-    let done = run(&Config::default(), || {
+    // On one processor nobody else runs before who has come to the gate waits there.
+    let machine = topology::Machine::synthetic("core:1").expect("a machine");
+    let config = Config { machine: Some(machine), ..Config::default() };
+    let done = run(&config, || {
         let gate = Arc::new(Semaphore::new(0));
-        let theirs = gate.clone();
-        let waiting = Builder::new().name("at the gate").spawn(move || waits_for_good(&theirs));
+        let came = Arc::new(AtomicBool::new(false));
+        let theirs = (gate.clone(), came.clone());
+        let waiting = Builder::new().name("at the gate").spawn(move || {
+            theirs.1.store(true, Ordering::SeqCst);
+            waits_for_good(&theirs.0)
+        });
         let dormant = Builder::new().name("asleep").dormant().spawn(|| 1);
-        while statistics().switches < 3 {
+        while !came.load(Ordering::SeqCst) {
             yield_now();
         }
         // SAFETY: the debugger stops it here.

@@ -101,6 +101,24 @@ impl<R: Row> Chain<R> {
         }
     }
 
+    /// Puts one behind the last and takes the first, of which there is one.
+    ///
+    /// # Safety
+    ///
+    /// As for `push_back`; the row is not empty.
+    #[inline(always)]
+    pub unsafe fn exchange(&mut self, entity: &Entity) {
+        // SAFETY: the row's lock is held, and what is in it is alive. Who is first has one behind it by
+        // then.
+        unsafe {
+            *R::links(entity) = Links { next: ptr::null(), previous: self.last };
+            (*R::links(&*self.last)).next = entity;
+            self.last = entity;
+            self.first = (*R::links(&*self.first)).next;
+            (*R::links(&*self.first)).previous = ptr::null();
+        }
+    }
+
     /// From the first to the last. The row's lock is held for as long.
     #[inline]
     pub fn iter<'a>(&self) -> impl Iterator<Item = &'a Entity> + use<'a, R> {

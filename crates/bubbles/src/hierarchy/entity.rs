@@ -44,7 +44,7 @@ const RECALLED: u32 = 8;
 const SHIFT: u32 = 4;
 
 impl Place {
-    #[inline]
+    #[inline(always)]
     fn encode(self) -> u32 {
         match self {
             Place::Nowhere => NOWHERE,
@@ -56,7 +56,7 @@ impl Place {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn decode(code: u32) -> Place {
         let number = (code >> SHIFT) as usize;
         match code & TAG {
@@ -147,13 +147,13 @@ impl Entity {
         self.place.load(Ordering::Relaxed) & RECALLED != 0
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn set_place(&self, place: Place) {
         self.place.store(place.encode(), Ordering::Release);
     }
 
     /// Whether it was at `from` and is at `to` now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn step(&self, from: Place, to: Place) -> bool {
         self.place.compare_exchange(from.encode(), to.encode(), Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -203,14 +203,14 @@ impl Entity {
     }
 
     /// It is about to be queued by the caller, who has it in its hands.
-    #[inline]
+    #[inline(always)]
     pub(super) fn adopt(&self) {
         self.adopted.store(!self.holder.load(Ordering::Relaxed).is_null(), Ordering::Relaxed);
     }
 
     /// As `step`, for the one who has it in its hands. Only what is active and adopted, or a bubble, can be
     /// changed by another at the same time.
-    #[inline]
+    #[inline(always)]
     pub(super) fn step_own(&self, from: Place, to: Place) -> bool {
         let active = matches!(from, Place::Active { .. });
         if active && (self.is_adopted() || self.kind == Kind::Bubble) {

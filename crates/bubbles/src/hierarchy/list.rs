@@ -66,7 +66,7 @@ impl Held<'_> {
     }
 
     /// The row of the priority that an entity has now, under which it is queued from here on.
-    #[inline]
+    #[inline(always)]
     fn row(&mut self, entity: &Entity) -> &mut Chain<Queue> {
         let priority = entity.priority();
         entity.queued_as.set(priority);
@@ -78,7 +78,7 @@ impl Held<'_> {
     }
 
     /// Behind all others of its priority. Its place is the caller's to set.
-    #[inline]
+    #[inline(always)]
     pub fn push_back(&mut self, entity: &Entity) {
         // SAFETY: the list's lock is held, and `entity` is on no list.
         unsafe { self.row(entity).push_back(entity) };
@@ -91,18 +91,25 @@ impl Held<'_> {
     }
 
     /// What `pop` would take.
-    #[inline]
+    #[inline(always)]
     pub fn head(&self) -> Option<*const Entity> {
         let priority = self.hint.load(Ordering::Relaxed).checked_ilog2()?;
         Some(self.queues.rows[priority as usize].first)
     }
 
-    /// Takes the head, which there is, and puts `entity` behind those of its priority: in that order, so that
-    /// the hint stays as it is where both have the same, and whoever looks next need not wait for it.
-    #[inline]
+    /// Takes the head, which there is, and puts `entity` behind those of its priority. Where both have the same,
+    /// the hint stays as it is: whoever looks next need not wait for it.
+    #[inline(always)]
     pub fn exchange(&mut self, head: &Entity, entity: &Entity) {
-        self.push_back(entity);
-        self.unlink(head);
+        let priority = entity.priority();
+        if head.queued_as.get() == priority {
+            entity.queued_as.set(priority);
+            // SAFETY: the list's lock is held, `entity` is on no list, and the row has the head.
+            unsafe { self.queues.rows[usize::from(priority)].exchange(entity) };
+        } else {
+            self.push_back(entity);
+            self.unlink(head);
+        }
     }
 
     /// Takes the first of the highest priority.
@@ -115,7 +122,7 @@ impl Held<'_> {
     }
 
     /// Takes one that is on this list.
-    #[inline]
+    #[inline(always)]
     pub fn unlink(&mut self, entity: &Entity) {
         let priority = entity.queued_as.get();
         let row = &mut self.queues.rows[usize::from(priority)];

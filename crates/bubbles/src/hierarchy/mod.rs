@@ -25,6 +25,8 @@ mod partition;
 mod place;
 mod steal;
 
+use std::sync::Arc;
+
 use crate::schedulers::Scheduler;
 use crate::sync::{AtomicPtr, Ordering};
 
@@ -61,24 +63,47 @@ pub enum Way {
     Nothing,
 }
 
-/// The units above a processor; deeper trees than this are not built.
+/// The units above a processor and their lists, its own first; deeper trees than this are not built.
 #[repr(align(64))]
 struct Path {
-    units: [u16; 24],
+    /// From `count` on the machine's again and again, which changes nothing for who looks at more than there are.
+    lists: [*const List; DEEPEST],
+    units: [u16; DEEPEST],
     count: u8,
 }
 
+const DEEPEST: usize = 24;
+/// Lists that are looked at before asking whether there are more.
+const STEP: usize = 4;
+const _: () = assert!(DEEPEST.is_multiple_of(STEP), "the last step would go beyond the array");
+
+// SAFETY: lists are shared by all processors anyway.
+unsafe impl Send for Path {}
+// SAFETY: as above.
+unsafe impl Sync for Path {}
+
 impl Path {
-    fn new(path: &[usize]) -> Path {
-        let mut units = [0; 24];
-        assert!(path.len() <= units.len(), "a machine of {} levels", path.len());
-        path.iter().zip(&mut units).for_each(|(&unit, at)| *at = unit as u16);
-        Path { units, count: path.len() as u8 }
+    fn new(path: &[usize], lists: &[List]) -> Path {
+        assert!(path.len() <= DEEPEST, "a machine of {} levels", path.len());
+        let mut all = Path { lists: [&lists[0]; DEEPEST], units: [0; DEEPEST], count: path.len() as u8 };
+        for (at, &unit) in path.iter().enumerate() {
+            (all.lists[at], all.units[at]) = (&lists[unit], unit as u16);
+        }
+        all
     }
 
-    #[inline]
-    fn units(&self) -> &[u16] {
-        &self.units[..usize::from(self.count)]
+    /// The nearest or the farthest that has something. Apart, as with most schedulers that is mostly the own one.
+    #[inline(never)]
+    fn find(&self, far: bool, has: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut all = 0..usize::from(self.count);
+        if far { all.rfind(|&at| has(at)) } else { all.find(|&at| has(at)) }
+    }
+
+    /// What the list of one of its units, or of the machine, looks like.
+    #[inline(always)]
+    fn hint(&self, at: usize) -> u32 {
+        // SAFETY: the lists are those of the hierarchy that has this path, and never move.
+        unsafe { (*self.lists[at]).hint() }
     }
 }
 
@@ -87,7 +112,8 @@ pub struct Hierarchy<W> {
     levels: Levels,
     /// The units of each processor, as `Levels::path`, in one piece.
     paths: Box<[Path]>,
-    lists: Box<[List]>,
+    /// Paths point into it, which a box would not allow.
+    lists: Arc<[List]>,
     /// The scheduler of each unit; each points at a leaked `&'static dyn Scheduler`.
     schedulers: Box<[AtomicPtr<&'static dyn Scheduler>]>,
     pub world: W,
@@ -97,10 +123,11 @@ impl<W: World> Hierarchy<W> {
     pub fn new(levels: Levels, scheduler: &'static dyn Scheduler, world: W) -> Hierarchy<W> {
         let scheduler: *mut &'static dyn Scheduler = Box::leak(Box::new(scheduler));
         let count = levels.units().len();
+        let lists: Arc<[List]> = (0..count).map(|_| List::new()).collect();
         Hierarchy {
-            paths: (0..levels.width()).map(|processor| Path::new(levels.path(processor))).collect(),
+            paths: (0..levels.width()).map(|processor| Path::new(levels.path(processor), &lists)).collect(),
             levels,
-            lists: (0..count).map(|_| List::new()).collect(),
+            lists,
             schedulers: (0..count).map(|_| AtomicPtr::new(scheduler)).collect(),
             world,
         }
@@ -131,19 +158,23 @@ impl<W: World> Hierarchy<W> {
     /// The unit with the most urgent that `processor` can see, and one more than its priority. Among
     /// equals the nearest, or where `far` is set the farthest: who only ever took the nearest would
     /// let what lies higher up wait for as long as threads give way to each other below.
-    #[inline]
+    #[inline(always)]
     fn best(&self, processor: usize, far: bool) -> Option<(usize, u32)> {
-        let units = self.paths[processor].units();
+        let path = &self.paths[processor];
         loop {
-            let all = units.iter().fold(0, |hint, &unit| hint | self.lists[usize::from(unit)].hint());
+            let mut all = 0;
+            for step in 0..usize::from(path.count).div_ceil(STEP) {
+                all |= (0..STEP).fold(0, |hint, at| hint | path.hint(step * STEP + at));
+            }
             let urgency = list::urgency(all);
             if urgency == 0 {
                 return None;
             }
-            let has = |unit: &&u16| self.lists[usize::from(**unit)].urgency() == urgency;
-            let found = if far { units.iter().rfind(has) } else { units.iter().find(has) };
-            if let Some(&unit) = found {
-                return Some((usize::from(unit), urgency));
+            // What was seen may have gone meanwhile.
+            let has = |at: usize| list::urgency(path.hint(at)) == urgency;
+            let found = if !far && has(0) { Some(0) } else { path.find(far, has) };
+            if let Some(at) = found {
+                return Some((usize::from(path.units[at]), urgency));
             }
         }
     }
@@ -179,7 +210,7 @@ impl<W: World> Hierarchy<W> {
     }
 
     /// A running thread lets others run that are at least as urgent.
-    #[inline]
+    #[inline(always)]
     pub fn give_way(&self, thread: &Entity, processor: usize, far: bool) -> Way {
         if thread.recalled() {
             self.come_home(thread, processor, Place::Inside);

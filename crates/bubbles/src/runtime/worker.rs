@@ -271,7 +271,7 @@ impl Worker {
 
     /// Goes on with `to`, which is in our hands. Comes back when `from` is gone on with, which may be on
     /// another worker.
-    #[inline]
+    #[inline(always)]
     pub fn switch_to(&self, from: &Thread, to: &Thread) {
         self.note(|| What::Run(to.id_number()));
         if ptr::eq(from, to) {
@@ -322,7 +322,7 @@ impl Worker {
     }
 
     /// The running thread lets others run that are at least as urgent.
-    #[inline]
+    #[inline(always)]
     pub fn give_way(&self) {
         let thread = self.thread();
         self.note(|| What::Yield);
