@@ -17,6 +17,8 @@ const MOST_UNITS: f64 = 1e11;
 /// Pairs tried for every program at first, and added for each at a time.
 const NEAR: usize = 10;
 const MORE: usize = 4;
+/// A float from where on the next one is one more, above what any cost has of units.
+const WHOLE: f64 = 3.0 * (1_u64 << 51) as f64;
 /// No cost counts as more.
 const FORBIDDEN: f64 = 1e9;
 
@@ -57,7 +59,7 @@ pub fn cheapest(count: usize, cost: impl Fn(usize, usize) -> f64) -> Vec<usize> 
 }
 
 /// Costs looked at together.
-pub(super) const LANES: usize = 8;
+const LANES: usize = 8;
 
 /// Costs as whole numbers (that a float holds exactly), by rows: even, and if two sums of them differ, then by more
 /// than there are programs. Nobody may have itself.
@@ -82,15 +84,26 @@ impl Costs {
             cells.resize((row + 1) * width, f64::INFINITY);
         }
         let unit = UNIT.max(most / MOST_UNITS);
-        let factor = 2 * (count as i64 + 1);
+        let factor = 2.0 * (count as f64 + 1.0);
         for (row, cells) in cells.chunks_exact_mut(width.max(1)).enumerate() {
             for cell in &mut cells[..count] {
-                // To the nearest, without a call for each.
-                *cell = (factor * (*cell / unit + 0.5_f64.copysign(*cell)) as i64) as f64;
+                // To the nearest, without a call for each: beside that number there is no room for fractions.
+                *cell = factor * ((*cell / unit + WHOLE) - WHOLE);
             }
             cells[row] = f64::INFINITY;
         }
         Costs { count, width, cells }
+    }
+
+    /// Those among some of them.
+    pub(super) fn among(&self, some: &[usize]) -> Costs {
+        let width = some.len().next_multiple_of(LANES);
+        let mut cells = Vec::with_capacity(some.len() * width);
+        for (row, &one) in some.iter().enumerate() {
+            cells.extend(some.iter().map(|&other| self.row(one)[other]));
+            cells.resize((row + 1) * width, f64::INFINITY);
+        }
+        Costs { count: some.len(), width, cells }
     }
 
     /// What the largest and the least differ by.
@@ -112,67 +125,85 @@ impl Costs {
         self.row(u)[v] as i64
     }
 
-    /// The `most` others of least cost - price, the least first.
-    fn nearest(&self, vertex: usize, prices: &[f64], most: usize, best: &mut Vec<(f64, usize)>) {
-        best.clear();
-        let (row, mut bound) = (self.row(vertex), f64::INFINITY);
+    /// What each costs others on average, whole; as long as a row.
+    pub(super) fn means(&self) -> Vec<f64> {
+        let mut sums = vec![0.0; self.width];
+        for cells in self.cells.chunks_exact(self.width.max(1)) {
+            let add = |(sum, cost): (&mut f64, &f64)| *sum += if cost.is_finite() { *cost } else { 0.0 };
+            sums.iter_mut().zip(cells).for_each(add);
+        }
+        sums.iter_mut().for_each(|sum| *sum = (*sum / self.count as f64).floor());
+        sums
+    }
+
+    /// The `N` others of least cost - price, the least first; `prices` is as long as a row. Where there are fewer, the
+    /// rest is the vertex itself, infinite. The nearer those are that are `likely`, the sooner it is done.
+    pub(super) fn nearest<const N: usize>(
+        &self,
+        vertex: usize,
+        prices: &[f64],
+        likely: &[u32],
+    ) -> [(f64, usize); N] {
+        let row = self.row(vertex);
+        let mut best = [(f64::INFINITY, vertex); N];
+        let keep = |best: &mut [(f64, usize); N], value: f64, other: usize| {
+            // Not by copy_within, which would be a call for a few numbers.
+            let mut at = N - 1;
+            while at > 0 && best[at - 1].0 > value {
+                best[at] = best[at - 1];
+                at -= 1;
+            }
+            best[at] = (value, other);
+        };
+        for other in likely.iter().map(|&other| other as usize) {
+            let value = row[other] - prices[other];
+            if value < best[N - 1].0 {
+                keep(&mut best, value, other);
+            }
+        }
         // Each begins beside itself: of many that are alike not all take the same.
-        for other in (vertex + 1..self.count).chain(0..vertex) {
-            let slack = row[other] - prices[other];
-            if slack < bound {
-                let at = best.partition_point(|&(known, _)| known <= slack);
-                best.insert(at, (slack, other));
-                best.truncate(most);
-                if best.len() == most {
-                    bound = best[most - 1].0;
+        let own = vertex / LANES * LANES;
+        for part in [own..row.len(), 0..own] {
+            let first = part.start;
+            let chunks = row[part.clone()].chunks_exact(LANES).zip(prices[part].chunks_exact(LANES));
+            for (chunk, (costs, prices)) in chunks.enumerate() {
+                // Lane by lane, so that the compiler takes several at a time; most chunks hold none of the least.
+                let values: [f64; LANES] = std::array::from_fn(|lane| costs[lane] - prices[lane]);
+                let bound = best[N - 1].0;
+                if !values.iter().fold(false, |any, &value| any | (value < bound)) {
+                    continue;
+                }
+                for (lane, &value) in values.iter().enumerate() {
+                    let other = first + chunk * LANES + lane;
+                    if value < best[N - 1].0 && best.iter().all(|&(_, known)| known != other) {
+                        keep(&mut best, value, other);
+                    }
                 }
             }
         }
+        best
     }
-}
-
-/// Pairs out of everybody's choice, and those that are left by circles of odd length.
-fn circles(choice: &[usize]) -> (Vec<(usize, usize)>, Vec<usize>) {
-    let (mut pairs, mut left) = (Vec::new(), Vec::new());
-    let mut seen = vec![false; choice.len()];
-    for first in 0..choice.len() {
-        let mut at = first;
-        while !seen[at] {
-            let partner = choice[at];
-            seen[at] = true;
-            if seen[partner] {
-                left.push(at);
-            } else {
-                seen[partner] = true;
-                pairs.push((at.min(partner), at.max(partner)));
-                at = choice[partner];
-            }
-        }
-    }
-    (pairs, left)
 }
 
 /// What the relaxation has paired, first; then for every program the pairs of least slack, and some so that
 /// everybody can be matched.
 fn nearest(costs: &Costs, halves: &Halves) -> Vec<Edge> {
     let count = costs.count;
-    let prices: Vec<f64> = halves.prices.iter().map(|&price| price as f64).collect();
-    let (pairs, left) = circles(&halves.choice);
+    let mut prices: Vec<f64> = halves.prices.iter().map(|&price| price as f64).collect();
+    prices.resize(costs.width, 0.0);
     let mut mate: Vec<usize> = (0..count).collect();
-    pairs.iter().for_each(|&(u, v)| (mate[u], mate[v]) = (v, u));
+    halves.pairs.iter().for_each(|&(u, v)| (mate[u], mate[v]) = (v, u));
     let mut rest: Vec<(usize, usize)> = Vec::with_capacity(count * (NEAR + 1));
-    let mut best = Vec::with_capacity(NEAR + 1);
     for u in 0..count {
-        costs.nearest(u, &prices, NEAR, &mut best);
-        let chosen = halves.choice[u];
-        let all = best.iter().map(|&(_, v)| v).chain([chosen]);
-        rest.extend(all.map(|v| (u.min(v), u.max(v))));
+        let near = costs.nearest::<NEAR>(u, &prices, &[]);
+        rest.extend(near.iter().filter(|near| near.1 != u).map(|&(_, v)| (u.min(v), u.max(v))));
     }
-    rest.extend(left.chunks_exact(2).map(|two| (two[0].min(two[1]), two[0].max(two[1]))));
+    let ends = halves.left.chunks_exact(2).map(|two| (two[0], two[1]));
+    rest.extend(halves.tight.iter().copied().chain(ends).map(|(u, v)| (u.min(v), u.max(v))));
     rest.sort_unstable();
     rest.dedup();
     rest.retain(|&(u, v)| mate[u] != v);
-    pairs.into_iter().chain(rest).map(|(u, v)| (u, v, costs.of(u, v))).collect()
+    halves.pairs.iter().copied().chain(rest).map(|(u, v)| (u, v, costs.of(u, v))).collect()
 }
 
 /// The pairs that would be cheaper than they are worth, some of each program.

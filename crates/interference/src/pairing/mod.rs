@@ -9,6 +9,7 @@
 pub(crate) mod blossom;
 mod fractional;
 mod grouping;
+mod kinds;
 mod matching;
 mod online;
 
