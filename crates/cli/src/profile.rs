@@ -6,10 +6,14 @@ mod verdicts;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use evidence::{Kind, Store};
+use evidence::{Kind, Program, Store};
+use protocol::ProgramKey;
 
 use crate::exit::{Failure, Outcome};
+
+pub use known::machine_words;
 
 /// Names the file of the evidence store.
 const STORE_VARIABLE: &str = "COPLACE_EVIDENCE";
@@ -48,7 +52,7 @@ pub struct Args {
     /// OpenMP threads; as many as half of the CPUs that we may use otherwise
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Measure these only: alone, reuse, counters, slowdown
+    /// Measure these only: alone, reuse, counters, slowdown (bursts come from `coplace daemon --probe`)
     #[arg(long, value_name = "KIND,…", value_delimiter = ',')]
     only: Vec<Kind>,
     /// Measure again what is known already; all samples are kept
@@ -95,6 +99,11 @@ pub fn main(args: &Args) -> Outcome {
             "no program is given: coplace profile -- PROGRAM (or list, show, export, import, forget)",
         ));
     }
+    if args.only.contains(&Kind::Burst) {
+        return Err(Failure::bad_input(
+            "--only burst: bursts are measured beside programs that run, by `coplace daemon --probe`",
+        ));
+    }
     let mut store = open()?;
     match &args.what {
         Some(What::List { json }) => known::list(&store, *json),
@@ -106,7 +115,19 @@ pub fn main(args: &Args) -> Outcome {
     }
 }
 
-fn open() -> Result<Store, Failure> {
+/// A program as samples name it.
+pub fn program(key: ProgramKey, name: String) -> Program {
+    let ProgramKey { binary, main_argument, arguments } = key;
+    Program { binary, main_argument, arguments, name }
+}
+
+/// Now, as samples name it: nanoseconds since 1970.
+pub fn now_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64
+}
+
+/// The store of this user.
+pub fn open() -> Result<Store, Failure> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let own = || {
         let data =

@@ -31,10 +31,12 @@ pub enum Kind {
     Slowdown,
     /// A run with hardware counters: what they counted, and the metrics made of it.
     Counters,
+    /// A short burst of the probe beside the program on a live node, and what it needs to be read.
+    Burst,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 4] = [Kind::Alone, Kind::Reuse, Kind::Slowdown, Kind::Counters];
+    pub const ALL: [Kind; 5] = [Kind::Alone, Kind::Reuse, Kind::Slowdown, Kind::Counters, Kind::Burst];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -42,6 +44,7 @@ impl Kind {
             Kind::Reuse => "reuse",
             Kind::Slowdown => "slowdown",
             Kind::Counters => "counters",
+            Kind::Burst => "burst",
         }
     }
 }
@@ -57,7 +60,8 @@ impl FromStr for Kind {
 
     fn from_str(text: &str) -> Result<Kind, String> {
         let found = Kind::ALL.into_iter().find(|kind| kind.name() == text);
-        found.ok_or_else(|| format!("'{text}' is no kind of sample (alone, reuse, slowdown, counters)"))
+        found
+            .ok_or_else(|| format!("'{text}' is no kind of sample (alone, reuse, slowdown, counters, burst)"))
     }
 }
 

@@ -61,7 +61,7 @@ impl Mechanism {
             Mechanism::RealTime => "a gang clock that no busy machine delays",
             Mechanism::Nice => "a gang clock that is rarely delayed",
             Mechanism::PerfEvents => "measuring without the preload library",
-            Mechanism::Resctrl => "shares of cache and memory bandwidth",
+            Mechanism::Resctrl => "shares of cache and memory bandwidth, and measuring them",
             Mechanism::Numa => "memory near the CPUs that use it",
         }
     }

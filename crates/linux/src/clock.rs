@@ -96,6 +96,12 @@ pub fn raise_priority() -> Priority {
     }
 }
 
+/// From now on the calling thread runs only where nobody else wants the CPU (`SCHED_IDLE`): an ordinary thread that
+/// wakes there takes it at once. Programs and threads that it starts inherit it.
+pub fn only_idle_time() -> io::Result<()> {
+    set_scheduler(libc::SCHED_IDLE, 0)
+}
+
 fn soft_limit(resource: rustix::process::Resource) -> String {
     rustix::process::getrlimit(resource).current.map_or("unlimited".to_owned(), |limit| limit.to_string())
 }

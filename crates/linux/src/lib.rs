@@ -22,6 +22,7 @@ pub mod perf;
 pub mod pidfd;
 pub mod procfs;
 pub mod protection;
+pub mod resctrl;
 mod root;
 pub mod signals;
 pub mod spread;

@@ -4,12 +4,14 @@
 //!   a program of its own (`coplace lab distgen`) and as a short probe inside another.
 //! - [`tool`]: unmodified programs under the reuse tool.
 //! - [`slowdown`]: what a program loses beside DistGen, and takes from it.
+//! - [`online`]: the same in short bursts on idle CPUs, beside whatever runs on a live node.
 //! - [`counters`]: what hardware counters say of a program, where there are any.
 //! - [`classes`]: what a program lives from, by what flows into its caches.
 
 pub mod classes;
 pub mod counters;
 pub mod distgen;
+pub mod online;
 pub mod slowdown;
 pub mod spread;
 pub mod timed;

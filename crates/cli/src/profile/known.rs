@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use evidence::{Kind, Program, Sample, Store};
 use serde_json::json;
@@ -64,8 +63,7 @@ pub fn list(store: &Store, json: bool) -> Outcome {
 
 /// How long ago.
 fn age(at_ns: i64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64;
-    let seconds = (now - at_ns).max(0) / 1_000_000_000;
+    let seconds = (super::now_ns() - at_ns).max(0) / 1_000_000_000;
     match seconds {
         0..120 => format!("{seconds} s ago"),
         120..7_200 => format!("{} min ago", seconds / 60),
@@ -110,9 +108,9 @@ pub fn show(store: &Store, name: &str, json: bool) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new(&["program", ">threads", "what", "found", ">when"]);
-    // Of slowdowns the rounds are many; the verdict sums them up.
-    let rounds = |sample: &&Sample| sample.kind != Kind::Slowdown;
-    for sample in samples.iter().filter(rounds) {
+    // Rounds and bursts are many; the verdicts sum them up.
+    let few = |sample: &&Sample| !matches!(sample.kind, Kind::Slowdown | Kind::Burst);
+    for sample in samples.iter().filter(few) {
         table.row([
             sample.program.name.clone(),
             sample.threads.to_string(),
@@ -169,6 +167,7 @@ fn found(sample: &Sample) -> String {
             words.map(|text| text.trim_end().to_owned()).collect::<Vec<_>>().join(", ")
         }
         Kind::Slowdown => format!("beside a probe of {}", value["round"]["footprint_bytes"]),
+        Kind::Burst => format!("beside a burst of {}", value["burst"]["footprint_bytes"]),
         Kind::Reuse => {
             let parts = value["programs"][0]["parts"].as_array();
             let caches = parts.and_then(|parts| parts.iter().find(|part| part["scope"] == "program"));

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ::reuse::Rate;
 use evidence::{Kind, Program, Sample, Store};
@@ -99,12 +99,7 @@ fn subject(args: &Args) -> Result<Subject<'_>, Failure> {
     let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     Ok(Subject {
         words,
-        program: Program {
-            binary: key.binary,
-            main_argument: key.main_argument,
-            arguments: key.arguments,
-            name: name.join(" "),
-        },
+        program: super::program(key, name.join(" ")),
         threads: args.threads.unwrap_or((cpus / 2).max(1)),
         machine_words: known::machine_words(&machine),
         machine,
@@ -119,13 +114,12 @@ enum Slowdowns {
 
 impl Subject<'_> {
     fn add(&self, store: &mut Store, kind: Kind, value: Value) -> Result<(), Failure> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let sample = Sample {
             program: self.program.clone(),
             threads: self.threads,
             machine: self.machine_words.clone(),
             kind,
-            at_ns: now.as_nanos() as i64,
+            at_ns: super::now_ns(),
             value,
         };
         store.add(&sample).map_err(Failure::ours)

@@ -3,21 +3,25 @@
 use evidence::{Kind, Sample};
 use interference::profile::Class;
 use probe::classes::{Flows, QUIET_BYTES_PER_S};
+use probe::online::Burst;
 use probe::slowdown::{Round, curve, verdict};
 use serde::Serialize;
+
+/// A burst is short: fewer of one footprint say nothing.
+const LEAST_BURSTS: usize = 5;
 
 /// What one way of looking says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// `counters`, `distances`, `slowdowns`.
+    /// `counters`, `distances`, `slowdowns`, `bursts`.
     pub by: &'static str,
     pub class: Option<Class>,
     /// What decided, or why there is none.
     pub evidence: String,
 }
 
-/// Of the samples of one program, with so many threads, on one machine: counters, distances, slowdowns.
-pub fn verdicts(samples: &[&Sample]) -> [Verdict; 3] {
+/// Of the samples of one program, with so many threads, on one machine: counters, distances, slowdowns, bursts.
+pub fn verdicts(samples: &[&Sample]) -> [Verdict; 4] {
     let latest = |kind: Kind| samples.iter().rev().find(|sample| sample.kind == kind);
     let threads = samples.first().map_or(1, |sample| sample.threads);
     let flows = |kind: Kind| -> Option<Flows> {
@@ -46,15 +50,39 @@ pub fn verdicts(samples: &[&Sample]) -> [Verdict; 3] {
         by_flows("counters", Kind::Counters, "this processor's counters do not tell the flows"),
         by_flows("distances", Kind::Reuse, "no three levels of caches, or the program did not end"),
         by_slowdowns(samples),
+        by_bursts(samples),
     ]
 }
 
 fn by_slowdowns(samples: &[&Sample]) -> Verdict {
-    let own = || samples.iter().filter(|sample| sample.kind == Kind::Slowdown);
+    let own: Vec<&Sample> = samples.iter().filter(|sample| sample.kind == Kind::Slowdown).copied().collect();
     let rounds: Vec<Round> =
-        own().filter_map(|sample| serde_json::from_value(sample.value["round"].clone()).ok()).collect();
-    let llc = own().next_back().and_then(|sample| sample.value["llc_bytes"].as_u64());
-    let found = llc.and_then(|llc| verdict(&curve(&rounds), llc));
+        own.iter().filter_map(|sample| serde_json::from_value(sample.value["round"].clone()).ok()).collect();
+    by_rounds("slowdowns", &own, &rounds, "not measured")
+}
+
+fn by_bursts(samples: &[&Sample]) -> Verdict {
+    let own: Vec<&Sample> = samples.iter().filter(|sample| sample.kind == Kind::Burst).copied().collect();
+    let bursts: Vec<Burst> =
+        own.iter().filter_map(|sample| serde_json::from_value(sample.value["burst"].clone()).ok()).collect();
+    let mut rounds: Vec<Round> = bursts.iter().filter_map(Burst::round).collect();
+    let usable = rounds.len();
+    let footprints: Vec<u64> = rounds.iter().map(|round| round.footprint_bytes).collect();
+    rounds.retain(|round| {
+        footprints.iter().filter(|footprint| **footprint == round.footprint_bytes).count() >= LEAST_BURSTS
+    });
+    let nothing = match bursts.len() {
+        0 => "not measured".to_owned(),
+        bursts => format!(
+            "{bursts} bursts, {usable} of them beside a program that showed its pace and kept it: not enough"
+        ),
+    };
+    by_rounds("bursts", &own, &rounds, &nothing)
+}
+
+fn by_rounds(by: &'static str, samples: &[&Sample], rounds: &[Round], nothing: &str) -> Verdict {
+    let llc = samples.last().and_then(|sample| sample.value["llc_bytes"].as_u64());
+    let found = llc.and_then(|llc| verdict(&curve(rounds), llc));
     let evidence = match &found {
         Some(verdict) => format!(
             "loses {:.1}% at most, a probe within the last level loses {:.1}%{}",
@@ -62,9 +90,9 @@ fn by_slowdowns(samples: &[&Sample]) -> Verdict {
             verdict.takes * 100.0,
             if verdict.sure { "" } else { "; the intervals allow others" }
         ),
-        None => "not measured".into(),
+        None => nothing.to_owned(),
     };
-    Verdict { by: "slowdowns", class: found.map(|verdict| verdict.class), evidence }
+    Verdict { by, class: found.map(|verdict| verdict.class), evidence }
 }
 
 #[cfg(test)]
@@ -85,6 +113,22 @@ mod tests {
     }
 
     #[test]
+    fn bursts_of_a_program_that_showed_its_pace_give_a_class() {
+        let burst = |footprint: u64, regions: Option<[f64; 3]>| {
+            let burst = json!({ "footprint_bytes": footprint, "regions_per_s": regions, "probe_bytes_per_s": 1e10,
+                "probe_alone_bytes_per_s": 1e10, "cost_ns": 1 });
+            sample(Kind::Burst, json!({ "burst": burst, "llc_bytes": 32 << 20, "probe_threads": 1 }))
+        };
+        let pace = |during: f64| Some([1000.0, during, 1000.0]);
+        let few = [burst(16 << 20, pace(990.0)), burst(64 << 20, pace(700.0)), burst(64 << 20, None)];
+        let enough: Vec<&Sample> = few.iter().cycle().take(few.len() * LEAST_BURSTS).collect();
+        let [.., found] = verdicts(&enough);
+        assert_eq!((found.by, found.class), ("bursts", Some(Class::C)));
+        let [.., found] = verdicts(&few.iter().collect::<Vec<_>>());
+        assert!(found.class.is_none() && found.evidence.starts_with("3 bursts, 2 of them"), "{found:?}");
+    }
+
+    #[test]
     fn three_ways_of_looking_stand_side_by_side_and_say_what_they_lack() {
         let flows = json!({ "into_l1": 20e9, "into_l2": 19e9, "into_llc": 18e9 });
         let round = |bytes: u64, beside_s: f64, probe: f64| {
@@ -99,8 +143,8 @@ mod tests {
             round(64 << 20, 1.1, 1.1),
         ];
         let found = verdicts(&samples.iter().collect::<Vec<_>>());
-        assert_eq!(found.clone().map(|v| v.by), ["counters", "distances", "slowdowns"]);
-        assert_eq!(found.clone().map(|v| v.class), [None, Some(Class::S), Some(Class::S)]);
+        assert_eq!(found.clone().map(|v| v.by), ["counters", "distances", "slowdowns", "bursts"]);
+        assert_eq!(found.clone().map(|v| v.class), [None, Some(Class::S), Some(Class::S), None]);
         assert!(found[0].evidence.contains("do not tell") && found[2].evidence.contains("loses 10.0%"));
         assert!(verdicts(&[]).iter().all(|v| v.class.is_none() && v.evidence == "not measured"));
     }

@@ -214,7 +214,12 @@ pub fn resctrl(root: &Root) -> Found {
         let schemata = read(&dir.join("schemata")).map_err(|error| from_error(error, AS_ROOT))?;
         let resources: Vec<&str> =
             schemata.lines().filter_map(|line| line.split(':').next()).map(str::trim).collect();
-        return Ok(resources.join(", "));
+        let monitors = dir.join("info/L3_MON").is_dir();
+        return Ok(resources
+            .into_iter()
+            .chain(monitors.then_some("monitoring"))
+            .collect::<Vec<_>>()
+            .join(", "));
     }
     if dir.is_dir() {
         return Err(absent("it is not mounted", "as root: mount -t resctrl resctrl /sys/fs/resctrl"));

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use linux::perf::{Counters, Event, Reading};
+use linux::resctrl::{Monitor, Traffic};
 use linux::{Absent, Root};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,9 @@ const FILES: [(&str, &str); 4] = [
     ("intel-server-rapids.toml", include_str!("../../data/counters/intel-server-rapids.toml")),
     ("any.toml", include_str!("../../data/counters/any.toml")),
 ];
+
+/// Metrics of every family.
+const MONITORING: (&str, &str) = ("resctrl.toml", include_str!("../../data/counters/resctrl.toml"));
 
 /// What a family of processors counts, and what it means.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -49,7 +53,7 @@ enum Which {
 #[serde(deny_unknown_fields)]
 struct Metric {
     unit: String,
-    /// Of events and `seconds`.
+    /// Of events, `seconds`, and what resctrl monitors: `mbm_total_bytes`, `mbm_local_bytes`, `llc_occupancy_bytes`.
     formula: String,
 }
 
@@ -88,7 +92,13 @@ pub struct Counted {
     pub definitions: String,
     pub seconds: f64,
     pub events: BTreeMap<String, Reading>,
+    /// What the processor monitored of memory and the last-level cache, where it does.
+    #[serde(default)]
+    pub traffic: Traffic,
 }
+
+/// What formulas may name beside events and `seconds`.
+const TRAFFIC: [&str; 3] = ["mbm_total_bytes", "mbm_local_bytes", "llc_occupancy_bytes"];
 
 /// Why there are no counts.
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +120,9 @@ impl Definitions {
                 && (d.families.is_empty() || d.families.contains(&processor.family))
                 && (d.models.is_empty() || d.models.contains(&processor.model))
         };
-        all.into_iter().find(fits).expect("the last file fits any processor")
+        let mut found = all.into_iter().find(fits).expect("the last file fits any processor");
+        found.metric.extend(Definitions::parse(MONITORING.0, MONITORING.1).expect("tested").metric);
+        found
     }
 
     /// Reads a file, and tries its formulas.
@@ -126,8 +138,11 @@ impl Definitions {
             }
         }
         for (name, metric) in &definitions.metric {
-            let known =
-                |word: &str| (word == "seconds" || definitions.event.contains_key(word)).then_some(1.0);
+            let known = |word: &str| {
+                let there =
+                    word == "seconds" || TRAFFIC.contains(&word) || definitions.event.contains_key(word);
+                there.then_some(1.0)
+            };
             formula::evaluate(&metric.formula, &known)
                 .map_err(|why| format!("{file}: metric {name}: '{}': {why}", metric.formula))?;
         }
@@ -142,24 +157,32 @@ impl Definitions {
         self.event.values().map(event).collect()
     }
 
-    /// A native run of a program with counters.
+    /// A native run of a program with counters and under the processor's monitoring, or with what of them is there.
     pub fn count(&self, words: &[OsString], omp_threads: Option<u32>) -> Result<Counted, CountError> {
-        let mut counters =
-            Counters::of_children(&self.events(), &Root::live()).map_err(CountError::Absent)?;
+        let root = Root::live();
+        let counters = Counters::of_children(&self.events(), &root);
+        let monitor = Monitor::of_children(&root).ok();
+        let mut counters = match (counters, &monitor) {
+            (Err(absent), None) => return Err(CountError::Absent(absent)),
+            (counters, _) => counters.ok(),
+        };
         let (_, cost) = tool::native(words, None, omp_threads)?;
-        let readings = counters.read().map_err(CountError::Read)?;
-        if readings.iter().all(|reading| reading.running_ns == 0) {
+        let traffic = monitor.map(|monitor| monitor.read()).unwrap_or_default();
+        let mut events = BTreeMap::new();
+        if let Some(counters) = &mut counters {
+            let readings = counters.read().map_err(CountError::Read)?;
+            if readings.iter().any(|reading| reading.running_ns > 0) {
+                events = self.event.keys().cloned().zip(readings).collect();
+            }
+        }
+        if events.is_empty() && traffic == Traffic::default() {
             return Err(CountError::Absent(Absent::new(
                 "hardware counters",
                 "they stood still",
                 "give the virtual machine a vPMU",
             )));
         }
-        Ok(Counted {
-            definitions: self.name.clone(),
-            seconds: cost.seconds,
-            events: self.event.keys().cloned().zip(readings).collect(),
-        })
+        Ok(Counted { definitions: self.name.clone(), seconds: cost.seconds, events, traffic })
     }
 
     /// Metrics with their units; those whose events never had a turn, or that divide by nothing, are left
@@ -167,6 +190,9 @@ impl Definitions {
     pub fn metrics(&self, counted: &Counted) -> BTreeMap<String, (f64, String)> {
         let value = |name: &str| match name {
             "seconds" => Some(counted.seconds),
+            "mbm_total_bytes" => counted.traffic.total_bytes.map(|bytes| bytes as f64),
+            "mbm_local_bytes" => counted.traffic.local_bytes.map(|bytes| bytes as f64),
+            "llc_occupancy_bytes" => counted.traffic.occupancy_bytes.map(|bytes| bytes as f64),
             event => counted.events.get(event)?.corrected(),
         };
         let one = |(name, metric): (&String, &Metric)| {
@@ -253,6 +279,7 @@ mod tests {
                 definitions: definitions.name.clone(),
                 seconds: 10.0,
                 events: events.map(|(name, reading)| (name.to_owned(), reading)).into(),
+                traffic: Traffic::default(),
             };
             let found = definitions.flows(&counted).unwrap();
             for (found, wanted) in [
@@ -266,8 +293,37 @@ mod tests {
             // What was not counted has no metric, and what has no turn neither.
             assert!(!definitions.metrics(&counted).contains_key("instructions_per_cycle"));
         }
-        let silent = Counted { definitions: String::new(), seconds: 1.0, events: BTreeMap::new() };
+        let silent = Counted {
+            definitions: String::new(),
+            seconds: 1.0,
+            events: BTreeMap::new(),
+            traffic: Traffic::default(),
+        };
         assert_eq!(definitions.flows(&silent), None);
+    }
+
+    #[test]
+    fn what_the_processor_monitors_is_metrics_of_every_family_with_counters_and_without() {
+        for family in
+            [processor("GenuineIntel", 6, 85), processor("AuthenticAMD", 25, 1), processor("", 0, 0)]
+        {
+            let definitions = Definitions::of(&family);
+            let traffic = Traffic { total_bytes: Some(8_000), local_bytes: None, occupancy_bytes: Some(640) };
+            let counted = Counted {
+                definitions: definitions.name.clone(),
+                seconds: 2.0,
+                events: BTreeMap::new(),
+                traffic,
+            };
+            let metrics = definitions.metrics(&counted);
+            let value = |name: &str| metrics.get(name).map(|(value, unit)| (*value, unit.as_str()));
+            assert_eq!(value("memory_traffic"), Some((4_000.0, "bytes/s")), "{}", definitions.name);
+            assert_eq!(value("near_memory_traffic"), None);
+            assert_eq!(value("left_in_last_level"), Some((640.0, "bytes")));
+        }
+        // Samples from before there was monitoring are read.
+        let old = r#"{ "definitions": "d", "seconds": 1.0, "events": {} }"#;
+        assert_eq!(serde_json::from_str::<Counted>(old).unwrap().traffic, Traffic::default());
     }
 
     #[test]
@@ -275,7 +331,10 @@ mod tests {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap();
         let definitions = Definitions::of(&Processor::parse(&cpuinfo));
         match definitions.count(&["true".into()], None) {
-            Ok(counted) => assert_eq!(counted.events.len(), definitions.event.len()),
+            Ok(counted) => {
+                let monitored = counted.events.is_empty() && counted.traffic != Traffic::default();
+                assert!(monitored || counted.events.len() == definitions.event.len());
+            }
             Err(CountError::Absent(absent)) => assert!(!absent.remedy.is_empty(), "{absent}"),
             Err(other) => panic!("{other}"),
         }

@@ -7,6 +7,9 @@ use std::ptr::NonNull;
 use reuse::LINE_BYTES;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
+/// Lines touched between two looks whether to go on: a fraction of a millisecond.
+const TOUCHED: usize = 1 << 13;
+
 /// Lines of memory of its own, all of them touched, in large pages where the system gives them.
 pub(crate) struct Block {
     at: NonNull<u64>,
@@ -17,7 +20,8 @@ pub(crate) struct Block {
 unsafe impl Send for Block {}
 
 impl Block {
-    pub(crate) fn new(lines: usize) -> io::Result<Block> {
+    /// `Interrupted` where `stop` says so before all lines are touched.
+    pub(crate) fn new(lines: usize, stop: &dyn Fn() -> bool) -> io::Result<Block> {
         let lines = NonZeroUsize::new(lines.max(1)).expect("at least one");
         let bytes = lines.get() * LINE_BYTES as usize;
         // SAFETY: a new private mapping anywhere touches nothing that is there.
@@ -33,7 +37,12 @@ impl Block {
         let _ = unsafe { madvise(at, bytes, Advice::LinuxHugepage) };
         let block = Block { at: NonNull::new(at.cast()).expect("a mapping is not at 0"), lines };
         // The same page of zeros would stand for everything that is only read.
-        (0..lines.get()).for_each(|line| block.set(line, 1));
+        for from in (0..lines.get()).step_by(TOUCHED) {
+            if stop() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            (from..lines.get().min(from + TOUCHED)).for_each(|line| block.set(line, 1));
+        }
         Ok(block)
     }
 

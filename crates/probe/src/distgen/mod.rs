@@ -31,6 +31,6 @@ mod schedule;
 mod walk;
 
 pub use mixture::{Mixture, MixtureError, Share};
-pub use run::{DistGen, Interval, Settings, StartError};
+pub use run::{DistGen, Interval, Settings, Spent, StartError};
 pub use schedule::{Pass, Schedule};
 pub use walk::{Order, Width};

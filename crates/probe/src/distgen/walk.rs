@@ -91,9 +91,17 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// `lines` are at least those of the longest pass; linked orders are drawn from `seed`.
-    pub(crate) fn new(lines: u64, order: Order, width: Width, seed: u64) -> std::io::Result<Walk> {
-        let block = Block::new(usize::try_from(lines).map_err(|_| std::io::ErrorKind::OutOfMemory)?)?;
+    /// `lines` are at least those of the longest pass; linked orders are drawn from `seed`. `Interrupted` where
+    /// `stop` says so on the way.
+    pub(crate) fn new(
+        lines: u64,
+        order: Order,
+        width: Width,
+        seed: u64,
+        stop: &dyn Fn() -> bool,
+    ) -> std::io::Result<Walk> {
+        let lines = usize::try_from(lines).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+        let block = Block::new(lines, stop)?;
         if order == Order::Linked {
             link(&block, seed);
         }
