@@ -80,7 +80,7 @@ fn which(text: &str) -> Result<Which, String> {
 
 pub fn attach(args: &AttachArgs) -> Outcome {
     let mut client = scheduler::connect()?;
-    client.be_patient(PATIENCE).map_err(Failure::ours)?;
+    client.be_patient(PATIENCE);
     let demand = Demand {
         malleability: if args.rigid { Malleability::Rigid } else { Malleability::Malleable },
         max_threads: args.max_threads,
@@ -109,7 +109,7 @@ pub fn attach(args: &AttachArgs) -> Outcome {
 pub fn release(args: &ReleaseArgs) -> Outcome {
     let mut client = match scheduler::connect() {
         Ok(mut client) => {
-            client.be_patient(PATIENCE).map_err(Failure::ours)?;
+            client.be_patient(PATIENCE);
             client
         }
         // What was attached is on record even while nobody schedules, and free already.
