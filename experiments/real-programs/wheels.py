@@ -2,12 +2,16 @@
 
     wheels.py lightgbm|xgboost|kmeans|numpy AMOUNT [TIMES]
 
-Each library takes as many threads as it likes: that is the point. LightGBM notes in the file TIMES
-when each of its rounds ended, by CLOCK_MONOTONIC."""
+Each library takes as many threads as it likes: that is the point. LightGBM notes in the file TIMES when it
+started, began to train, ended each of its rounds, and was through with all, a line each, by
+CLOCK_MONOTONIC."""
+
+import time
+
+started = time.monotonic()
 
 import hashlib
 import sys
-import time
 
 import numpy
 
@@ -32,10 +36,10 @@ if kind == "lightgbm":
     data = lightgbm.Dataset(features, target)
     began = time.monotonic()
     model = lightgbm.train(options, data, num_boost_round=amount, callbacks=[lambda _: ends.append(time.monotonic())])
+    result = model.predict(features)
     if len(sys.argv) > 3:
         with open(sys.argv[3], "w") as file:
-            file.write("\n".join(map(repr, [began, *ends])))
-    result = model.predict(features)
+            file.write("\n".join(map(repr, [started, began, *ends, time.monotonic()])))
 elif kind == "xgboost":
     import xgboost
 

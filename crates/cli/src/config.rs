@@ -33,6 +33,8 @@ pub struct Config {
     pub placement: Placement,
     pub turns: Turns,
     pub unmanaged: Unmanaged,
+    /// Whether a daemon probes idle CPUs.
+    pub probe: bool,
     pub adopt: Vec<Rule>,
 }
 
@@ -118,6 +120,8 @@ struct File {
     #[serde(default)]
     unmanaged: Unmanaged,
     #[serde(default)]
+    probe: bool,
+    #[serde(default)]
     adopt: Vec<Spanned<Adopt>>,
 }
 
@@ -162,6 +166,7 @@ impl Config {
             placement: file.placement,
             turns: file.turns,
             unmanaged: file.unmanaged,
+            probe: file.probe,
             ..Config::default()
         };
         for rule in file.adopt {
@@ -204,7 +209,8 @@ pub fn parse_slice_ns(text: &str) -> Result<u64, String> {
     if SLICE_RANGE_NS.contains(&ns) {
         Ok(ns)
     } else {
-        Err(format!("a slice of {text} is outside 1ms to 10s; 20ms is the default"))
+        let default = plan::display_ns(policy::Settings::default().slice_ns);
+        Err(format!("a slice of {text} is outside 1ms to 10s; {default} is the default"))
     }
 }
 
@@ -228,7 +234,7 @@ mod tests {
     fn every_key_is_read() {
         let config = parse(
             "policy = 'CO'\nslice = '50ms'\ncpus = '0-3,8'\nplacement = 'affinity'\nturns = 'stop'\n\
-             unmanaged = 'ignore'\n\
+             unmanaged = 'ignore'\nprobe = true\n\
              [settings]\nallowed_widths = [2]\n",
         )
         .unwrap();
@@ -237,6 +243,7 @@ mod tests {
         assert_eq!(config.cpus, Some("0-3,8".parse().unwrap()));
         assert_eq!((config.placement, config.turns), (Placement::Affinity, Turns::Stop));
         assert_eq!(config.unmanaged, Unmanaged::Ignore);
+        assert!(config.probe);
         assert_eq!(config.settings, Some(toml::from_str("allowed_widths = [2]").unwrap()));
     }
 

@@ -45,7 +45,8 @@ pub fn main(args: &Args) -> Outcome {
     }
     println!("from       {}", source.as_deref().unwrap_or("no file: all defaults"));
     println!("policy     {}", config.policy.as_deref().unwrap_or("TA"));
-    println!("slice      {}", slice_ms.map_or("20 ms".to_owned(), |ms| format!("{ms} ms")));
+    let slice_ns = config.slice_ns.unwrap_or(policy::Settings::default().slice_ns);
+    println!("slice      {}", plan::display_ns(slice_ns));
     println!("cpus       {}", cpus.as_deref().unwrap_or("all that this user may use"));
     println!("placement  {placement}");
     println!("turns      {turns}");

@@ -20,6 +20,7 @@ mod mix;
 mod neighbours;
 mod overview;
 mod policy_cmd;
+mod probing;
 mod profile;
 mod record;
 mod replay;

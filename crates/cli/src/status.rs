@@ -66,6 +66,9 @@ fn show(status: &Status) -> String {
             units::show_ns(status.jitter_p95_ns)
         );
     }
+    for service in &status.services {
+        out += &format!("beside     {service}\n");
+    }
     if status.apps.is_empty() {
         return out + "\nno program is under coplace\n";
     }

@@ -222,10 +222,13 @@ mod tests {
     #[test]
     fn a_thread_is_refused_by_naming_its_process() {
         let (sender, receiver) = std::sync::mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || receiver.recv().is_err());
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+            receiver.recv().is_err()
+        });
         let own_pid = std::process::id();
-        let tids = procfs::threads(own_pid, &Root::live()).unwrap();
-        let tid = tids.into_iter().find(|tid| *tid != own_pid).unwrap();
+        let tid = told.recv().unwrap();
         assert!(refused(tid, own()).contains(&format!("thread of process {own_pid}")));
         drop(sender);
         assert!(thread.join().unwrap());

@@ -4,7 +4,8 @@
 //! `run` and `mix` is its client ([`join`]). It watches programs ([`watch`]), lets the engine
 //! decide, and carries plans out ([`live`]) by the mechanisms that the machine allows
 //! ([`mechanism`]); a thread of its own turns the wheels ([`clock`], [`rotor`]). A small separate
-//! process ([`guard`]) sets everything free when the scheduler is lost ([`restore`]).
+//! process ([`guard`]) sets everything free when the scheduler is lost ([`restore`]). Adapters of other kinds
+//! of work run beside the scheduler as its [`service`]s.
 
 mod account;
 pub mod adopt;
@@ -32,5 +33,6 @@ pub mod restore;
 mod rotor;
 pub mod scheduler;
 mod server;
+pub mod service;
 mod switch_log;
 mod watch;

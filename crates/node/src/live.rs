@@ -28,6 +28,7 @@ use crate::rates::{self, Beside, Rates};
 use crate::registry::Registry;
 use crate::restore;
 use crate::rotor::Rotation;
+use crate::service::{Occupant, Scene};
 use crate::watch::{Nature, Watch};
 
 pub use managed::Managed;
@@ -100,6 +101,23 @@ impl Live {
             false => 0,
         };
         self.apps.values().map(age).min().unwrap_or(u64::MAX)
+    }
+
+    /// What stands here, for services; `usable` as in the snapshot.
+    pub fn scene(&self, usable: &CpuSet) -> Scene {
+        let occupant = |app: &Managed| Occupant {
+            record: app.record.clone(),
+            place: app.placed.clone(),
+            team: app.sight.as_ref().and_then(|sight| sight.team),
+        };
+        let serial = |app: &Managed| app.sight.as_ref().is_some_and(|sight| sight.nature == Nature::Serial);
+        let at_rest =
+            |app: &Managed| app.record.started && (app.settled() || serial(app)) && !app.user_stopped;
+        Scene {
+            usable: usable.clone(),
+            programs: self.apps.values().map(occupant).collect(),
+            settled: !self.settling && self.plan.waiting.is_empty() && self.apps.values().all(at_rest),
+        }
     }
 
     pub fn clock_stats(&self) -> ClockStats {
@@ -301,8 +319,9 @@ impl Live {
             if let Some(harness) = &managed.harness {
                 harness.free_late(&managed.watch.insiders());
             }
-            if managed.record.terms.rebind && known.0 != managed.watch.members() {
-                rebind(&managed.watch.insiders(), &managed.record.original_cpus, &self.root);
+            if managed.record.terms.rebind {
+                let original = &managed.record.original_cpus;
+                managed.newcomers |= rebind(&managed.watch.insiders(), &managed.placed, original, &self.root);
             }
             // What a launcher starts was born outside of every place.
             managed.newcomers |= known.0 != managed.watch.members() && !managed.watch.outsiders().is_empty();

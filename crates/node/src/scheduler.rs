@@ -33,6 +33,7 @@ use crate::registry::Registry;
 use crate::remember::Remembered;
 use crate::restore;
 use crate::server::{PeerId, Server};
+use crate::service::Service;
 
 /// While a program is on its way to another width.
 const SETTLING_NS: u64 = 1_000_000;
@@ -146,6 +147,7 @@ pub struct Scheduler {
     observed: Observed,
     /// Who reads what is recorded.
     readers: Vec<requests::Reader>,
+    services: Vec<Box<dyn Service>>,
     stopper: Stopper,
     began_ns: u64,
     yielded: bool,
@@ -211,6 +213,7 @@ impl Scheduler {
             remembered,
             observed,
             readers: Vec::new(),
+            services: Vec::new(),
             stopper: Stopper { stop: Arc::default(), wake: Arc::new(wake) },
             began_ns: now_ns(),
             yielded: false,
@@ -225,6 +228,16 @@ impl Scheduler {
 
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
+    }
+
+    /// Has this run beside the scheduler, for as long as that runs.
+    pub fn with_service(mut self, service: Box<dyn Service>) -> Scheduler {
+        self.services.push(service);
+        self
+    }
+
+    fn withdraw_services(&mut self) {
+        self.services.iter_mut().for_each(|service| service.withdraw());
     }
 
     /// Programs of an earlier scheduler that still live are set free, whatever was done to them,
@@ -291,6 +304,7 @@ impl Scheduler {
             if now >= look_at || now + pause_ns < look_at {
                 look_at = now + pause_ns;
                 events.extend(self.look(now));
+                self.show_services();
             }
             if now >= guard_at
                 && let Some(guard) = &mut self.guard
@@ -375,6 +389,7 @@ impl Scheduler {
             self.note(format!("a plan was refused and not carried out: {violation}"));
         }
         if *step.plan != before {
+            self.withdraw_services();
             self.note(format!("plan: {}", step.plan));
             for line in &step.report.lines {
                 self.note(format!("  {line}"));

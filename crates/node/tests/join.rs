@@ -8,7 +8,7 @@ use coplace_node::identity;
 use coplace_node::join::{JoinError, Membership, take_over};
 use coplace_node::mechanism::TurnsChoice;
 use coplace_node::scheduler::{Options, Scheduler, Stopper};
-use protocol::{AppRecord, FromScheduler, Role};
+use protocol::{AppRecord, Client, FromScheduler, Role, ToScheduler};
 use workload::{AppId, Demand};
 
 struct Program(Child, AppRecord);
@@ -145,7 +145,9 @@ fn a_daemon_takes_over_from_a_leader_and_a_second_daemon_is_refused() {
     until("somebody to lead after the daemon", || {
         first.pump();
         second.pump();
-        first.scheduler().is_some() && second.scheduler().is_some()
+        // Until a member notices that its line is closed it still names the daemon.
+        let found = |member: &Membership| member.scheduler().is_some_and(|(role, _)| role == Role::Leader);
+        found(&first) && found(&second)
     });
     assert!(first.leads() != second.leads());
     drop(a);
@@ -184,4 +186,33 @@ fn options_that_cannot_be_are_an_error_and_leave_nobody_scheduling() {
     let options = Options { policy: "no such policy".into(), ..Options::default() };
     assert!(matches!(Membership::new(home.clone(), Some(options)), Err(JoinError::Start(_))));
     assert!(home.lock_scheduler(Role::Leader).is_ok());
+}
+
+#[test]
+fn a_program_whose_run_goes_before_it_starts_keeps_no_turn() {
+    let (_dir, home) = scratch();
+    let (stopper, thread) = daemon(&home);
+    let mut stays = member(&home);
+    let a = Program::start(&home, "stays");
+    let id = enter(&mut stays, &a);
+    let mut goes = member(&home);
+    let b = Program::start(&home, "goes");
+    goes.register(b.1.clone()).unwrap();
+    let mut client = Client::connect(&home.socket()).unwrap();
+    let mut there = || {
+        let is_answer = |message: &FromScheduler| matches!(message, FromScheduler::Status { .. });
+        match client.ask(&ToScheduler::Status, &mut Vec::new(), is_answer) {
+            Ok(FromScheduler::Status { status }) => {
+                status.apps.into_iter().map(|app| app.id.to_string()).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    until("both", || Vec::len(&there()) == 2);
+    drop(goes);
+    until("only who has started", || there() == [id.to_string()]);
+    assert!(identity::lives(b.1.process), "the program itself is left alone");
+    drop(stays);
+    stopper.stop();
+    thread.join().unwrap();
 }

@@ -304,6 +304,9 @@ pub struct Status {
     /// Lines of the last decision's report.
     pub report: Vec<String>,
     pub apps: Vec<AppStatus>,
+    /// What runs beside the scheduler, a line each.
+    #[serde(default)]
+    pub services: Vec<String>,
     /// Gang switches so far, and how late they came (median and 95th percentile).
     pub switches: u64,
     pub jitter_median_ns: u64,

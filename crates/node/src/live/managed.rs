@@ -120,15 +120,20 @@ impl Managed {
     }
 }
 
-/// Undoes what a launcher bound threads to; within its place a program's threads are free again.
-pub fn rebind(processes: &[Process], original: &CpuSet, root: &Root) {
+/// Undoes what a launcher bound threads to; within its place a program's threads are free again. A rank
+/// may be seen before its launcher binds it, and whoever was bound while its place was no wider than
+/// that shows it only when the place grows: so this is looked for again and again. Returns whether
+/// there was any, which may have to be placed anew.
+pub fn rebind(processes: &[Process], place: &CpuSet, original: &CpuSet, root: &Root) -> bool {
+    let mut any = false;
     for process in processes {
         for tid in procfs::threads(process.pid, root).unwrap_or_default() {
-            let bound = affinity::get(tid).is_ok_and(|mask| mask != *original && mask.is_subset(original));
+            let bound = affinity::get(tid).is_ok_and(|mask| mask != *place && mask.is_subset(place));
             if bound {
                 // It ends, or stays bound: nothing is lost but what was asked for.
-                let _ = affinity::set(tid, original);
+                any |= affinity::set(tid, original).is_ok();
             }
         }
     }
+    any
 }

@@ -63,6 +63,10 @@ fn must_wait(expected_bytes: Option<u64>, room: Room) -> Option<String> {
 }
 
 impl Gate {
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     pub fn find(&self, process: ProcessId) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.record.process == process)
     }

@@ -134,7 +134,7 @@ impl Scheduler {
     }
 
     /// Undoes everything that was done to a program and forgets it.
-    fn forget(&mut self, id: &AppId) -> restore::Report {
+    pub(super) fn forget(&mut self, id: &AppId) -> restore::Report {
         if self.gate.take(id).is_some() {
             self.registry.remove(id);
             return restore::Report { processes: 1, ..restore::Report::default() };

@@ -16,6 +16,17 @@ use crate::watch::Nature;
 use crate::{identity, restore};
 
 impl Scheduler {
+    /// Lets the services see what stands here.
+    pub(super) fn show_services(&mut self) {
+        if self.services.is_empty() {
+            return;
+        }
+        let usable = self.engine.snapshot(now_ns() - self.began_ns).usable;
+        let mut scene = self.live.scene(&usable);
+        scene.settled &= self.gate.is_empty();
+        self.services.iter_mut().for_each(|service| service.look(&scene));
+    }
+
     /// Looks at all programs and turns what changed into events.
     pub(super) fn look(&mut self, now: u64) -> Vec<Event> {
         let mut events = Vec::new();

@@ -22,12 +22,24 @@ impl Scheduler {
             Incoming::Message(message) => message,
             Incoming::Gone => {
                 // Its programs live on under this scheduler; the guard looks after them now.
+                let its: Vec<AppId> = self
+                    .owners
+                    .iter()
+                    .filter(|(_, owner)| **owner == peer)
+                    .map(|(id, _)| id.clone())
+                    .collect();
                 self.owners.retain(|_, owner| *owner != peer);
                 self.readers.retain(|reader| reader.peer != peer);
-                return Vec::new();
+                return its.into_iter().filter_map(|id| self.given_up(id)).collect();
             }
         };
         let now = now_ns();
+        if matches!(
+            message,
+            ToScheduler::Register { .. } | ToScheduler::Resume { .. } | ToScheduler::Attach { .. }
+        ) {
+            self.withdraw_services();
+        }
         match message {
             ToScheduler::Hello { .. } => Vec::new(),
             ToScheduler::Register { record } => self.register(peer, *record),
@@ -111,6 +123,15 @@ impl Scheduler {
                 Vec::new()
             }
         }
+    }
+
+    /// A program whose `run` went before it said that it has started: nobody will say so any more, and it runs as
+    /// without coplace, where it runs. No turn is kept for it.
+    fn given_up(&mut self, id: AppId) -> Option<Event> {
+        self.live.apps().get(&id).filter(|app| !app.record.started)?;
+        self.forget(&id);
+        self.note(format!("{id} was given up by its run before it started"));
+        Some(Event::Left(id))
     }
 
     fn owns(&self, peer: PeerId, id: &AppId) -> bool {
@@ -282,6 +303,7 @@ impl Scheduler {
             turns: mechanisms.map_or("none: observing".into(), Mechanisms::turns_words),
             report: self.engine.report().lines.clone(),
             apps: self.live.status(now).into_iter().chain(self.gate.status(now)).collect(),
+            services: self.services.iter().map(|service| service.status()).collect(),
             switches: stats.switches,
             jitter_median_ns: at(0.5),
             jitter_p95_ns: at(0.95),
