@@ -2,6 +2,7 @@
  * The tests steer it; what it computes it checks by itself. */
 #define _GNU_SOURCE
 #include <omp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +64,12 @@ static double cpu_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static int is_told(void)
+{
+    struct pollfd in = {STDIN_FILENO, POLLIN, 0};
+    return poll(&in, 1, 0) != 0;
+}
+
 static double now_s(void)
 {
     struct timespec t;
@@ -72,11 +79,11 @@ static double now_s(void)
 
 static __thread int born;
 
-/* Threads that were made while regions ran for so long. */
+/* Threads that were made while regions ran for so long; for 0 until there is something on stdin. */
 static int births_in(int ms)
 {
     int births = 0;
-    for (double end = now_s() + ms * 1e-3; now_s() < end;) {
+    for (double end = now_s() + ms * 1e-3; ms ? now_s() < end : !is_told();) {
 #pragma omp parallel
         if (!born) {
             born = 1;
@@ -118,6 +125,14 @@ static long masters(int count, long rounds)
     return bad;
 }
 
+static int seen_at_once(const int *max)
+{
+    int seen;
+#pragma omp critical
+    seen = *max;
+    return seen;
+}
+
 /* Sizes of a region and of the regions in it, and the greatest number of threads that ran at once. */
 static void nested(int *outer, int *inner, int *most)
 {
@@ -136,7 +151,9 @@ static void nested(int *outer, int *inner, int *most)
                 max = n > max ? n : max;
                 in = omp_get_num_threads() > in ? omp_get_num_threads() : in;
             }
-            usleep(30000);
+            usleep(30000); /* for more than there may be to show */
+            for (double until = now_s() + 60; seen_at_once(&max) < out && now_s() < until;)
+                usleep(1000);
 #pragma omp atomic
             running--;
         }

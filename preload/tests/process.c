@@ -23,13 +23,6 @@ static uint64_t start_time_of(pid_t pid)
     return value;
 }
 
-static uint64_t monotonic_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
-
 static void the_page_describes_its_program(void)
 {
     struct program p = START("app");
@@ -38,7 +31,7 @@ static void the_page_describes_its_program(void)
     CHECK(p.page->pid == p.pid);
     CHECK(p.page->start_time == start_time_of(p.pid) && p.page->start_time != 0);
     CHECK(p.page->state & COPLACE_STATE_LOADED);
-    CHECK(p.page->state & COPLACE_STATE_RUNTIME_INITIALISED, "before the program has called anything");
+    CHECK(SOON(p.page->state & COPLACE_STATE_RUNTIME_INITIALISED), "before the program has called anything");
     CHECK(p.page->told == 4, "told %u", p.page->told);
     CHECK(p.page->rigid == 0 && p.page->runtimes == 1 && p.page->generation == 0);
     CHECK(ask_number(&p, "team") == 4);
@@ -57,22 +50,29 @@ static void the_page_describes_its_program(void)
 static void its_times_are_those_of_the_monotonic_clock(void)
 {
     struct program p = START("app", "OMP_NUM_THREADS=1");
-    uint64_t before = monotonic_ns();
-    ask_number(&p, "births 400");
-    uint64_t after = monotonic_ns(), slack = (after - p.page->loaded_ns) / 500; /* 0.2% of the time since load */
     const struct coplace_lane *lane = &p.page->lane[0];
-    CHECK(lane->entered_ns + slack > before && lane->left_ns < after + slack);
-    CHECK(lane->left_ns - before > 350000000, "the last exit was near the end");
-    CHECK(lane->size[0].ns > 20000000 && lane->size[0].ns < 410000000 + (after - before - 400000000),
-          "%lu ns in regions", (unsigned long)lane->size[0].ns);
+    bool near_end = false;
+    /* On a busy machine it may be kept from running at the end, or all the time. */
+    for (int tries = 0; tries < 50 && !near_end; tries++) {
+        const uint64_t in_before = lane->size[0].ns, regions = lane->regions, before = monotonic_ns();
+        ask_number(&p, "births 400");
+        const uint64_t after = monotonic_ns(), slack = (after - p.page->loaded_ns) / 500; /* 0.2% since load */
+        if (lane->regions == regions)
+            continue;
+        const uint64_t in = lane->size[0].ns - in_before;
+        CHECK(lane->entered_ns + slack > before && lane->left_ns < after + slack);
+        CHECK(in < after - before + 10000000, "%lu ns in regions", (unsigned long)in);
+        near_end = lane->left_ns > before + 350000000 && in > 20000000;
+    }
+    CHECK(near_end, "no last exit was near the end");
     CHECK(finish(&p) == 0);
 }
 
 static void the_state_tells_of_binding_and_of_sizing_by_load(void)
 {
     struct program p = START("app", "OMP_PROC_BIND=true", "OMP_DYNAMIC=true");
+    CHECK(SOON(p.page->state & COPLACE_STATE_RUNTIME_INITIALISED));
     CHECK(p.page->state & COPLACE_STATE_BINDS_THREADS && p.page->state & COPLACE_STATE_RUNTIME_DYNAMIC);
-    CHECK(p.page->state & COPLACE_STATE_RUNTIME_INITIALISED);
     set_target(p.page, 1);
     CHECK(ask_number(&p, "team") == 1);
     CHECK(finish(&p) == 0);

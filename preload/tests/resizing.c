@@ -3,7 +3,6 @@
 #include "steer.h"
 
 #include <string.h>
-#include <time.h>
 
 static void every_construct_computes_the_same_under_a_flickering_target(void)
 {
@@ -11,7 +10,8 @@ static void every_construct_computes_the_same_under_a_flickering_target(void)
     CHECK(ask_under_flicker(&p, "constructs 10000\n", 5) == 0, "results were wrong");
     const struct coplace_lane *lane = &p.page->lane[0];
     /* On a busy machine the target flickers more slowly than regions begin. */
-    for (int answers = 0; answers < 50 && lane->resizes <= 3000; answers++)
+    const uint64_t until = monotonic_ns() + PATIENCE_NS;
+    while (lane->resizes <= 3000 && monotonic_ns() < until)
         CHECK(ask_under_flicker(&p, "constructs 2000\n", 5) == 0, "results were wrong");
     uint64_t left = 0;
     for (unsigned i = 0; i <= COPLACE_SIZES; i++)
@@ -28,7 +28,8 @@ static void every_construct_computes_the_same_under_a_flickering_target(void)
 static void ten_thousand_resizes_during_one_run_lose_nothing(void)
 {
     struct program p = START("app", "OMP_NUM_THREADS=2");
-    for (int answers = 0; answers < 200 && p.page->lane[0].resizes < 10000; answers++)
+    const uint64_t until = monotonic_ns() + 2 * PATIENCE_NS;
+    while (p.page->lane[0].resizes < 10000 && monotonic_ns() < until)
         CHECK(ask_under_flicker(&p, "constructs 500\n", 2) == 0, "results were wrong");
     CHECK(p.page->lane[0].resizes >= 10000, "resizes %lu", (unsigned long)p.page->lane[0].resizes);
     CHECK(p.page->rigid == 0 && !coplace_page_in_region(p.page));
@@ -39,7 +40,9 @@ static void active_waiting_survives_a_flickering_target(void)
 {
     struct program p = START("app", "OMP_WAIT_POLICY=active", "OMP_NUM_THREADS=2");
     CHECK(p.page->state & COPLACE_STATE_SPINS_LONG);
-    CHECK(ask_under_flicker(&p, "constructs 1500\n", 2) == 0, "results were wrong");
+    const uint64_t until = monotonic_ns() + PATIENCE_NS;
+    while (p.page->lane[0].resizes <= 5 && monotonic_ns() < until)
+        CHECK(ask_under_flicker(&p, "constructs 1500\n", 2) == 0, "results were wrong");
     CHECK(p.page->lane[0].resizes > 5, "resizes %lu", (unsigned long)p.page->lane[0].resizes);
     CHECK(finish(&p) == 0);
 }
@@ -48,9 +51,14 @@ static void a_flickering_target_does_not_remake_the_pool_each_time(void)
 {
     struct program p = START("app");
     CHECK(ask_number(&p, "team") == 4);
-    long births = ask_under_flicker(&p, "births 500\n", 4);
+    /* On a busy machine the target flickers more slowly than regions begin. */
+    long births = 0;
+    const uint64_t began = monotonic_ns();
+    while (p.page->lane[0].resizes <= 200 && monotonic_ns() - began < PATIENCE_NS)
+        births += ask_under_flicker(&p, "births 500\n", 4);
+    const long ms = (long)((monotonic_ns() - began) / 1000000);
     /* Three new threads at most for each hold of 10 ms, and the first team. */
-    CHECK(births <= 3 * (500 / 10 + 2) + 4, "%ld threads were made", births);
+    CHECK(births <= 3 * (ms / 10 + 2) + 4, "%ld threads were made in %ld ms", births, ms);
     CHECK(p.page->lane[0].resizes > 200, "resizes %lu", (unsigned long)p.page->lane[0].resizes);
     CHECK(finish(&p) == 0);
 }
@@ -58,9 +66,18 @@ static void a_flickering_target_does_not_remake_the_pool_each_time(void)
 /* A thread that ends is gone for the kernel a moment later. */
 static bool kernel_threads_become(struct program *p, long n)
 {
-    for (int i = 0; i < 200 && ask_number(p, "kernel-threads") != n; i++)
-        sleep_ms(5);
-    return ask_number(p, "kernel-threads") == n;
+    return SOON(ask_number(p, "kernel-threads") == n);
+}
+
+/* A CPU that the machine's host takes away may be charged to whoever had it; who spins is charged each time. */
+static bool sleeps_without_cpu_time(struct program *p)
+{
+    for (int i = 0; i < 10; i++) {
+        const long ms = ask_number(p, "cpu-while-asleep 100");
+        if (ms >= 0 && ms < 20)
+            return true;
+    }
+    return false;
 }
 
 static void surplus_threads_are_gone_after_shrinking(void)
@@ -75,7 +92,7 @@ static void surplus_threads_are_gone_after_shrinking(void)
     set_target(p.page, 1);
     CHECK(ask_number(&p, "team") == 1);
     CHECK(ask_number(&p, "kernel-threads") == alone + 1, "a team of one leaves the pool asleep");
-    CHECK(ask_number(&p, "cpu-while-asleep 100") < 20);
+    CHECK(sleeps_without_cpu_time(&p));
     set_target(p.page, 2);
     CHECK(ask_number(&p, "team") == 2, "growing within the pool is not held back");
     CHECK(finish(&p) == 0);
@@ -93,7 +110,7 @@ static void threads_that_spin_for_ever_are_ended_when_a_team_shrinks_to_one(void
         set_target(p.page, 1);
         CHECK(ask_number(&p, "team") == 1);
         CHECK(kernel_threads_become(&p, alone));
-        CHECK(ask_number(&p, "cpu-while-asleep 100") < 20);
+        CHECK(sleeps_without_cpu_time(&p));
         sleep_ms(15);
         set_target(p.page, 4);
         CHECK(ask_number(&p, "team") == 4);
@@ -124,22 +141,25 @@ static void several_masters_share_the_target(void)
 static void a_running_region_is_seen_from_outside_and_keeps_its_size(void)
 {
     struct program p = START("app");
-    say(&p, "births 300\n");
-    int seen = 0;
-    for (int i = 0; i < 200; i++, sleep_ms(1))
-        seen += coplace_page_in_region(p.page) && coplace_page_running(p.page) == 4;
-    CHECK(seen > 0, "%d of 200 looks", seen);
+    say(&p, "births 0\n"); /* until it is told something */
+    CHECK(SOON(coplace_page_in_region(p.page) && coplace_page_running(p.page) == 4));
     /* What page.h promises: behind a barrier, a region that runs is seen, and one that is not takes the
      * new target. So from the first look that shows no more, there never is more. */
     set_target(p.page, 1);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    const time_t patience = time(NULL) + 30;
+    const uint64_t until = monotonic_ns() + PATIENCE_NS;
     while (coplace_page_running(p.page) > 1)
-        CHECK(time(NULL) < patience);
+        CHECK(monotonic_ns() < until);
     int more = 0;
-    for (int i = 0; i < 100000; i++)
+    const uint64_t entered = regions_entered(p.page);
+    for (int i = 0; i < 100000 || regions_entered(p.page) < entered + 100; i++) {
         more += coplace_page_running(p.page) > 1;
-    CHECK(more == 0, "%d of 100000 looks", more);
+        if (i % 1000 == 0)
+            CHECK(monotonic_ns() < until);
+    }
+    CHECK(more == 0, "in %d looks", more);
+    say(&p, "team\n");
+    listen_to(&p);
     listen_to(&p);
     CHECK(finish(&p) == 0);
 }

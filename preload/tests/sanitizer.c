@@ -26,7 +26,8 @@ static void work(struct program *p)
     CHECK(p->page);
     CHECK(ask_number(p, "fork") > 0 && ask_number(p, "go") >= 1 && ask_number(p, "end") == 0);
     CHECK(ask_number(p, "team") == 4);
-    for (int i = 0; i < 50 && p->page->lane[0].resizes <= 20; i++)
+    const uint64_t until = monotonic_ns() + PATIENCE_NS;
+    while (p->page->lane[0].resizes <= 20 && monotonic_ns() < until)
         CHECK(ask_under_flicker(p, "constructs 20\n", 4) == 0);
     CHECK(ask_under_flicker(p, "masters 3 500\n", 4) == 0);
     CHECK(ask_number(p, "explicit 3") == 3 && ask_number(p, "dynamic 0") == 0);
@@ -46,7 +47,7 @@ static void the_library_built_with_address_sanitizer_finds_nothing_wrong(void)
     prepare("asan", "");
     snprintf(options, sizeof options, "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0:log_path=%s", log_path);
     struct program p = start("app_asan", (const char *const[]){preload, options, NULL});
-    p.page = page_of(p.pid, 10000);
+    p.page = page_of(p.pid, 60000);
     work(&p);
     CHECK(failed || reports() == 0);
 }
@@ -57,7 +58,7 @@ static void the_library_built_with_thread_sanitizer_finds_no_race(void)
     prepare("tsan", "");
     snprintf(options, sizeof options, "TSAN_OPTIONS=ignore_noninstrumented_modules=1:die_after_fork=0:log_path=%s", log_path);
     struct program p = start("app_tsan", (const char *const[]){preload, options, NULL});
-    p.page = page_of(p.pid, 10000);
+    p.page = page_of(p.pid, 60000);
     work(&p);
     CHECK(failed || reports() == 0);
 }

@@ -58,6 +58,17 @@ struct coplace_page *page_of(pid_t pid, int wait_ms); /* NULL: none came */
 long ask_under_flicker(struct program *program, const char *question, uint32_t most);
 const char *text_under_flicker(struct program *program, const char *question, uint32_t most);
 
+uint64_t monotonic_ns(void);
+#define PATIENCE_NS UINT64_C(120000000000) /* nothing takes so long on a machine that merely is slow or busy */
+/* Waits for what the program or its runtime does in its own time; whether it came. */
+#define SOON(condition)                                                                                    \
+    ({                                                                                                     \
+        const uint64_t until_ns = monotonic_ns() + PATIENCE_NS;                                            \
+        bool holds_now;                                                                                    \
+        while (!(holds_now = (condition)) && monotonic_ns() < until_ns)                                    \
+            sleep_ms(1);                                                                                   \
+        holds_now;                                                                                         \
+    })
 void set_target(struct coplace_page *page, uint32_t target);
 void write_default(uint32_t target, uint32_t rigid);
 int files_in_pages_dir(void);

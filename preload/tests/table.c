@@ -25,7 +25,9 @@ static void run_cell(unsigned construct, unsigned runtime, bool resized, char *d
     if (*runtimes[runtime].prefix)
         CHECK(!strcmp(ask(&p, "open 0 %s/plugin_p.so", build_dir), "ok"));
     snprintf(question, sizeof question, "%s%s %d\n", runtimes[runtime].prefix, constructs[construct], ROUNDS);
-    for (int answers = 0; answers == 0 || (resized && p.page->lane[0].resizes <= RESIZES && answers < 100); answers++) {
+    const uint64_t until = monotonic_ns() + PATIENCE_NS;
+    for (int answers = 0;
+         answers == 0 || (resized && p.page->lane[0].resizes <= RESIZES && monotonic_ns() < until); answers++) {
         const char *answer = resized ? text_under_flicker(&p, question, MOST) : (say(&p, question), listen_to(&p));
         CHECK(answers == 0 || !strcmp(digest, answer), "%s, then %s", digest, answer);
         snprintf(digest, 64, "%s", answer);

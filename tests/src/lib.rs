@@ -3,6 +3,7 @@
 
 pub mod guest;
 mod home;
+pub mod machine;
 pub mod processes;
 
 use std::path::{Path, PathBuf};

@@ -169,7 +169,7 @@ fn play(config: &str, lead: bool, count: u64, random: &mut Random) -> u64 {
             // Its first thread has, by the kernel's word, and the last of the others is about to: nobody can wait for
             // it before.
             assert!(matches!(processes::state(pid), None | Some('Z' | 'X')), "{said}");
-            member.child.ended_within(Duration::from_secs(20));
+            member.child.ended_within(Duration::from_secs(60));
         }
         if member.child.has_ended().is_some() {
             // It may have ended at any moment of this; nothing is to be compared then.
@@ -196,7 +196,7 @@ fn play(config: &str, lead: bool, count: u64, random: &mut Random) -> u64 {
     }
     // Those that are attached still are set free by the scheduler's end.
     scheduler.signal(libc::SIGTERM);
-    scheduler.ended_within(Duration::from_secs(30));
+    scheduler.ended_within(Duration::from_secs(60));
     for member in &mut members {
         if let Some(before) = &member.before
             && member.child.has_ended().is_none()
@@ -271,7 +271,7 @@ fn what_cannot_be_attached_is_refused_in_words_and_stays_as_it_is() {
     assert!(output.status.code() == Some(2) && said.contains("is not under coplace"), "{said}");
     assert!(said.contains("no program nobody"), "{said}");
     shell.signal(libc::SIGKILL);
-    shell.ended_within(Duration::from_secs(5));
+    shell.ended_within(Duration::from_secs(60));
     drop(daemon);
 }
 
@@ -324,9 +324,9 @@ fn a_rule_takes_in_what_starts_by_itself_and_a_killed_daemons_programs_are_as_be
     assert_eq!(apps, 1, "{:?}", home.status());
     home.until("it is confined", || processes::cpu_count() == 1 || condition(program.pid()) != before);
     daemon.signal(libc::SIGKILL);
-    daemon.ended_within(Duration::from_secs(5));
+    daemon.ended_within(Duration::from_secs(60));
     home.until("the guard gives it back", || before.differences(&condition(program.pid())).is_empty());
     // Asked to, it ends early, with its report.
     program.signal(libc::SIGTERM);
-    assert!(program.ended_within(Duration::from_secs(30)).success() && program.verified());
+    assert!(program.ended_within(Duration::from_secs(60)).success() && program.verified());
 }

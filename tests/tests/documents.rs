@@ -51,6 +51,30 @@ fn links(text: &str) -> Vec<String> {
 }
 
 #[test]
+fn recorded_results_name_programs_from_the_top_of_the_checkout() {
+    fn collect(directory: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            match path.is_dir() {
+                true if path.file_name().is_some_and(|name| name != "target") => collect(&path, found)?,
+                false if path.extension().is_some_and(|ending| ending == "json") => found.push(path),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+    let mut recorded = Vec::new();
+    collect(&top().join("experiments"), &mut recorded).expect("the checkout can be read");
+    assert!(recorded.len() > 20, "{recorded:?}");
+    let absolute = |path: &&PathBuf| {
+        let text = fs::read_to_string(path).expect("a result is text");
+        ["/build/", "/target/", "/experiments/"].iter().any(|place| text.contains(place))
+    };
+    let wrong: Vec<_> = recorded.iter().filter(absolute).collect();
+    assert!(wrong.is_empty(), "an absolute path in {wrong:?}");
+}
+
+#[test]
 fn every_link_between_documents_leads_somewhere() {
     let mut dead = Vec::new();
     let documents = documents();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use coplace_tests::{Child, Home, app, processes};
+use coplace_tests::{Child, Home, app, machine, processes};
 use workload::Random;
 
 /// What is promised: within this time of losing their scheduler programs are free, or under another.
@@ -67,7 +67,7 @@ impl Round {
 /// Since when each program stands still, and the longest that any did.
 #[derive(Default)]
 struct Stillness {
-    since: BTreeMap<u32, Instant>,
+    since: BTreeMap<u32, Duration>,
     longest: Duration,
 }
 
@@ -75,7 +75,7 @@ impl Stillness {
     fn look(&mut self, programs: &[u32]) {
         for &pid in programs {
             let still = processes::state(pid) == Some('T') || processes::is_frozen(pid);
-            let now = Instant::now();
+            let now = machine::ran();
             match self.since.get(&pid) {
                 Some(since) if still => self.longest = self.longest.max(now - *since),
                 None if still => drop(self.since.insert(pid, now)),
@@ -133,7 +133,8 @@ fn play(round: &Round) -> Option<Duration> {
     if let Some(victim) = victim {
         processes::signal(victim, libc::SIGKILL);
     }
-    let killed = Instant::now();
+    let (killed, killed_at) = (Instant::now(), machine::ran());
+    let promised = || machine::ran() - killed_at > PROMISED;
 
     let mut again = round.daemon_again_after;
     let mut judged = false;
@@ -149,7 +150,7 @@ fn play(round: &Round) -> Option<Duration> {
             let mut daemon = home.coplace();
             daemons.push(home.start("again", daemon.arg("daemon")));
         }
-        if !judged && killed.elapsed() > PROMISED {
+        if !judged && promised() {
             judged = true;
             // Only a scheduler may confine anybody; looked for twice, lest one comes in between.
             if scheduler().is_none() {
@@ -158,7 +159,7 @@ fn play(round: &Round) -> Option<Duration> {
                 assert!(!still_bound, "confined by nobody: {bound:?}; {round:?}{}", home.traces());
             }
         }
-        if !adopted && killed.elapsed() > PROMISED {
+        if !adopted && promised() {
             let role = home.status().map(|status| status["role"].clone());
             let known: Vec<u64> = home.status().map_or_else(Vec::new, |status| {
                 status["apps"].as_array().unwrap().iter().filter_map(|app| app["pid"].as_u64()).collect()
@@ -166,13 +167,15 @@ fn play(round: &Round) -> Option<Duration> {
             let alive = programs(&home);
             let all = alive.iter().all(|pid| known.contains(&u64::from(*pid)));
             adopted = role == Some("daemon".into()) && all;
-            let late = killed.elapsed() > Duration::from_secs(5);
+            let late = killed.elapsed() > Duration::from_secs(30);
             assert!(adopted || !late, "not adopted: {alive:?} of {known:?}; {round:?}{}", home.traces());
         }
-        if alive.is_empty() && adopted && again.is_none() {
+        // A program that has not begun yet is none of the living.
+        let ended = || runs.iter().all(Child::verified);
+        if alive.is_empty() && adopted && again.is_none() && ended() {
             break;
         }
-        let stuck = killed.elapsed() > Duration::from_secs(60);
+        let stuck = killed.elapsed() > Duration::from_secs(120);
         assert!(!stuck, "these never end: {alive:?}; {round:?}{}", home.traces());
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -185,7 +188,7 @@ fn play(round: &Round) -> Option<Duration> {
         daemon.signal(libc::SIGTERM);
     }
     runs.iter_mut().chain(&mut daemons).for_each(|child| {
-        child.ended_within(Duration::from_secs(10));
+        child.ended_within(Duration::from_secs(60));
     });
     home.is_left_clean();
     in_time.then_some(longest)

@@ -79,7 +79,7 @@ fn slowdowns_are_kept_round_by_round_and_speak_for_a_class_beside_the_others() {
     assert_eq!(shown["samples"].as_array().unwrap().len(), 15, "five rounds of three footprints");
     let verdicts = shown["verdicts"][0]["verdicts"].as_array().unwrap();
     let by: Vec<_> = verdicts.iter().map(|verdict| verdict["by"].as_str().unwrap()).collect();
-    assert_eq!(by, ["counters", "distances", "slowdowns"]);
+    assert_eq!(by, ["counters", "distances", "slowdowns", "bursts"]);
     assert!(verdicts[0]["class"].is_null() && verdicts[2]["class"].is_string(), "{shown}");
     // The command alone: every round in the JSON, and what is wrong in a word.
     let words = [

@@ -197,6 +197,7 @@ fn distgen_has_the_distances_that_it_was_asked_for() {
         ];
         let (json, output) = measured(&home, &tool, &["--without-native"], &program);
         assert!(output.status.success(), "{output:?}");
+        assert_eq!(json["programs"][0]["ended"], serde_json::json!({ "exit": 0 }), "{output:?}");
         // The thread that reads is the second.
         let thread = part(&json, &serde_json::json!({ "thread": 2 }));
         let accesses = thread["accesses"].as_f64().unwrap();
@@ -252,29 +253,44 @@ fn kernels_have_the_distances_of_their_arithmetic() {
 }
 
 #[test]
-fn a_blocked_matrix_product_reuses_its_block_whatever_its_size() {
+fn a_matrix_product_reuses_its_block_or_its_whole_matrix() {
     const TEST: &str = "a matrix product under the reuse tool";
     let Some(tool) = tool(TEST) else { return };
+    #[cfg(target_arch = "x86_64")]
+    let there = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    #[cfg(not(target_arch = "x86_64"))]
+    let there = false;
+    if !there {
+        return skipped(TEST, "no AVX2 with FMA here");
+    }
     let home = Home::new();
     let binary = home.path().join("matmul");
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-std=gnu11", "-mavx2", "-mfma", "-o"]).arg(&binary);
-    let built = cc.arg(top().join("experiments/reuse/matmul.c")).output();
-    let runs =
-        || Command::new(&binary).args(["64", "1"]).output().is_ok_and(|output| output.status.success());
-    if !built.is_ok_and(|output| output.status.success()) || !runs() {
-        return skipped(TEST, "no AVX2 here");
-    }
-    for n in [128u32, 192] {
-        let (n_text, program) = (n.to_string(), binary.to_str().unwrap());
-        let (json, output) = measured(&home, &tool, &["--without-native"], &[program, &n_text, "1"]);
+    let built = cc.arg(top().join("experiments/reuse/matmul.c")).output().expect("there is a C compiler");
+    assert!(built.status.success(), "{built:?}");
+    let binary = binary.to_str().unwrap();
+    let product = |way: &str, n: u32| {
+        let (json, output) =
+            measured(&home, &tool, &["--without-native"], &[binary, way, &n.to_string(), "1"]);
         assert!(output.status.success(), "{output:?}");
+        assert_eq!(json["programs"][0]["ended"], serde_json::json!({ "exit": 0 }), "{output:?}");
+        json
+    };
+    let near = |json: &Value, from: f64, to: f64, wanted: f64| {
+        let found = between(part(json, &Value::from("program")), from, to);
+        assert!((0.9..1.15).contains(&(found / wanted)), "{found} accesses of {wanted}");
+    };
+    for n in [128u32, 192] {
         // A block of 64 by 64 is 512 lines; between two walks over it lie rows of the other matrices. Each
         // block is walked once for every four rows, the first time from afar.
         let blocks = f64::from(n / 64).powi(2);
-        let wanted = blocks * (f64::from(n) / 4.0 - 1.0) * 512.0;
-        let found = between(part(&json, &Value::from("program")), 500.0, 680.0);
-        assert!((0.9..1.15).contains(&(found / wanted)), "n {n}: {found} accesses of {wanted}");
+        near(&product("blocks", n), 500.0, 680.0, blocks * (f64::from(n) / 4.0 - 1.0) * 512.0);
+        // Row by row, each line of the second matrix is met once for every row of the first, and in between all
+        // others of it with a row of the first and one of the result.
+        let row = f64::from(n) / 8.0;
+        let matrix = row * f64::from(n);
+        near(&product("rows", n), matrix, matrix * 1.1, (f64::from(n) - 1.0) * matrix);
     }
 }
 

@@ -59,8 +59,8 @@ fn roots_daemon_resizes_the_programs_of_two_users_who_share_the_machine() {
         }}
         {coplace} daemon --policy TA & daemon=$!
         until {coplace} status >/dev/null 2>&1; do sleep 0.05; done
-        as {FIRST} {coplace} run --name long -- {regions} --size S --scale 6 >long.out 2>&1 & long=$!
-        sleep 1.5
+        as {FIRST} {coplace} run --name long -- {regions} --size S --scale 12 >long.out 2>&1 & long=$!
+        until {coplace} status --json | tr -d '\\n ' | grep -q '\"team\":[2-9]'; do sleep 0.05; done
         as {SECOND} {coplace} run --name short -- {regions} --size S >short.out 2>&1 & short=$!
         while kill -0 $long 2>/dev/null; do {coplace} status --json | tr -d '\\n'; echo; sleep 0.05; done
         wait $long && wait $short; ended=$?
@@ -68,7 +68,7 @@ fn roots_daemon_resizes_the_programs_of_two_users_who_share_the_machine() {
         exit $ended"
     );
     let mut all = home.start("all", home.command("unshare").args(["--mount", "sh", "-c", &script]));
-    let status = all.ended_within(Duration::from_secs(90));
+    let status = all.ended_within(Duration::from_secs(240));
     let said = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
     assert!(status.success(), "{status}: {}{}{}", all.stderr(), said("long.out"), said("short.out"));
     assert!(said("long.out").contains("VERIFIED") && said("short.out").contains("VERIFIED"));

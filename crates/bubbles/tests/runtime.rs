@@ -215,11 +215,24 @@ fn semaphores_barriers_and_channels_do_what_they_say() {
 #[test]
 fn what_blocks_the_kernel_runs_aside() {
     run(&on("core:1"), || {
-        let began = Instant::now();
-        let threads: Vec<_> =
-            (0..10).map(|_| spawn(|| aside(|| std::thread::sleep(Duration::from_millis(50))))).collect();
-        threads.into_iter().for_each(|thread| thread.join().expect("it ends"));
-        assert!(began.elapsed() < Duration::from_millis(400), "they wait at the same time");
+        // Each waits, by the kernel's means, until all ten do.
+        let here = Arc::new((std::sync::Mutex::new(0), std::sync::Condvar::new()));
+        let wait = |here: Arc<(std::sync::Mutex<i32>, std::sync::Condvar)>| {
+            let mut count = here.0.lock().unwrap();
+            *count += 1;
+            here.1.notify_all();
+            let all = here.1.wait_timeout_while(count, Duration::from_secs(60), |count| *count < 10);
+            !all.unwrap().1.timed_out()
+        };
+        let threads: Vec<_> = (0..10)
+            .map(|_| {
+                let here = here.clone();
+                spawn(move || aside(move || wait(here)))
+            })
+            .collect();
+        for thread in threads {
+            assert!(thread.join().expect("it ends"), "they wait at the same time");
+        }
         let began = Instant::now();
         sleep(Duration::from_millis(20));
         assert!(began.elapsed() >= Duration::from_millis(20));
@@ -267,26 +280,34 @@ fn bubbles_that_close_again_and_again_lose_nobody() {
             outer.burst_level(topology::Level::Node);
             let halves = [Bubble::new(), Bubble::new()];
             let turns = Arc::new(AtomicUsize::new(0));
+            // Two hundred turns take less time than the kernel may keep the thread that closes
+            // waiting, so nobody ends before it has closed often enough.
+            let enough = Arc::new(AtomicBool::new(false));
             for half in &halves {
                 outer.insert_bubble(half).expect("it is in none");
                 for _ in 0..10 {
-                    let turns = turns.clone();
+                    let (turns, enough) = (turns.clone(), enough.clone());
                     drop(Builder::new().inside(half).spawn(move || {
                         for _ in 0..200 {
                             turns.fetch_add(1, Ordering::Relaxed);
+                            yield_now();
+                        }
+                        while !enough.load(Ordering::Relaxed) {
                             yield_now();
                         }
                     }));
                 }
             }
             outer.wake();
+            let patience = Instant::now() + Duration::from_secs(60);
             let mut closed = 0;
             while !outer.is_over() {
                 closed += usize::from(outer.close()) + usize::from(halves[closed % 2].close());
+                enough.store(closed >= 100 || Instant::now() > patience, Ordering::Relaxed);
                 yield_now();
             }
             assert_eq!(turns.load(Ordering::SeqCst), 4000);
-            assert!(closed > 0);
+            assert!(closed >= 100, "closed {closed} times in a minute");
         })
         .expect("it runs");
     }
@@ -453,7 +474,7 @@ fn joined_work_becomes_a_thread_only_where_a_processor_wants_one() {
     assert_eq!(created, 1, "nobody else is there");
     let created = run(&on("core:2"), || {
         let began = Instant::now();
-        while statistics().created == 1 && began.elapsed() < Duration::from_secs(20) {
+        while statistics().created == 1 && began.elapsed() < Duration::from_secs(60) {
             fib(20);
         }
         statistics().created

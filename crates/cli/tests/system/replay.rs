@@ -63,7 +63,7 @@ fn a_plan_that_is_not_the_recorded_one_is_shown() {
 fn what_is_recorded_of_a_running_scheduler_replays_also_when_the_policy_s_file_is_gone() {
     let world = World::new();
     assert!(world.run(&["policy", "new", "mine.lua"]).status.success());
-    let mut daemon = world.spawn(&["daemon", "--policy", "mine.lua"]);
+    let mut daemon = world.spawn(&["daemon", "--policy", "mine.lua", "--unmanaged", "ignore"]);
     until("the daemon", || world.run(&["policy", "get"]).status.success());
     let mut before = world.spawn(&["run", "-q", "sleep", "100"]);
     until("a program", || text(&world.run(&["status"]).stdout).contains("sleep"));

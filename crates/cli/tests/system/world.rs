@@ -130,7 +130,7 @@ impl World {
 pub fn until(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(20), "waited in vain for {what}");
+        assert!(began.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

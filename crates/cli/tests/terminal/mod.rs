@@ -20,15 +20,17 @@ pub struct Terminal {
 impl Terminal {
     /// Bash, with `coplace` meeting others in `home` only.
     pub fn open(home: &Path) -> Terminal {
-        let (mut master, mut slave) = (-1, -1);
-        let null = std::ptr::null_mut();
-        // SAFETY: openpty writes two descriptors; all other pointers may be null.
-        let rc = unsafe { libc::openpty(&mut master, &mut slave, null, null.cast(), null.cast()) };
-        assert_eq!(rc, 0, "no pseudo-terminal");
+        // Closed on exec from the beginning: other tests start programs meanwhile.
+        let how = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+        // SAFETY: no pointers; each descriptor is used while it is open.
+        let (master, slave) = unsafe {
+            let master = libc::posix_openpt(how);
+            assert!(master >= 0 && libc::unlockpt(master) == 0, "no pseudo-terminal");
+            (master, libc::ioctl(master, libc::TIOCGPTPEER, how))
+        };
+        assert!(slave >= 0, "no pseudo-terminal");
         // SAFETY: both were just opened and belong to nobody else.
         let (master, slave) = unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
-        // SAFETY: takes no pointers.
-        unsafe { libc::fcntl(master.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
         let stdio = || Stdio::from(slave.try_clone().unwrap());
         let mut command = Command::new("bash");
         command.args(["--norc", "--noprofile", "--noediting", "-i"]);
@@ -74,6 +76,18 @@ impl Terminal {
         self.keyboard.write_all(&[key & 0x1f]).unwrap();
     }
 
+    /// Waits until the shell has put the job of this program in front, where keys reach it; it says so
+    /// a moment earlier.
+    #[track_caller]
+    pub fn puts_in_front(&mut self, program: i32) {
+        let began = Instant::now();
+        // SAFETY: no pointers; the descriptor is the terminal's.
+        while unsafe { libc::tcgetpgrp(self.keyboard.as_raw_fd()) != libc::getpgid(program) } {
+            assert!(began.elapsed() < Duration::from_secs(60), "program {program} does not come in front");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Waits until this text has appeared behind what was expected before.
     #[track_caller]
     pub fn expect(&mut self, text: &str) {
@@ -85,7 +99,7 @@ impl Terminal {
                 return;
             }
             assert!(
-                began.elapsed() < Duration::from_secs(15),
+                began.elapsed() < Duration::from_secs(60),
                 "'{text}' did not appear; the screen since shows: {}",
                 &screen[self.seen..]
             );
