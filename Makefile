@@ -30,13 +30,8 @@ apps:
 reuse-tool:
 	@$(MAKE) --quiet -C reuse-tool OUT=$(BUILD)/reuse-tool
 
-# What tests/guest takes into its machine, which has no libraries but those that it is given. Little is
-# optimised: emulation is slow anyway, and this build is for nothing else.
-GUEST_TARGET := x86_64-unknown-linux-gnu
-guest: preload apps
-	@cargo build --release --quiet -p coplace-cli --target $(GUEST_TARGET) \
-		--config 'target.$(GUEST_TARGET).rustflags=["-C", "target-feature=+crt-static"]' \
-		--config 'profile.release.opt-level=1' --config 'profile.release.lto="off"' --config 'profile.release.debug=0'
+# What tests/guest takes into its machine beside coplace.
+guest: build
 	@$(MAKE) --quiet -C apps static OUT=$(BUILD)/apps
 	@mkdir -p $(BUILD)/guest
 	@$(CC) -O2 -std=gnu11 -Wall -fopenmp -o $(BUILD)/guest/breathe tests/programs/breathe.c
@@ -74,11 +69,11 @@ bench: build
 experiments: build
 	@scripts/experiments $(if $(FULL),--full,--quick)
 
-# The long counts of the same tests; the outcome is committed in experiments/soak.
+# The long counts of the same tests; the outcomes are committed in experiments/soak and
+# experiments/bubbles-soak.
 soak: build
-	@scripts/soak
-	COPLACE_SOAK_S=$${COPLACE_SOAK_S-3600} cargo test --release --quiet -p coplace-bubbles --test soak
-	@scripts/bubbles-long
+	@experiments/soak/run
+	@experiments/bubbles-soak/run
 
 install: build
 	install -D -m 755 $(COPLACE) $(DESTDIR)$(PREFIX)/bin/coplace

@@ -151,6 +151,35 @@ class Experiment:
                 raise Failed(f"turns by {turns}: {mix.why()}")
         return offered, missing
 
+    def benchmarks(self, package, bench, glob):
+        """Criterion's medians of one benchmark, in ns with their 95% intervals, by the names of group and case;
+        those of an earlier run with --quick. `glob` says which groups."""
+        if not self.quick:
+            command = ["cargo", "bench", "--quiet", "-p", package, "--bench", bench]
+            out = subprocess.run(command, cwd=TOP, capture_output=True, text=True)
+            if out.returncode:
+                raise Failed(f"{' '.join(command)}: {out.stderr[-500:]}")
+        found, folder = {}, TOP / "target/criterion"
+        for path in sorted(folder.glob(f"{glob}/**/new/estimates.json")):
+            median = json.loads(path.read_text())["median"]
+            bounds = median["confidence_interval"]
+            found[path.relative_to(folder).parts[:-2]] = (median["point_estimate"], bounds["lower_bound"],
+                                                          bounds["upper_bound"])
+        if not found:
+            self.note(f"nothing was timed: `cargo bench -p {package}` has not been run here")
+        return found
+
+    def tests(self, words, variables):
+        """Runs `cargo test` with these words and variables; returns what the tests printed. They clean up after
+        themselves."""
+        command = ["cargo", "test", "--release", "--quiet", *words]
+        environment = self.bench.environment | {name: str(value) for name, value in variables.items()}
+        child = self.bench.start(command, environment, directory=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        output = child.communicate()[0].decode(errors="replace")
+        if child.returncode:
+            raise Failed(f"{' '.join(map(str, command))} with {variables}:\n{output[-3000:]}")
+        return output
+
     def ordinary_user(self, *apps):
         """How to run as an ordinary user: (uid or None, coplace and apps where that user may read
         them). None where we are one already."""
