@@ -23,7 +23,7 @@ fn ten_thousand_threads_follow_their_partition_to_one_processor_and_back() {
     let start = |name: &str, words: &[&str]| {
         home.start(name, home.coplace().args(["run", "--name", name, "--"]).args(words))
     };
-    let mut threads = start("threads", &[&example("partition"), "8"]);
+    let mut threads = start("threads", &[&example("partition"), "20"]);
     let has = |count: u64| {
         move |app: &serde_json::Value| {
             app["threads"] == count && app["team"] == count && app["rigid"].is_null()

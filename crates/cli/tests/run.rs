@@ -1,10 +1,10 @@
 //! `coplace run` from outside: what a program and its shell see must be what they see without it.
 
+mod patience;
 mod terminal;
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -129,8 +129,9 @@ fn a_program_that_cannot_be_run_ends_with_127_or_126_one_line_and_no_scheduler()
     let plain = place.file("plain");
     fs::write(&plain, "").unwrap();
     let broken = place.file("broken");
-    fs::write(&broken, "#!/no/such/interpreter\n").unwrap();
-    fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).unwrap();
+    // Written by another process: a test beside this one that forks while we write would keep it busy.
+    let write = r#"echo '#!/no/such/interpreter' > "$0" && chmod 755 "$0""#;
+    assert!(Command::new("sh").args(["-c", write]).arg(&broken).status().unwrap().success());
     for (program, status) in [
         ("no-such-program", 127),
         ("/no/such/program", 127),
@@ -344,7 +345,7 @@ fn a_program_outlives_the_killing_of_its_run_free_within_a_second() {
         let program = number_in(&pid);
         running.signal(libc::SIGKILL);
         running.0.wait().unwrap();
-        std::thread::sleep(Duration::from_secs(1));
+        patience::pass(Duration::from_secs(1));
         assert_eq!(stat_of(program), Some('S'));
         if leader.is_none() {
             assert_eq!(linux::affinity::get(program as u32).unwrap(), all);

@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::process::Command;
 use std::time::Duration;
 
 use common::{Program, SECOND_NS, eventually};
@@ -314,7 +315,8 @@ fn shells_launchers_leaders_ancestors_and_ourselves_are_protected_and_ordinary_p
     // A launcher by name: any program called so.
     let dir = tempfile::tempdir().unwrap();
     let launcher = dir.path().join("orted");
-    std::fs::copy("/bin/sleep", &launcher).unwrap();
+    // Written by another process: a test beside this one that forks while we write would keep it busy.
+    assert!(Command::new("cp").arg("/bin/sleep").arg(&launcher).status().unwrap().success());
     let launcher = Program::start(launcher.to_str().unwrap(), &["1000"]);
     let reason = protected(launcher.process, &root).expect("a launcher");
     assert_eq!(reason, Reason::Launcher { name: "orted".to_owned() });
