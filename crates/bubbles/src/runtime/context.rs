@@ -173,6 +173,8 @@ unsafe extern "C" fn start() {
 /// two, when `from` may be running elsewhere already, a signal finds the stack whose saved end lies at
 /// `between`: that of the worker, which only this kernel thread uses.
 ///
+/// Comes back, when somebody goes on with `from`, with the `between` of that one.
+///
 /// Part of the caller's code, so that the compiler saves what it still needs and nothing else, and each
 /// place that switches has a jump of its own, which processors predict.
 ///
@@ -182,7 +184,11 @@ unsafe extern "C" fn start() {
 /// worker's own context.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(crate) unsafe fn switch(from: *const Context, to: *const Context, between: *const Context) {
+pub(crate) unsafe fn switch(
+    from: *const Context,
+    to: *const Context,
+    mut between: *const Context,
+) -> *const Context {
     // SAFETY: as promised; all registers are saved or declared as changed.
     unsafe {
         asm!(
@@ -230,7 +236,7 @@ pub(crate) unsafe fn switch(from: *const Context, to: *const Context, between: *
             busy = const offset_of!(Context, busy),
             inout("rdi") from => _,
             inout("rsi") to => _,
-            inout("rdx") between => _,
+            inout("rdx") between,
             out("r12") _,
             out("r13") _,
             out("r14") _,
@@ -238,12 +244,17 @@ pub(crate) unsafe fn switch(from: *const Context, to: *const Context, between: *
             clobber_abi("sysv64"),
         );
     }
+    between
 }
 
 /// See the other architecture's.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
-pub(crate) unsafe fn switch(from: *const Context, to: *const Context, between: *const Context) {
+pub(crate) unsafe fn switch(
+    from: *const Context,
+    to: *const Context,
+    mut between: *const Context,
+) -> *const Context {
     // SAFETY: as promised; all registers are saved or declared as changed.
     unsafe {
         asm!(
@@ -294,7 +305,7 @@ pub(crate) unsafe fn switch(from: *const Context, to: *const Context, between: *
             busy = const offset_of!(Context, busy),
             inout("x0") from => _,
             inout("x1") to => _,
-            inout("x2") between => _,
+            inout("x2") between,
             out("x20") _,
             out("x21") _,
             out("x22") _,
@@ -316,6 +327,7 @@ pub(crate) unsafe fn switch(from: *const Context, to: *const Context, between: *
             clobber_abi("C"),
         );
     }
+    between
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

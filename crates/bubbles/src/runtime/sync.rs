@@ -174,8 +174,7 @@ impl Condvar {
         self.waiters.lock().push(thread);
         // Whoever has it now may notify: we are in the list already.
         mutex.unlock_inside(worker);
-        worker.switch_away(thread);
-        worker::leave();
+        worker.switch_away(thread).leave();
         mutex.lock();
     }
 

@@ -293,7 +293,9 @@ pub(crate) fn when_ended<R>(thread: &'static Thread, then: impl FnOnce() -> R) -
             let me_too = std::ptr::from_ref(me) as usize;
             let joins = thread.fate.compare_exchange(RUNNING, me_too, Ordering::AcqRel, Ordering::Acquire);
             match joins {
-                Ok(_) => worker.switch_away(me),
+                Ok(_) => {
+                    worker.switch_away(me);
+                }
                 Err(_) => {
                     worker.note(|| What::Wake(me.who()));
                     me.entity.activate(worker.number);
@@ -369,8 +371,7 @@ impl ThreadId {
 pub fn yield_now() {
     let worker = worker::enter();
     let thread = worker.thread();
-    worker.give_way();
-    worker::leave();
+    worker.give_way().leave();
     if thread.flags.load(Ordering::Relaxed) & CANCELLED != 0 {
         end_cancelled();
     }
@@ -382,14 +383,14 @@ pub fn yield_to(other: ThreadId) {
     let worker = worker::enter();
     let thread = worker.thread();
     let lists = worker.lists();
-    match other.record() {
+    let here = match other.record() {
         Some(next) if !std::ptr::eq(next, thread) && lists.take(&next.entity, worker.number) => {
             lists.requeue(&thread.entity, worker.number);
-            worker.switch_to(thread, next);
+            worker.switch_to(thread, next)
         }
         _ => worker.give_way(),
-    }
-    worker::leave();
+    };
+    here.leave();
     cancellation_point();
 }
 
@@ -453,8 +454,7 @@ pub fn sleep(duration: Duration) {
     lists.world.clock.start(lists);
     worker.block(thread);
     lists.world.clock.wake_at(Instant::now() + duration, thread);
-    worker.switch_away(thread);
-    worker::leave();
+    worker.switch_away(thread).leave();
     cancellation_point();
 }
 
@@ -481,8 +481,7 @@ pub fn aside<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     let lists = worker.lists();
     worker.block(thread);
     lists.world.helpers.submit(lists, Job { call, argument: (&raw mut waiting).cast(), thread });
-    worker.switch_away(thread);
-    worker::leave();
+    worker.switch_away(thread).leave();
     // Written by the helper through the address that it was given.
     // SAFETY: the helper is done with it.
     let result = unsafe { (&raw mut waiting.result).read_volatile() };

@@ -44,7 +44,11 @@ impl Waiters {
 
 /// Has the running thread wait in a list that is part of what `guard` locks; comes back when it was
 /// taken out and woken. To be called between `enter` and `leave`.
-pub(crate) fn wait<T>(worker: &Worker, mut guard: Guard<'_, T>, list: impl FnOnce(&mut T) -> &mut Waiters) {
+pub(crate) fn wait<T>(
+    worker: &'static Worker,
+    mut guard: Guard<'_, T>,
+    list: impl FnOnce(&mut T) -> &mut Waiters,
+) {
     let thread = worker.thread();
     worker.block(thread);
     list(&mut guard).push(thread);
@@ -53,7 +57,7 @@ pub(crate) fn wait<T>(worker: &Worker, mut guard: Guard<'_, T>, list: impl FnOnc
 }
 
 /// Something that is guarded by a lock whose holder is in the runtime, so that nothing interrupts it.
-pub(crate) fn with<T, R>(lock: &Lock<T>, f: impl FnOnce(&Worker, Guard<'_, T>) -> R) -> R {
+pub(crate) fn with<T, R>(lock: &Lock<T>, f: impl FnOnce(&'static Worker, Guard<'_, T>) -> R) -> R {
     let worker = worker::enter();
     let result = f(worker, lock.lock());
     worker::leave();

@@ -1,6 +1,7 @@
 //! Workers: the kernel threads that run ours, one on each processor.
 
 use std::cell::{Cell, UnsafeCell};
+use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
@@ -89,7 +90,7 @@ fn outside() -> ! {
 pub(crate) fn leave() {
     let worker = WORKER.with(Cell::get);
     // SAFETY: as in `enter`, which found it not to be null.
-    unsafe { (*worker).inside.store(false, Ordering::Relaxed) };
+    unsafe { (*worker).leave() };
 }
 
 /// Whether the caller is one of our threads.
@@ -149,6 +150,23 @@ impl Worker {
             kernel_thread: AtomicI32::new(0),
             parking: Parking::default(),
         }
+    }
+
+    /// Leaves the runtime as `leave` does, where it is known on which worker the thread is.
+    #[inline(always)]
+    pub fn leave(&self) {
+        self.inside.store(false, Ordering::Relaxed);
+    }
+
+    /// The worker that this is the context of, on its kernel thread.
+    ///
+    /// # Safety
+    ///
+    /// It is a worker's.
+    #[inline(always)]
+    unsafe fn of(idle: *const Context) -> &'static Worker {
+        // SAFETY: workers live as long as their kernel threads run.
+        unsafe { &*idle.byte_sub(offset_of!(Worker, idle)).cast() }
     }
 
     #[inline]
@@ -269,13 +287,13 @@ impl Worker {
         unsafe { thread.context.prepare(stack.top(), main, ptr::from_ref(thread) as usize) };
     }
 
-    /// Goes on with `to`, which is in our hands. Comes back when `from` is gone on with, which may be on
-    /// another worker.
+    /// Goes on with `to`, which is in our hands. Comes back when `from` is gone on with, with the worker
+    /// that does so.
     #[inline(always)]
-    pub fn switch_to(&self, from: &Thread, to: &Thread) {
+    pub fn switch_to(&'static self, from: &Thread, to: &Thread) -> &'static Worker {
         self.note(|| What::Run(to.id_number()));
         if ptr::eq(from, to) {
-            return;
+            return self;
         }
         from.keeps_its_word();
         if !to.context.is_prepared() {
@@ -284,14 +302,16 @@ impl Worker {
         self.set_current(to);
         Worker::count(&self.switches);
         let left = sanitize::leave(to.stack.get(), from.stack.get() != Stack::NONE);
-        // SAFETY: `from` runs, `to` is in our hands, and `idle` is saved while a thread runs.
-        unsafe { switch(&from.context, &to.context, &self.idle) };
+        // SAFETY: `from` runs, `to` is in our hands, and `idle` is saved while a thread runs. Who comes back
+        // was switched to by a worker, with its own context.
+        let here = unsafe { Worker::of(switch(&from.context, &to.context, &self.idle)) };
         sanitize::arrive(Some(left));
+        here
     }
 
     /// Goes on with whatever is next, `from` being queued or waiting.
     #[inline]
-    pub fn switch_away(&self, from: &Thread) {
+    pub fn switch_away(&'static self, from: &Thread) -> &'static Worker {
         match self.lists().next(self.number, self.far()) {
             // SAFETY: lists of the runtime hold its threads.
             Some(next) => self.switch_to(from, unsafe { Thread::of(next) }),
@@ -299,14 +319,15 @@ impl Worker {
         }
     }
 
-    fn switch_to_idle(&self, from: &Thread) {
+    fn switch_to_idle(&'static self, from: &Thread) -> &'static Worker {
         self.note(|| What::Idle);
         from.keeps_its_word();
         self.set_current(ptr::null());
         let left = sanitize::leave(self.own.get(), from.stack.get() != Stack::NONE);
-        // SAFETY: `from` runs, and `idle` is saved while a thread runs.
-        unsafe { switch(&from.context, &self.idle, &self.idle) };
+        // SAFETY: `from` runs, and `idle` is saved while a thread runs. As in `switch_to`.
+        let here = unsafe { Worker::of(switch(&from.context, &self.idle, &self.idle)) };
         sanitize::arrive(Some(left));
+        here
     }
 
     #[inline]
@@ -321,9 +342,10 @@ impl Worker {
         self.lists().block(&thread.entity, self.number);
     }
 
-    /// The running thread lets others run that are at least as urgent.
+    /// The running thread lets others run that are at least as urgent. Comes back with the worker that it
+    /// is on then.
     #[inline(always)]
-    pub fn give_way(&self) {
+    pub fn give_way(&'static self) -> &'static Worker {
         let thread = self.thread();
         self.note(|| What::Yield);
         if self.retired.load(Ordering::Relaxed) {
@@ -331,7 +353,7 @@ impl Worker {
             return self.switch_to_idle(thread);
         }
         match self.lists().give_way(&thread.entity, self.number, self.far()) {
-            Way::Stay => {}
+            Way::Stay => self,
             // SAFETY: lists of the runtime hold its threads.
             Way::Next(next) => self.switch_to(thread, unsafe { Thread::of(next) }),
             Way::Nothing => self.switch_to_idle(thread),
@@ -339,7 +361,7 @@ impl Worker {
     }
 
     /// The worker's own loop, on its kernel thread's stack, until all threads have ended.
-    pub fn work(&self, lists: &'static Lists) {
+    pub fn work(&'static self, lists: &'static Lists) {
         self.lists.set(lists);
         WORKER.with(|worker| worker.set(self));
         overflow::own_stack();
@@ -396,7 +418,7 @@ impl Worker {
     }
 
     /// Ends the running thread, whose outcome is stored, or dropped where nobody will ask for it.
-    fn end(&self, thread: &'static Thread, fate: usize) -> ! {
+    fn end(&'static self, thread: &'static Thread, fate: usize) -> ! {
         let lists = self.lists();
         lists.finish(&thread.entity);
         // It is on its stack yet: that goes to the next one but one, or to a thread that begins right now.
@@ -426,7 +448,7 @@ impl Worker {
 /// has been blocked to wait for it. If it has to wait itself, it is switched away from like any other, stack
 /// and all, and comes back here on whichever worker goes on with it.
 #[inline]
-pub(crate) fn run_here(worker: &Worker, joiner: &Thread, thread: &'static Thread) {
+pub(crate) fn run_here(worker: &'static Worker, joiner: &Thread, thread: &'static Thread) {
     thread.stack.set(joiner.stack.get());
     thread.context.begin_here();
     worker.set_current(thread);
