@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 /// Between two of its ticks the clock counts no more than this.
 const MOST: Duration = Duration::from_millis(60);
 
+const LOOK: Duration = Duration::from_millis(2);
+
 /// Time since the first call, less all but [`MOST`] of each time for which the machine stood still.
 pub fn ran() -> Duration {
     static STARTED: Once = Once::new();
@@ -25,4 +27,22 @@ pub fn ran() -> Duration {
         });
     });
     Duration::from_nanos(RAN_NS.load(Ordering::Relaxed))
+}
+
+/// Waits for what must come within this time of a machine that runs.
+#[track_caller]
+pub fn within(limit: Duration, what: &str, mut is: impl FnMut() -> bool) {
+    let began = ran();
+    while !is() {
+        assert!(ran() - began < limit, "{what}: not within {limit:?}");
+        thread::sleep(LOOK);
+    }
+}
+
+/// Lets this time of a machine that runs pass.
+pub fn pass(time: Duration) {
+    let began = ran();
+    while ran() - began < time {
+        thread::sleep(LOOK);
+    }
 }

@@ -1,13 +1,12 @@
 //! `coplace guard`: sets programs free when, and only when, nobody schedules them any more.
 
-mod patience;
-
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use coplace_tests::machine::within;
 use linux::{Root, clock, signals};
 use node::home::Home;
 use node::identity;
@@ -15,8 +14,6 @@ use node::lease::Lease;
 use node::registry::{Registry, Traces};
 use protocol::AppRecord;
 use workload::{AppId, Demand};
-
-use patience::within;
 
 /// A process that ends with the test.
 struct Process(Child);

@@ -1,6 +1,5 @@
 //! `coplace run` from outside: what a program and its shell see must be what they see without it.
 
-mod patience;
 mod terminal;
 
 use std::fs;
@@ -10,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use coplace_tests::machine;
 use terminal::Terminal;
 
 /// A directory in which the runs of one test meet, and nobody else.
@@ -345,7 +345,7 @@ fn a_program_outlives_the_killing_of_its_run_free_within_a_second() {
         let program = number_in(&pid);
         running.signal(libc::SIGKILL);
         running.0.wait().unwrap();
-        patience::pass(Duration::from_secs(1));
+        machine::pass(Duration::from_secs(1));
         assert_eq!(stat_of(program), Some('S'));
         if leader.is_none() {
             assert_eq!(linux::affinity::get(program as u32).unwrap(), all);

@@ -1,13 +1,14 @@
 //! Who schedules, and how that passes from one to another while programs run.
 
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use coplace_node::home::{Home, LockError};
 use coplace_node::identity;
 use coplace_node::join::{JoinError, Membership, take_over};
 use coplace_node::mechanism::TurnsChoice;
 use coplace_node::scheduler::{Options, Scheduler, Stopper};
+use coplace_tests::machine;
 use protocol::{AppRecord, Client, FromScheduler, Role, ToScheduler};
 use workload::{AppId, Demand};
 
@@ -65,18 +66,12 @@ fn enter(member: &mut Membership, program: &Program) -> AppId {
     id
 }
 
-/// How long it took; a machine that stands still counts as standing still.
+/// How long it took a machine that runs.
 #[track_caller]
-fn until(what: &str, mut is: impl FnMut() -> bool) -> Duration {
-    let (mut ran, mut last) = (Duration::ZERO, Instant::now());
-    while !is() {
-        let now = Instant::now();
-        ran += (now - last).min(Duration::from_millis(50));
-        last = now;
-        assert!(ran < Duration::from_secs(30), "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    ran
+fn until(what: &str, is: impl FnMut() -> bool) -> Duration {
+    let began = machine::ran();
+    machine::within(Duration::from_secs(30), what, is);
+    machine::ran() - began
 }
 
 fn daemon(home: &Home) -> (Stopper, std::thread::JoinHandle<()>) {
