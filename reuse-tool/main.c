@@ -340,6 +340,9 @@ static void debug_usage(void) { VG_(printf)("    (none)\n"); }
 
 static void after_options(void)
 {
+#ifdef VGA_amd64
+    find_fma();
+#endif
     number_of = VG_(calloc)("reuse.threads", VG_N_THREADS, sizeof *number_of);
     if (!opt_out)
         VG_(fmsg_bad_option)("--out", "a report needs a place: --out=PREFIX\n");

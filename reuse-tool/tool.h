@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //
-// What instrument.c and main.c share.
+// What the tool's parts share.
 #ifndef REUSE_TOOL_H
 #define REUSE_TOOL_H
 
@@ -31,6 +31,11 @@ extern Int opt_most;
 
 // Empties the buffer; called from instrumented code.
 void buffer_flush(void);
+
+#ifdef VGA_amd64
+// Whether fused multiplications may be the processor's own (fma.c); before any code is translated.
+void find_fma(void);
+#endif
 
 IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout, const VexGuestExtents *extents,
                  const VexArchInfo *arch, IRType guest_word, IRType host_word);

@@ -1,0 +1,73 @@
+// Fused multiplications of numbers with random bits, every fourth a triple whose sum nearly cancels, single and in
+// vectors, of both precisions; prints a hash of the results' bits. Which of several NaNs comes out is the
+// instruction's own affair.
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t state = 1, hash;
+
+static uint64_t random_bits(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    return state ^= state << 17;
+}
+
+static void add(uint64_t bits) { hash = (hash ^ bits) * 0x9e3779b97f4a7c15u, hash ^= hash >> 29; }
+
+static void add_doubles(const double *values, int count)
+{
+    for (int i = 0; i < count; i++) {
+        uint64_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        add(isnan(values[i]) ? 1 : bits);
+    }
+}
+
+static void add_floats(const float *values, int count)
+{
+    for (int i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        add(isnan(values[i]) ? 1 : bits);
+    }
+}
+
+int main(void)
+{
+    double d[3][4], out[4];
+    float f[3][8], out_single[8];
+    for (int round = 0; round < 50000; round++) {
+        for (int i = 0; i < 12; i++) {
+            const uint64_t bits = random_bits();
+            memcpy(&d[i / 4][i % 4], &bits, sizeof bits);
+        }
+        for (int i = 0; i < 24; i++) {
+            const uint32_t bits = (uint32_t)random_bits();
+            memcpy(&f[i / 8][i % 8], &bits, sizeof bits);
+        }
+        for (int i = 0; round % 4 == 0 && i < 4; i++)
+            d[2][i] = -(d[0][i] * d[1][i]);
+        for (int i = 0; round % 4 == 0 && i < 8; i++)
+            f[2][i] = -(f[0][i] * f[1][i]);
+        const __m256d x = _mm256_loadu_pd(d[0]), y = _mm256_loadu_pd(d[1]), z = _mm256_loadu_pd(d[2]);
+        const __m256 a = _mm256_loadu_ps(f[0]), b = _mm256_loadu_ps(f[1]), c = _mm256_loadu_ps(f[2]);
+        _mm256_storeu_pd(out, _mm256_fmadd_pd(x, y, z));
+        add_doubles(out, 4);
+        _mm256_storeu_pd(out, _mm256_fnmsub_pd(x, y, z));
+        add_doubles(out, 4);
+        _mm256_storeu_ps(out_single, _mm256_fmadd_ps(a, b, c));
+        add_floats(out_single, 8);
+        _mm256_storeu_ps(out_single, _mm256_fmsub_ps(a, b, c));
+        add_floats(out_single, 8);
+        out[0] = fma(d[0][0], d[1][0], d[2][0]);
+        add_doubles(out, 1);
+        out_single[0] = fmaf(f[0][0], f[1][0], f[2][0]);
+        add_floats(out_single, 1);
+    }
+    printf("fused %016llx\n", (unsigned long long)hash);
+    return 0;
+}
