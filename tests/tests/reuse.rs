@@ -252,8 +252,9 @@ fn kernels_have_the_distances_of_their_arithmetic() {
     }
 }
 
-/// A program of a source with vectors and fused multiplications, where this processor has them.
-fn fused(test: &str, home: &Home, source: &str) -> Option<String> {
+/// The tool, and a program of a source with vectors and fused multiplications, where this processor has them.
+fn fused(test: &str, source: &str) -> Option<(PathBuf, Home, String)> {
+    let tool = tool(test)?;
     #[cfg(target_arch = "x86_64")]
     let there = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
     #[cfg(not(target_arch = "x86_64"))]
@@ -262,20 +263,20 @@ fn fused(test: &str, home: &Home, source: &str) -> Option<String> {
         skipped(test, "no AVX2 with FMA here");
         return None;
     }
+    let home = Home::new();
     let binary = home.path().join("fused");
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-std=gnu11", "-mavx2", "-mfma", "-o"]).arg(&binary).arg(top().join(source)).arg("-lm");
     let built = cc.output().expect("there is a C compiler");
     assert!(built.status.success(), "{built:?}");
-    Some(binary.to_str().expect("a path in UTF-8").to_owned())
+    let binary = binary.to_str().expect("a path in UTF-8").to_owned();
+    Some((tool, home, binary))
 }
 
 #[test]
 fn fused_multiplications_under_the_tool_have_the_bits_of_native_ones() {
     const TEST: &str = "fused multiplications under the reuse tool";
-    let Some(tool) = tool(TEST) else { return };
-    let home = Home::new();
-    let Some(program) = fused(TEST, &home, "tests/programs/fused.c") else { return };
+    let Some((tool, home, program)) = fused(TEST, "tests/programs/fused.c") else { return };
     let native = Command::new(&program).output().expect("the program runs").stdout;
     let native = String::from_utf8(native).expect("text");
     assert!(native.starts_with("fused "), "{native}");
@@ -287,9 +288,7 @@ fn fused_multiplications_under_the_tool_have_the_bits_of_native_ones() {
 #[test]
 fn a_matrix_product_reuses_its_block_or_its_whole_matrix() {
     const TEST: &str = "a matrix product under the reuse tool";
-    let Some(tool) = tool(TEST) else { return };
-    let home = Home::new();
-    let Some(binary) = fused(TEST, &home, "experiments/reuse/matmul.c") else { return };
+    let Some((tool, home, binary)) = fused(TEST, "experiments/reuse/matmul.c") else { return };
     let product = |way: &str, n: u32| {
         let (json, output) =
             measured(&home, &tool, &["--without-native"], &[&binary, way, &n.to_string(), "1"]);
