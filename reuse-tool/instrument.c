@@ -15,7 +15,7 @@
 #include "distance.h"
 #include "tool.h"
 
-enum { PENDING = 64, LINE_BYTES = 64 };
+enum { PENDING = 64, SEEN = 4, LINE_BYTES = 64 };
 
 // An access of the instruction at hand: [offset, offset + size) from `base`, whose atom is `address`.
 struct access {
@@ -32,12 +32,16 @@ struct block {
     UInt accesses, fetches; // not yet in made_accesses, made_fetches
     struct access pending[PENDING];
     UInt pending_count;
+    // With a sample: the last addresses, and by how much each moves the buffer's end.
+    struct {
+        IRTemp base;
+        Long offset;
+        IRExpr *step;
+    } seen[SEEN];
+    UInt seen_count;
     Addr run_line;          // instructions fetched from one line
     UInt run_count;
-    // For each temporary: what it is an offset from, and whether that comes from the stack pointer.
-    IRTemp *base;
-    Long *offset;
-    Bool *from_stack;
+    struct origins origins;
 };
 
 static IRExpr *number(ULong value) { return IRExpr_Const(IRConst_U64(value)); }
@@ -75,6 +79,7 @@ static void make_room(struct block *b)
     b->position = newIRTemp(b->out->tyenv, Ity_I64);
     addStmtToIRSB(b->out, IRStmt_WrTmp(b->position, IRExpr_Load(Iend_LE, Ity_I64, cell(&buffer_next))));
     b->appended = 0;
+    b->seen_count = 0; // the threshold may be another
 }
 
 static void add_to(struct block *b, const ULong *variable, UInt *count)
@@ -108,20 +113,43 @@ static void append(struct block *b, IRExpr *entry)
     b->appended++;
 }
 
-static void append_access(struct block *b, IRExpr *address, IRExpr *guard)
+// 8 if the address is in the sample, 0 if not.
+static IRExpr *step_of(struct block *b, IRExpr *address)
 {
-    if (guard)
-        address = assign(b, Ity_I64, IRExpr_ITE(guard, address, number(0)));
-    append(b, address);
-    if (!opt_sampled)
-        return;
-    b->accesses++;
     IRExpr *line = binary(b, Iop_Shr64, address, IRExpr_Const(IRConst_U8(LINE_SHIFT)));
     IRExpr *hash = binary(b, Iop_Mul64, line, number(SAMPLE_FACTOR));
     IRExpr *threshold = opt_most ? load(b, &sample_threshold) : number(sample_threshold);
     IRExpr *in = assign(b, Ity_I1, IRExpr_Binop(Iop_CmpLT64U, hash, threshold));
     IRExpr *one = assign(b, Ity_I64, IRExpr_Unop(Iop_1Uto64, in));
-    IRExpr *step = binary(b, Iop_Shl64, one, IRExpr_Const(IRConst_U8(3)));
+    return binary(b, Iop_Shl64, one, IRExpr_Const(IRConst_U8(3)));
+}
+
+// The line of what is `more` bytes into the access.
+static void append_access(struct block *b, const struct access *access, Int more)
+{
+    IRExpr *address = access->address;
+    if (more)
+        address = binary(b, Iop_Add64, address, number((ULong)more));
+    if (access->guard)
+        address = assign(b, Ity_I64, IRExpr_ITE(access->guard, address, number(0)));
+    append(b, address);
+    if (!opt_sampled)
+        return;
+    b->accesses++;
+    IRExpr *step = NULL;
+    const UInt known = b->seen_count < SEEN ? b->seen_count : SEEN;
+    for (UInt i = 0; i < known && !access->guard; i++)
+        if (b->seen[i].base == access->base && b->seen[i].offset == access->offset + more)
+            step = b->seen[i].step;
+    if (!step) {
+        step = step_of(b, address);
+        if (!access->guard) {
+            const UInt at = b->seen_count++ % SEEN;
+            b->seen[at].base = access->base;
+            b->seen[at].offset = access->offset + more;
+            b->seen[at].step = step;
+        }
+    }
     const IRTemp next = newIRTemp(b->out->tyenv, Ity_I64);
     addStmtToIRSB(b->out,
                   IRStmt_WrTmp(next, IRExpr_Binop(Iop_Add64, IRExpr_RdTmp(b->position), step)));
@@ -160,11 +188,9 @@ static void fetch(struct block *b, Addr address, UInt length)
 static void end_instruction(struct block *b)
 {
     for (UInt i = 0; i < b->pending_count; i++) {
-        const struct access *access = &b->pending[i];
-        append_access(b, access->address, access->guard);
         // What is wider than a line are areas that a helper reads or writes.
-        for (Int more = LINE_BYTES; more < access->size; more += LINE_BYTES)
-            append_access(b, binary(b, Iop_Add64, access->address, number(more)), access->guard);
+        for (Int more = 0; more == 0 || more < b->pending[i].size; more += LINE_BYTES)
+            append_access(b, &b->pending[i], more);
     }
     b->pending_count = 0;
 }
@@ -176,9 +202,9 @@ static void add_access(struct block *b, IRExpr *address, Int size, IRExpr *guard
     struct access new = {.address = address, .guard = guard, .base = IRTemp_INVALID, .size = size};
     if (address->tag == Iex_RdTmp) {
         const IRTemp temp = address->Iex.RdTmp.tmp;
-        new.base = b->base[temp];
-        new.offset = b->offset[temp];
-        if (!opt_stack && b->from_stack[new.base])
+        new.base = b->origins.base[temp];
+        new.offset = b->origins.offset[temp];
+        if (!opt_stack && b->origins.from_stack[new.base])
             return;
     } else {
         tl_assert(address->tag == Iex_Const);
@@ -203,27 +229,43 @@ static void add_access(struct block *b, IRExpr *address, Int size, IRExpr *guard
     b->pending[b->pending_count++] = new;
 }
 
-// Follows what a temporary is made of.
-static void follow(struct block *b, IRTemp temp, const IRExpr *value, const VexGuestLayout *layout)
+struct origins origins_new(const IRTypeEnv *types)
 {
-    b->base[temp] = temp;
-    b->offset[temp] = 0;
-    b->from_stack[temp] = False;
+    const Int temps = types->types_used;
+    struct origins of = {
+        .base = VG_(malloc)("reuse.base", (temps + 1) * sizeof *of.base),
+        .offset = VG_(calloc)("reuse.offset", temps + 1, sizeof *of.offset),
+        .from_stack = VG_(calloc)("reuse.from_stack", temps + 1, sizeof *of.from_stack),
+    };
+    for (Int temp = 0; temp < temps; temp++)
+        of.base[temp] = (IRTemp)temp;
+    return of;
+}
+
+void origins_free(struct origins *of)
+{
+    VG_(free)(of->base);
+    VG_(free)(of->offset);
+    VG_(free)(of->from_stack);
+}
+
+void follow(struct origins *of, IRTemp temp, const IRExpr *value, const VexGuestLayout *layout)
+{
     if (value->tag == Iex_Get) {
-        b->from_stack[temp] = value->Iex.Get.offset == layout->offset_SP;
+        of->from_stack[temp] = value->Iex.Get.offset == layout->offset_SP;
     } else if (value->tag == Iex_RdTmp) {
-        b->base[temp] = b->base[value->Iex.RdTmp.tmp];
-        b->offset[temp] = b->offset[value->Iex.RdTmp.tmp];
+        of->base[temp] = of->base[value->Iex.RdTmp.tmp];
+        of->offset[temp] = of->offset[value->Iex.RdTmp.tmp];
     } else if (value->tag == Iex_Binop && value->Iex.Binop.arg1->tag == Iex_RdTmp &&
                value->Iex.Binop.arg2->tag == Iex_Const && value->Iex.Binop.arg2->Iex.Const.con->tag == Ico_U64) {
         const IRTemp from = value->Iex.Binop.arg1->Iex.RdTmp.tmp;
         const Long by = (Long)value->Iex.Binop.arg2->Iex.Const.con->Ico.U64;
         const IROp op = value->Iex.Binop.op;
         if (op == Iop_Add64 || op == Iop_Sub64) {
-            b->base[temp] = b->base[from];
-            b->offset[temp] = b->offset[from] + (op == Iop_Add64 ? by : -by);
+            of->base[temp] = of->base[from];
+            of->offset[temp] = of->offset[from] + (op == Iop_Add64 ? by : -by);
         } else if (op == Iop_And64) {
-            b->from_stack[temp] = b->from_stack[b->base[from]];
+            of->from_stack[temp] = of->from_stack[of->base[from]];
         }
     }
 }
@@ -233,7 +275,7 @@ static void look_at(struct block *b, const IRTypeEnv *types, const IRStmt *state
     switch (statement->tag) {
     case Ist_WrTmp: {
         const IRExpr *value = statement->Ist.WrTmp.data;
-        follow(b, statement->Ist.WrTmp.tmp, value, layout);
+        follow(&b->origins, statement->Ist.WrTmp.tmp, value, layout);
         if (value->tag == Iex_Load)
             add_access(b, value->Iex.Load.addr, sizeofIRType(value->Iex.Load.ty), NULL);
         break;
@@ -251,30 +293,23 @@ static void look_at(struct block *b, const IRTypeEnv *types, const IRStmt *state
         IRType wide = Ity_INVALID, narrow = Ity_INVALID;
         typeOfIRLoadGOp(load->cvt, &wide, &narrow);
         add_access(b, load->addr, sizeofIRType(narrow), load->guard);
-        b->base[load->dst] = load->dst;
         break;
     }
     case Ist_CAS: {
         const IRCAS *cas = statement->Ist.CAS.details;
         const Int size = sizeofIRType(typeOfIRExpr(types, cas->dataLo));
         add_access(b, cas->addr, cas->dataHi ? 2 * size : size, NULL);
-        b->base[cas->oldLo] = cas->oldLo;
-        if (cas->oldHi != IRTemp_INVALID)
-            b->base[cas->oldHi] = cas->oldHi;
         break;
     }
     case Ist_LLSC: {
         const IRExpr *data = statement->Ist.LLSC.storedata;
         const IRType type = data ? typeOfIRExpr(types, data) : typeOfIRTemp(types, statement->Ist.LLSC.result);
         add_access(b, statement->Ist.LLSC.addr, sizeofIRType(type), NULL);
-        b->base[statement->Ist.LLSC.result] = statement->Ist.LLSC.result;
         break;
     }
     case Ist_Dirty: {
         const IRDirty *dirty = statement->Ist.Dirty.details;
         const Bool always = dirty->guard->tag == Iex_Const;
-        if (dirty->tmp != IRTemp_INVALID)
-            b->base[dirty->tmp] = dirty->tmp;
         if (dirty->mFx != Ifx_None)
             add_access(b, dirty->mAddr, dirty->mSize, always ? NULL : dirty->guard);
         break;
@@ -290,11 +325,10 @@ IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *lay
     (void)closure, (void)extents, (void)arch;
     if (guest_word != host_word || guest_word != Ity_I64)
         VG_(tool_panic)("only 64-bit programs on 64-bit machines");
-    struct block b = {.out = deepCopyIRSBExceptStmts(in)};
-    const Int temps = in->tyenv->types_used;
-    b.base = VG_(calloc)("reuse.base", temps + 1, sizeof *b.base);
-    b.offset = VG_(calloc)("reuse.offset", temps + 1, sizeof *b.offset);
-    b.from_stack = VG_(calloc)("reuse.from_stack", temps + 1, sizeof *b.from_stack);
+#ifdef VGA_amd64
+    in = join_fused(in, layout);
+#endif
+    struct block b = {.out = deepCopyIRSBExceptStmts(in), .origins = origins_new(in->tyenv)};
 
     Int at = 0;
     for (; at < in->stmts_used && in->stmts[at]->tag != Ist_IMark; at++)
@@ -311,7 +345,9 @@ IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *lay
         } else if (statement->tag == Ist_Exit) {
             end_instruction(&b);
             end_run(&b);
-            commit(&b);
+            // An instruction that faults ends its block without its accesses, by an exit or not.
+            if (statement->Ist.Exit.jk != Ijk_SigSEGV)
+                commit(&b);
         }
         look_at(&b, in->tyenv, statement, layout);
         addStmtToIRSB(b.out, statement);
@@ -319,8 +355,6 @@ IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *lay
     end_instruction(&b);
     end_run(&b);
     commit(&b);
-    VG_(free)(b.base);
-    VG_(free)(b.offset);
-    VG_(free)(b.from_stack);
+    origins_free(&b.origins);
     return b.out;
 }

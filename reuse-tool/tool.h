@@ -32,9 +32,22 @@ extern Int opt_most;
 // Empties the buffer; called from instrumented code.
 void buffer_flush(void);
 
+// For each temporary of a block: what it is an offset from, and whether that comes from the stack pointer.
+struct origins {
+    IRTemp *base;
+    Long *offset;
+    Bool *from_stack;
+};
+struct origins origins_new(const IRTypeEnv *types);
+void origins_free(struct origins *of);
+// What `temp` is made of.
+void follow(struct origins *of, IRTemp temp, const IRExpr *value, const VexGuestLayout *layout);
+
 #ifdef VGA_amd64
-// Whether fused multiplications may be the processor's own (fma.c); before any code is translated.
+// Fused multiplications by the processor (fma.c). Whether it has them; before any code is translated.
 void find_fma(void);
+// The block with one call for each vector of them.
+IRSB *join_fused(IRSB *in, const VexGuestLayout *layout);
 #endif
 
 IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout, const VexGuestExtents *extents,

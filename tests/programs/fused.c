@@ -63,6 +63,21 @@ int main(void)
         add_floats(out_single, 8);
         _mm256_storeu_ps(out_single, _mm256_fmsub_ps(a, b, c));
         add_floats(out_single, 8);
+        // Half a vector, each operand in memory, and results that are operands at once, in every role.
+        _mm_storeu_pd(out, _mm_fnmadd_pd(_mm256_castpd256_pd128(x), _mm256_castpd256_pd128(y), _mm_loadu_pd(d[2] + 2)));
+        _mm_storeu_ps(out_single, _mm_fmadd_ps(_mm256_castps256_ps128(a), _mm_loadu_ps(f[1] + 3), _mm256_castps256_ps128(c)));
+        add_doubles(out, 2);
+        add_floats(out_single, 4);
+        __m256d sum = x;
+        __m256 single = a;
+        __asm__("vfmadd132pd %2, %1, %0\n\tvfmadd213pd %2, %0, %0\n\tvfmadd231pd %2, %0, %0\n\tvfmadd231pd %1, %1, %0"
+                : "+&x"(sum) : "x"(y), "m"(d[2]));
+        __asm__("vfmadd231ps %2, %1, %0\n\tvfnmadd132ps %2, %0, %0\n\tvfmadd213ps %1, %0, %0"
+                : "+&x"(single) : "x"(b), "m"(f[2]));
+        _mm256_storeu_pd(out, sum);
+        add_doubles(out, 4);
+        _mm256_storeu_ps(out_single, single);
+        add_floats(out_single, 8);
         out[0] = fma(d[0][0], d[1][0], d[2][0]);
         add_doubles(out, 1);
         out_single[0] = fmaf(f[0][0], f[1][0], f[2][0]);
