@@ -4,7 +4,6 @@
 // vector, which puts the result together from several roundings, in some 30 ns. Two things take its place: one call
 // for a vector (join_fused), and by the linker (--wrap) these functions for single numbers; where the processor
 // lacks the instruction they hand on to VEX's. All round to nearest.
-#include "pub_tool_libcassert.h"
 #include "pub_tool_libcbase.h"
 #include "pub_tool_machine.h"
 #include "pub_tool_mallocfree.h"
