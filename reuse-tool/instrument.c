@@ -345,7 +345,7 @@ IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *lay
         } else if (statement->tag == Ist_Exit) {
             end_instruction(&b);
             end_run(&b);
-            // An instruction that faults ends its block without its accesses, by an exit or not.
+            // What a block did before an instruction that faults is not counted, whether an exit says so or not.
             if (statement->Ist.Exit.jk != Ijk_SigSEGV)
                 commit(&b);
         }
