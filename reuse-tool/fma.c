@@ -87,9 +87,9 @@ struct known {
     // For each byte of the state, when it was written.
     UInt *written;
     Int state_bytes;
-    // Where in memory a temporary was loaded from, and when; and when memory was last written.
+    // Where in memory a temporary was loaded from, and when; what was loaded before `loads_from` does not count.
     IRExpr **address;
-    UInt *loaded, memory_written;
+    UInt *loaded, loads_from;
 };
 
 // The statements [first, end) of one instruction that compute a vector of fused multiplications and put it into the
@@ -153,18 +153,21 @@ static void learn(struct known *k, const IRSB *in, Int at, const VexGuestLayout 
             k->placed[statement->Ist.Put.data->Iex.RdTmp.tmp] = now;
         }
         break;
-    case Ist_NoOp:
     case Ist_IMark:
+        // What an earlier instruction loaded is its access, not this one's, too.
+        k->loads_from = now;
+        break;
+    case Ist_NoOp:
     case Ist_AbiHint:
     case Ist_Exit:
         break;
     case Ist_Dirty:
     case Ist_PutI:
         state_written(k, 0, k->state_bytes, now);
-        k->memory_written = now;
+        k->loads_from = now;
         break;
     default:
-        k->memory_written = now;
+        k->loads_from = now;
         break;
     }
 }
@@ -275,7 +278,7 @@ static Int state_of(const struct known *k, const IRSB *in, const struct group *g
     return start;
 }
 
-// The address in memory where all lanes of the operand still are; NULL: none.
+// The address from which this instruction loaded all lanes of the operand; NULL: none.
 static IRExpr *address_of(const struct known *k, const IRSB *in, const struct group *group, Int role)
 {
     IRExpr *start = NULL;
@@ -284,7 +287,7 @@ static IRExpr *address_of(const struct known *k, const IRSB *in, const struct gr
         if (!is_fused(in->stmts[i]))
             continue;
         const IRExpr *number = operand(in->stmts[i], role);
-        if (number->tag != Iex_RdTmp || k->loaded[number->Iex.RdTmp.tmp] <= k->memory_written)
+        if (number->tag != Iex_RdTmp || k->loaded[number->Iex.RdTmp.tmp] <= k->loads_from)
             return NULL;
         IRExpr *address = k->address[number->Iex.RdTmp.tmp];
         if (!address || address->tag != Iex_RdTmp)
