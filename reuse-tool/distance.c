@@ -34,10 +34,10 @@ struct engine {
     uint32_t *slot_of; // 2^group_bits for each group
 
     // A batch at work: lines that were not in the short list, how many stood there, who had to leave it
-    // for them (by tickets, which are the list's entries before the batch and then these lines), and the
-    // lines' groups as far as they are known.
+    // for them (by tickets, which are the list's entries before the batch and then these lines), and each
+    // ticket's place as far as it is known; before that, where in the table the search for it begins.
     uint64_t missed[BATCH];
-    uint32_t stood[BATCH], leaver[BATCH], group[BATCH], place_of[RECENT + BATCH];
+    uint32_t stood[BATCH], leaver[BATCH], place_of[RECENT + BATCH];
 };
 
 // Groups of lines
@@ -57,13 +57,18 @@ static void table_put(struct engine *e, uint64_t entry)
     e->table[at] = entry;
 }
 
-static inline uint32_t group_find(const struct engine *e, uint64_t key)
+static inline uint32_t group_find_from(const struct engine *e, uint64_t at, uint64_t key)
 {
     const uint64_t mask = (1ull << e->table_bits) - 1;
-    for (uint64_t at = home(e, key), entry; (entry = e->table[at]); at = (at + 1) & mask)
+    for (uint64_t entry; (entry = e->table[at]); at = (at + 1) & mask)
         if (entry >> NUMBER_BITS == key + 1)
             return entry & NUMBER_MASK;
     return NOBODY;
+}
+
+static inline uint32_t group_find(const struct engine *e, uint64_t key)
+{
+    return group_find_from(e, home(e, key), key);
 }
 
 static uint32_t group_find_or_add(struct engine *e, uint64_t key)
@@ -71,7 +76,7 @@ static uint32_t group_find_or_add(struct engine *e, uint64_t key)
     const uint32_t found = group_find(e, key);
     if (found != NOBODY)
         return found;
-    if (key + 1 > ~0ull >> NUMBER_BITS || e->groups > NUMBER_MASK)
+    if (key + 1 > ~0ull >> NUMBER_BITS || e->groups >= NUMBER_MASK)
         reuse_fail("more than 256 GiB of memory are touched, or an address beyond 2^49: use a sample");
     if (4ull * e->groups >= 1ull << e->table_bits) {
         uint64_t *old = e->table;
@@ -142,7 +147,7 @@ static inline void go_down(struct engine *e, uint32_t place)
 {
     if (e->slots.next == e->slots.room)
         slots_make_room(&e->slots, e->slot_of, (uint64_t)e->groups << e->group_bits);
-    e->slot_of[place] = slot_take(&e->slots);
+    e->slot_of[place] = (uint32_t)e->slots.next++;
 }
 
 // The access's depth; 0 for a first touch.
@@ -297,27 +302,29 @@ static void sampled(struct counter *c, uint64_t line)
 static void look_up(struct counter *c, uint32_t misses)
 {
     struct engine *e = c->engine;
+    uint32_t *const places = e->place_of + RECENT;
     for (uint32_t n = 0; n < misses + AHEAD; n++) {
-        if (n < misses)
-            __builtin_prefetch(&e->table[home(e, e->missed[n] >> GROUP_BITS)]);
+        if (n < misses) {
+            places[n] = (uint32_t)home(e, e->missed[n] >> GROUP_BITS);
+            __builtin_prefetch(&e->table[places[n]]);
+        }
         const uint32_t near = n - (AHEAD - NEAR), next = n - (AHEAD - NEXT), now = n - AHEAD;
         if (near < misses) {
-            e->group[near] = group_find(e, e->missed[near] >> GROUP_BITS);
-            if (e->group[near] != NOBODY)
-                __builtin_prefetch(&e->slot_of[place_in(GROUP_BITS, e->group[near], e->missed[near])]);
+            // If the table has grown since, the search may fail for a known group; it is repeated below.
+            const uint32_t group = group_find_from(e, places[near], e->missed[near] >> GROUP_BITS);
+            places[near] = group == NOBODY ? NOBODY : place_in(GROUP_BITS, group, e->missed[near]);
+            __builtin_prefetch(&e->slot_of[group == NOBODY ? 0 : places[near]]);
         }
-        if (next < misses && e->group[next] != NOBODY) {
-            const uint32_t slot = e->slot_of[place_in(GROUP_BITS, e->group[next], e->missed[next])];
+        if (next < misses && places[next] != NOBODY) {
+            const uint32_t slot = e->slot_of[places[next]];
             if (slot != NO_SLOT)
                 slot_prefetch(&e->slots, slot);
         }
         if (now >= misses)
             continue;
-        if (e->group[now] == NOBODY)
-            e->group[now] = group_find_or_add(e, e->missed[now] >> GROUP_BITS);
-        const uint32_t place = place_in(GROUP_BITS, e->group[now], e->missed[now]);
-        e->place_of[RECENT + now] = place;
-        const uint64_t depth = come_up(e, place, e->stood[now]);
+        if (places[now] == NOBODY)
+            places[now] = place_in(GROUP_BITS, group_find_or_add(e, e->missed[now] >> GROUP_BITS), e->missed[now]);
+        const uint64_t depth = come_up(e, places[now], e->stood[now]);
         if (depth)
             c->bins[bin_of(depth)]++;
         else
@@ -411,9 +418,12 @@ void counter_add(struct counter *c, const uint64_t *lines, uint32_t count, uint6
         return;
     }
     c->accesses += all;
-    for (uint32_t i = 0; i < count; i++)
-        if (lines[i] && sample_hash(lines[i]) < c->threshold)
+    for (uint32_t i = 0; i < count; i++) {
+        if (!lines[i])
+            c->accesses--;
+        else if (sample_hash(lines[i]) < c->threshold)
             sampled(c, lines[i]);
+    }
 }
 
 void counter_again(struct counter *c, uint64_t line, uint32_t times)
@@ -421,7 +431,9 @@ void counter_again(struct counter *c, uint64_t line, uint32_t times)
     if (!c->threshold) {
         c->accesses += times;
         c->bins[1] += times;
-    } else if (sample_hash(line) < c->threshold) {
-        c->bins[(uint64_t)group_of(line) * BINS + 1] += times * c->weight;
+        return;
     }
+    c->accesses += times;
+    if (sample_hash(line) < c->threshold)
+        c->bins[(uint64_t)group_of(line) * BINS + 1] += times * c->weight;
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //
-// What is added to the program's code: every access appends its address to a buffer. With a sample,
-// the address is written, too, but the buffer's end moves only if the line's hash is below the
-// threshold, so that nothing branches and no register must be saved.
+// What is added to the program's code: every access appends its address to a buffer. Nothing branches and no
+// register must be saved.
 //
 // An instruction's accesses to neighbouring bytes are one: wide vectors are taken apart by the front
 // end and put together again here, and a read-modify-write touches its line once. An access counts for
@@ -15,7 +14,7 @@
 #include "distance.h"
 #include "tool.h"
 
-enum { PENDING = 64, SEEN = 4, LINE_BYTES = 64 };
+enum { PENDING = 64, LINE_BYTES = 64 };
 
 // An access of the instruction at hand: [offset, offset + size) from `base`, whose atom is `address`.
 struct access {
@@ -27,19 +26,11 @@ struct access {
 
 struct block {
     IRSB *out;
-    IRTemp position;        // where the buffer's next entry goes (exact: before `appended` entries)
-    UInt appended;          // entries since the room was looked at
-    UInt accesses, fetches; // not yet in made_accesses, made_fetches
+    IRTemp start;  // the buffer's next entry when the room was looked at
+    UInt appended; // entries since then
     struct access pending[PENDING];
     UInt pending_count;
-    // With a sample: the last addresses, and by how much each moves the buffer's end.
-    struct {
-        IRTemp base;
-        Long offset;
-        IRExpr *step;
-    } seen[SEEN];
-    UInt seen_count;
-    Addr run_line;          // instructions fetched from one line
+    Addr run_line; // instructions fetched from one line
     UInt run_count;
     struct origins origins;
 };
@@ -76,29 +67,20 @@ static void make_room(struct block *b)
     flush->guard =
         assign(b, Ity_I1, IRExpr_Binop(Iop_CmpLT64U, cell(&buffer_entries[BUFFER]), load(b, &buffer_next)));
     addStmtToIRSB(b->out, IRStmt_Dirty(flush));
-    b->position = newIRTemp(b->out->tyenv, Ity_I64);
-    addStmtToIRSB(b->out, IRStmt_WrTmp(b->position, IRExpr_Load(Iend_LE, Ity_I64, cell(&buffer_next))));
+    b->start = newIRTemp(b->out->tyenv, Ity_I64);
+    addStmtToIRSB(b->out, IRStmt_WrTmp(b->start, IRExpr_Load(Iend_LE, Ity_I64, cell(&buffer_next))));
     b->appended = 0;
-    b->seen_count = 0; // the threshold may be another
 }
 
-static void add_to(struct block *b, const ULong *variable, UInt *count)
+static IRExpr *position(struct block *b)
 {
-    if (*count)
-        store(b, variable, binary(b, Iop_Add64, load(b, variable), number(*count)));
-    *count = 0;
+    return binary(b, Iop_Add64, IRExpr_RdTmp(b->start), number(8ull * b->appended));
 }
 
 // What was appended becomes visible: before each way out of the block.
 static void commit(struct block *b)
 {
-    if (opt_sampled) {
-        add_to(b, &made_accesses, &b->accesses);
-        add_to(b, &made_fetches, &b->fetches);
-        store(b, &buffer_next, IRExpr_RdTmp(b->position));
-    } else {
-        store(b, &buffer_next, binary(b, Iop_Add64, IRExpr_RdTmp(b->position), number(8ull * b->appended)));
-    }
+    store(b, &buffer_next, position(b));
 }
 
 static void append(struct block *b, IRExpr *entry)
@@ -107,21 +89,8 @@ static void append(struct block *b, IRExpr *entry)
         commit(b);
         make_room(b);
     }
-    IRExpr *to = opt_sampled ? IRExpr_RdTmp(b->position)
-                             : binary(b, Iop_Add64, IRExpr_RdTmp(b->position), number(8ull * b->appended));
-    addStmtToIRSB(b->out, IRStmt_Store(Iend_LE, to, entry));
+    addStmtToIRSB(b->out, IRStmt_Store(Iend_LE, position(b), entry));
     b->appended++;
-}
-
-// 8 if the address is in the sample, 0 if not.
-static IRExpr *step_of(struct block *b, IRExpr *address)
-{
-    IRExpr *line = binary(b, Iop_Shr64, address, IRExpr_Const(IRConst_U8(LINE_SHIFT)));
-    IRExpr *hash = binary(b, Iop_Mul64, line, number(SAMPLE_FACTOR));
-    IRExpr *threshold = opt_most ? load(b, &sample_threshold) : number(sample_threshold);
-    IRExpr *in = assign(b, Ity_I1, IRExpr_Binop(Iop_CmpLT64U, hash, threshold));
-    IRExpr *one = assign(b, Ity_I64, IRExpr_Unop(Iop_1Uto64, in));
-    return binary(b, Iop_Shl64, one, IRExpr_Const(IRConst_U8(3)));
 }
 
 // The line of what is `more` bytes into the access.
@@ -133,27 +102,6 @@ static void append_access(struct block *b, const struct access *access, Int more
     if (access->guard)
         address = assign(b, Ity_I64, IRExpr_ITE(access->guard, address, number(0)));
     append(b, address);
-    if (!opt_sampled)
-        return;
-    b->accesses++;
-    IRExpr *step = NULL;
-    const UInt known = b->seen_count < SEEN ? b->seen_count : SEEN;
-    for (UInt i = 0; i < known && !access->guard; i++)
-        if (b->seen[i].base == access->base && b->seen[i].offset == access->offset + more)
-            step = b->seen[i].step;
-    if (!step) {
-        step = step_of(b, address);
-        if (!access->guard) {
-            const UInt at = b->seen_count++ % SEEN;
-            b->seen[at].base = access->base;
-            b->seen[at].offset = access->offset + more;
-            b->seen[at].step = step;
-        }
-    }
-    const IRTemp next = newIRTemp(b->out->tyenv, Ity_I64);
-    addStmtToIRSB(b->out,
-                  IRStmt_WrTmp(next, IRExpr_Binop(Iop_Add64, IRExpr_RdTmp(b->position), step)));
-    b->position = next;
 }
 
 // Instructions
@@ -163,16 +111,8 @@ static void end_run(struct block *b)
     if (!b->run_count)
         return;
     const ULong entry = FETCH | (ULong)b->run_count << FETCH_COUNT_SHIFT | b->run_line;
-    b->fetches += b->run_count;
     b->run_count = 0;
-    if (opt_sampled && sample_hash(b->run_line) >= sample_threshold)
-        return;
     append(b, number(entry));
-    if (opt_sampled) {
-        const IRTemp next = newIRTemp(b->out->tyenv, Ity_I64);
-        addStmtToIRSB(b->out, IRStmt_WrTmp(next, IRExpr_Binop(Iop_Add64, IRExpr_RdTmp(b->position), number(8))));
-        b->position = next;
-    }
 }
 
 static void fetch(struct block *b, Addr address, UInt length)
@@ -326,7 +266,7 @@ IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *lay
     if (guest_word != host_word || guest_word != Ity_I64)
         VG_(tool_panic)("only 64-bit programs on 64-bit machines");
 #ifdef VGA_amd64
-    in = join_fused(in, layout);
+    in = join_writes(join_fused(in, layout), layout);
 #endif
     struct block b = {.out = deepCopyIRSBExceptStmts(in), .origins = origins_new(in->tyenv)};
 

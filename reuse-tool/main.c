@@ -32,7 +32,6 @@ enum { SYS_EXIT = 93, SYS_EXIT_GROUP = 94, SYS_EXECVE = 221, SYS_EXECVEAT = 281 
 
 uint64_t buffer_entries[BUFFER + 2 * BLOCK_MOST];
 uint64_t *buffer_next = buffer_entries;
-ULong made_accesses, made_fetches;
 ULong sample_threshold;
 
 Bool opt_stack = True, opt_fetches = False, opt_sampled = False;
@@ -98,37 +97,48 @@ static void lower_threshold(void)
 static void count_fetch(ULong entry)
 {
     const uint64_t line = entry & LINE_MASK, times = entry >> FETCH_COUNT_SHIFT & FETCH_RUN_MASK;
-    counter_add(fetches, &line, 1, 0);
+    counter_add(fetches, &line, 1, 1);
     counter_again(fetches, line, (UInt)times - 1);
     for (ULong left = times; trace_fd >= 0 && left; left -= left < 256 ? left : 256)
         trace(line, (left < 256 ? left : 256) - 1, True);
 }
 
+// Takes the fetches out of the buffer's first `count` entries; returns how many are left.
+static UInt take_fetches(UInt count)
+{
+    UInt left = 0;
+    for (UInt i = 0; i < count; i++) {
+        if (buffer_entries[i] & FETCH)
+            count_fetch(buffer_entries[i]);
+        else
+            buffer_entries[left++] = buffer_entries[i];
+    }
+    return left;
+}
+
 void buffer_flush(void)
 {
-    const UInt count = (UInt)(buffer_next - buffer_entries);
-    UInt lines = 0;
-    if (counting && running) {
-        for (UInt i = 0; i < count; i++) {
-            if (buffer_entries[i] & FETCH)
-                count_fetch(buffer_entries[i]);
-            else
-                buffer_entries[lines++] = buffer_entries[i] >> LINE_SHIFT;
-        }
-        for (UInt i = 0; trace_fd >= 0 && i < lines; i++)
-            if (buffer_entries[i])
-                trace(buffer_entries[i], 0, False);
-        struct counter *own = running <= THREADS ? threads[running - 1] : NULL;
-        counter_add(program, buffer_entries, lines, made_accesses);
-        if (own && own != program)
-            counter_add(own, buffer_entries, lines, made_accesses);
-        if (fetches && opt_sampled)
-            fetches->accesses += made_fetches;
-        if (opt_most)
-            lower_threshold();
-    }
-    made_accesses = made_fetches = 0;
+    UInt count = (UInt)(buffer_next - buffer_entries);
     buffer_next = buffer_entries;
+    if (!counting || !running)
+        return;
+    if (fetches)
+        count = take_fetches(count);
+    for (UInt i = 0; trace_fd >= 0 && i < count; i++)
+        if (buffer_entries[i])
+            trace(buffer_entries[i] >> LINE_SHIFT, 0, False);
+    UInt lines = count;
+    if (opt_sampled)
+        lines = sample_lines(buffer_entries, count, sample_threshold);
+    else
+        for (UInt i = 0; i < count; i++)
+            buffer_entries[i] >>= LINE_SHIFT;
+    struct counter *own = running <= THREADS ? threads[running - 1] : NULL;
+    counter_add(program, buffer_entries, lines, count);
+    if (own && own != program)
+        counter_add(own, buffer_entries, lines, count);
+    if (opt_most)
+        lower_threshold();
 }
 
 // The report
@@ -288,7 +298,6 @@ static void forked(ThreadId thread)
         counter_free(fetches);
     VG_(memset)(threads, 0, sizeof threads);
     VG_(memset)(number_of, 0, VG_N_THREADS * sizeof *number_of);
-    made_accesses = made_fetches = 0;
     report_number = 0;
     exit_status = -1;
     thread_count = 1;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //
 // Which lines were touched after which: time slots, one live slot a line. A line that is touched gives
-// up the slot that it had and takes the next; how many lines were touched since is how many live slots
-// come after. For distance.c alone; crates/reuse/src/slots.rs is the same.
+// up the slot that it had and takes the next; how many lines were touched since is how many slots were taken
+// later, without those of them that ended. Only ends are written down, so that to take a slot is to count
+// one up. For distance.c alone; crates/reuse/src/slots.rs is the same.
 #ifndef REUSE_SLOTS_H
 #define REUSE_SLOTS_H
 
@@ -19,13 +20,13 @@ enum {
 #define MOST_SLOTS (1ull << 31)
 
 struct slots {
-    uint64_t *live;
-    // Live slots of each word, block, tile, region, area.
+    uint64_t *ended;
+    // Ended slots of each word, block, tile, region, area.
     uint8_t *words;
     uint16_t *blocks, *tiles;
     uint32_t *regions, *areas;
     uint64_t room, next;
-    uint32_t count;
+    uint64_t ends; // of all slots
 };
 
 static inline uint64_t area_count(uint64_t room) { return (room + (1ull << AREA_BITS) - 1) >> AREA_BITS; }
@@ -33,17 +34,18 @@ static inline uint64_t area_count(uint64_t room) { return (room + (1ull << AREA_
 static void slots_empty(struct slots *s, uint64_t room)
 {
     s->room = room;
-    s->live = reuse_alloc(room / 8);
+    s->ended = reuse_alloc(room / 8);
     s->words = reuse_alloc(room / 64);
     s->blocks = reuse_alloc((room >> BLOCK_BITS) * sizeof *s->blocks);
     s->tiles = reuse_alloc((room >> TILE_BITS) * sizeof *s->tiles);
     s->regions = reuse_alloc(area_count(room) * AREA_REGIONS * sizeof *s->regions);
     s->areas = reuse_alloc(area_count(room) * sizeof *s->areas);
+    s->ends = 0;
 }
 
 static void slots_free(struct slots *s)
 {
-    void *all[] = {s->live, s->words, s->blocks, s->tiles, s->regions, s->areas};
+    void *all[] = {s->ended, s->words, s->blocks, s->tiles, s->regions, s->areas};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         reuse_free(all[i]);
 }
@@ -57,7 +59,7 @@ static void *slots_part(const void *from, uint64_t bytes)
 
 static void slots_copy(struct slots *s)
 {
-    s->live = slots_part(s->live, s->room / 8);
+    s->ended = slots_part(s->ended, s->room / 8);
     s->words = slots_part(s->words, s->room / 64);
     s->blocks = slots_part(s->blocks, (s->room >> BLOCK_BITS) * sizeof *s->blocks);
     s->tiles = slots_part(s->tiles, (s->room >> TILE_BITS) * sizeof *s->tiles);
@@ -65,20 +67,8 @@ static void slots_copy(struct slots *s)
     s->areas = slots_part(s->areas, area_count(s->room) * sizeof *s->areas);
 }
 
-static inline uint32_t slot_take(struct slots *s)
-{
-    const uint64_t slot = s->next++;
-    s->live[slot / 64] |= 1ull << (slot % 64);
-    s->words[slot / 64]++;
-    s->blocks[slot >> BLOCK_BITS]++;
-    s->tiles[slot >> TILE_BITS]++;
-    s->regions[slot >> REGION_BITS]++;
-    s->areas[slot >> AREA_BITS]++;
-    s->count++;
-    return (uint32_t)slot;
-}
-
-typedef uint16_t lanes __attribute__((vector_size(16)));
+typedef uint16_t pairs __attribute__((vector_size(16)));
+typedef uint32_t fours __attribute__((vector_size(16)));
 typedef int32_t four __attribute__((vector_size(16)));
 // From entry LANES - 1 - i on, the lanes after the one at i.
 static const uint8_t AFTER_BYTE[2 * BLOCK_WORDS] __attribute__((aligned(32))) = {
@@ -86,10 +76,10 @@ static const uint8_t AFTER_BYTE[2 * BLOCK_WORDS] __attribute__((aligned(32))) = 
 static const uint16_t AFTER_PAIR[2 * TILE_BLOCKS] __attribute__((aligned(32))) = {
     [TILE_BLOCKS] = 65535, 65535, 65535, 65535, 65535, 65535, 65535, 65535};
 
-static inline lanes lanes_at(const uint16_t *at)
+static inline fours at(const void *memory)
 {
-    lanes all;
-    __builtin_memcpy(&all, at, sizeof all);
+    fours all;
+    __builtin_memcpy(&all, memory, sizeof all);
     return all;
 }
 
@@ -97,63 +87,46 @@ static inline lanes lanes_at(const uint16_t *at)
 // is from the end of its block cannot be foretold.
 static inline uint32_t slot_give_up(struct slots *s, uint32_t slot)
 {
-    const uint64_t word = slot / 64, block = slot >> BLOCK_BITS, tile = slot >> TILE_BITS,
+    const uint32_t word = slot / 64, block = slot >> BLOCK_BITS, tile = slot >> TILE_BITS,
                    region = slot >> REGION_BITS, area = slot >> AREA_BITS;
-    uint32_t after = (uint32_t)__builtin_popcountll(s->live[word] >> (slot % 64) >> 1);
-    // Bytes up to 64, two of them added up to 128; then pairs of bytes.
-    uint64_t low, high, low_mask, high_mask;
-    const uint8_t *words = s->words + block * BLOCK_WORDS, *mask = AFTER_BYTE + (BLOCK_WORDS - 1) - word % BLOCK_WORDS;
-    __builtin_memcpy(&low, words, 8);
-    __builtin_memcpy(&high, words + 8, 8);
-    __builtin_memcpy(&low_mask, mask, 8);
-    __builtin_memcpy(&high_mask, mask + 8, 8);
-    const uint64_t bytes = (low & low_mask) + (high & high_mask), even = 0x00ff00ff00ff00ffull;
-    const uint64_t pairs = (bytes & even) + (bytes >> 8 & even);
-    const lanes sum = (lanes_at(s->blocks + tile * TILE_BLOCKS) &
-                       lanes_at(AFTER_PAIR + (TILE_BLOCKS - 1) - block % TILE_BLOCKS)) +
-                      (lanes_at(s->tiles + region * REGION_TILES) &
-                       lanes_at(AFTER_PAIR + (REGION_TILES - 1) - tile % REGION_TILES));
-    uint64_t halves[2];
-    __builtin_memcpy(halves, &sum, sizeof halves);
-    // A region's slots but this one are fewer than 2^16: sums fit in the lanes' width.
-    after += (uint32_t)((halves[0] + halves[1] + pairs) * 0x0001000100010001ull >> 48);
+    uint32_t ended = (uint32_t)__builtin_popcountll(s->ended[word] >> (slot % 64));
+    const pairs words = (pairs)(at(s->words + word / BLOCK_WORDS * BLOCK_WORDS) &
+                                at(AFTER_BYTE + (BLOCK_WORDS - 1) - word % BLOCK_WORDS));
+    const pairs blocks = (pairs)(at(s->blocks + block / TILE_BLOCKS * TILE_BLOCKS) &
+                                 at(AFTER_PAIR + (TILE_BLOCKS - 1) - block % TILE_BLOCKS));
+    const pairs tiles = (pairs)(at(s->tiles + tile / REGION_TILES * REGION_TILES) &
+                                at(AFTER_PAIR + (REGION_TILES - 1) - tile % REGION_TILES));
+    // Bytes are up to 64, two of them up to 128; a region's slots but this one are fewer than 2^16.
+    const pairs sum = (words & 255) + (words >> 8) + blocks + tiles;
+    fours all = ((fours)sum & 65535) + ((fours)sum >> 16);
     if (s->next > REGION) {
         // All regions of the area, those up to this one left out.
-        const uint64_t first = area * AREA_REGIONS, used = (s->next + REGION - 1) >> REGION_BITS;
-        const uint64_t end = used - first < AREA_REGIONS ? used : first + AREA_REGIONS;
-        const int32_t own = (int32_t)region;
-        four index = {(int32_t)first, (int32_t)first + 1, (int32_t)first + 2, (int32_t)first + 3}, all = {0};
-        for (uint64_t r = first; r < end; r += 4) {
-            four counts;
-            __builtin_memcpy(&counts, s->regions + r, sizeof counts);
-            all += counts & (index > own);
+        const uint32_t first = area * AREA_REGIONS, used = (uint32_t)((s->next + REGION - 1) >> REGION_BITS);
+        const uint32_t end = used - first < AREA_REGIONS ? used : first + AREA_REGIONS;
+        fours index = {first, first + 1, first + 2, first + 3};
+        for (uint32_t r = first; r < end; r += 4) {
+            all += at(s->regions + r) & (fours)((four)index > (int32_t)region);
             index += 4;
         }
-        after += (uint32_t)(all[0] + all[1] + all[2] + all[3]);
-        const uint64_t areas = area_count(s->next);
-        for (uint64_t a = area + 1; a < areas; a++)
-            after += s->areas[a];
+        const uint32_t areas = (uint32_t)area_count(s->next);
+        for (uint32_t a = area + 1; a < areas; a++)
+            ended += s->areas[a];
     }
-    s->live[word] &= ~(1ull << (slot % 64));
-    s->words[word]--;
-    s->blocks[block]--;
-    s->tiles[tile]--;
-    s->regions[region]--;
-    s->areas[area]--;
-    s->count--;
-    return after;
+    ended += all[0] + all[1] + all[2] + all[3];
+    s->ended[word] |= 1ull << (slot % 64);
+    s->words[word]++;
+    s->blocks[block]++;
+    s->tiles[tile]++;
+    s->regions[region]++;
+    s->areas[area]++;
+    s->ends++;
+    return (uint32_t)(s->next - 1 - slot) - ended;
 }
 
 static inline void slot_prefetch(const struct slots *s, uint32_t slot)
 {
-    __builtin_prefetch(&s->live[slot / 64]);
+    __builtin_prefetch(&s->ended[slot / 64]);
     __builtin_prefetch(&s->words[slot / 64]);
-}
-
-// Of `count` slots, how many lie in the part of this size.
-static uint64_t part(uint64_t count, uint64_t at, uint64_t size)
-{
-    return count <= at * size ? 0 : count - at * size < size ? count - at * size : size;
 }
 
 // Moves the live slots together, and makes more if over half are live; `numbers` are those that
@@ -165,31 +138,18 @@ static void slots_make_room(struct slots *s, uint32_t *numbers, uint64_t held)
     uint32_t *before = reuse_alloc(words * sizeof *before), sum = 0;
     for (uint64_t w = 0; w < words; w++) {
         before[w] = sum;
-        sum += old.words[w];
+        sum += 64u - old.words[w];
     }
-    const uint64_t room = old.count > old.room / 2 ? old.room * 2 : old.room, count = old.count;
+    const uint64_t live = old.next - old.ends, room = live > old.room / 2 ? old.room * 2 : old.room;
     if (room > MOST_SLOTS)
         reuse_fail("more than 2^30 distinct lines (64 GiB) cannot be told apart: use a sample");
     slots_empty(s, room);
-    for (uint64_t w = 0; w << 6 < count; w++) {
-        const uint64_t bits = part(count, w, 64);
-        s->live[w] = ~0ull >> (64 - bits);
-        s->words[w] = (uint8_t)bits;
-    }
-    for (uint64_t b = 0; b << BLOCK_BITS < count; b++)
-        s->blocks[b] = (uint16_t)part(count, b, 1 << BLOCK_BITS);
-    for (uint64_t t = 0; t << TILE_BITS < count; t++)
-        s->tiles[t] = (uint16_t)part(count, t, 1 << TILE_BITS);
-    for (uint64_t r = 0; r << REGION_BITS < count; r++)
-        s->regions[r] = (uint32_t)part(count, r, REGION);
-    for (uint64_t a = 0; a << AREA_BITS < count; a++)
-        s->areas[a] = (uint32_t)part(count, a, 1 << AREA_BITS);
-    s->next = count;
+    s->next = live;
     for (uint64_t i = 0; i < held; i++) {
         if (numbers[i] == NO_SLOT)
             continue;
         const uint32_t word = numbers[i] / 64;
-        numbers[i] = before[word] + (uint32_t)__builtin_popcountll(old.live[word] & ((1ull << (numbers[i] % 64)) - 1));
+        numbers[i] = before[word] + (uint32_t)__builtin_popcountll(~old.ended[word] & ((1ull << (numbers[i] % 64)) - 1));
     }
     slots_free(&old);
     reuse_free(before);

@@ -19,8 +19,6 @@ enum { BUFFER = 8192, BLOCK_MOST = 512 };
 extern uint64_t buffer_entries[BUFFER + 2 * BLOCK_MOST];
 // Where the next entry goes.
 extern uint64_t *buffer_next;
-// Accesses and fetches that were made, in the sample or not; kept only where there is a sample.
-extern ULong made_accesses, made_fetches;
 // Lines with a hash from here on are in nobody's sample.
 extern ULong sample_threshold;
 
@@ -31,6 +29,9 @@ extern Int opt_most;
 
 // Empties the buffer; called from instrumented code.
 void buffer_flush(void);
+
+// Keeps of `count` addresses those whose lines are in the sample, as lines; returns how many. 0 stays.
+uint32_t sample_lines(uint64_t *entries, uint32_t count, uint64_t threshold);
 
 // For each temporary of a block: what it is an offset from, and whether that comes from the stack pointer.
 struct origins {
@@ -48,6 +49,9 @@ void follow(struct origins *of, IRTemp temp, const IRExpr *value, const VexGuest
 void find_fma(void);
 // The block with one call for each vector of them.
 IRSB *join_fused(IRSB *in, const VexGuestLayout *layout);
+
+// The block in which a number and the zeros around it are put into a vector register at once (registers.c).
+IRSB *join_writes(IRSB *in, const VexGuestLayout *layout);
 #endif
 
 IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout, const VexGuestExtents *extents,
