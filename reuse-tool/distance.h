@@ -10,7 +10,7 @@
 // Bins: depths below 128 have one each, then 64 for every doubling.
 enum { BINS = 3520, GROUPS = 16 };
 
-// Lines whose hash is below a threshold are sampled; instrument.c computes the same inline.
+// Lines whose hash is below a threshold are sampled; sample.c computes the same of many at once.
 #define SAMPLE_FACTOR 0x9e3779b97f4a7c15ull
 static inline uint64_t sample_hash(uint64_t line) { return line * SAMPLE_FACTOR; }
 

@@ -14,7 +14,6 @@ static Bool has_fma;
 
 void find_fma(void)
 {
-    __builtin_cpu_init();
     has_fma = __builtin_cpu_supports("fma") != 0;
 }
 

@@ -350,6 +350,7 @@ static void debug_usage(void) { VG_(printf)("    (none)\n"); }
 static void after_options(void)
 {
 #ifdef VGA_amd64
+    __builtin_cpu_init();
     find_fma();
 #endif
     number_of = VG_(calloc)("reuse.threads", VG_N_THREADS, sizeof *number_of);

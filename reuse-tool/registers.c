@@ -105,7 +105,10 @@ static IRStmt *get(struct state *s, IRStmt *statement)
 IRSB *join_writes(IRSB *in, const VexGuestLayout *layout)
 {
     IRSB *out = deepCopyIRSBExceptStmts(in);
-    struct state s = {.at = VG_(calloc)("reuse.registers", layout->total_sizeB, sizeof *s.at), .bytes = layout->total_sizeB};
+    struct state s = {
+        .at = VG_(calloc)("reuse.registers", layout->total_sizeB, sizeof *s.at),
+        .bytes = layout->total_sizeB,
+    };
     for (Int i = 0; i < in->stmts_used; i++) {
         IRStmt *statement = in->stmts[i];
         switch (statement->tag) {

@@ -23,7 +23,7 @@ static inline uint32_t keep(uint64_t *entries, uint32_t from, uint32_t count, ui
 
 static inline __attribute__((always_inline)) uint32_t sample_by(uint64_t *entries, uint32_t count, uint64_t threshold)
 {
-    // There is no comparison of unsigned numbers: the highest bits are turned.
+    // AVX2 compares no unsigned numbers: the highest bits are turned.
     const uint64_t turn = 1ull << 63;
     const wide_signed below = (wide_signed)((wide){} + (threshold ^ turn));
     uint32_t kept = 0, i = 0;
@@ -41,11 +41,14 @@ static inline __attribute__((always_inline)) uint32_t sample_by(uint64_t *entrie
 }
 
 #ifdef VGA_amd64
-static __attribute__((target("avx512f,avx512dq,avx512vl"))) uint32_t sample_avx512(uint64_t *entries, uint32_t count, uint64_t threshold)
+__attribute__((target("avx512f,avx512dq,avx512vl")))
+static uint32_t sample_avx512(uint64_t *entries, uint32_t count, uint64_t threshold)
 {
     return sample_by(entries, count, threshold);
 }
-static __attribute__((target("avx2"))) uint32_t sample_avx2(uint64_t *entries, uint32_t count, uint64_t threshold)
+
+__attribute__((target("avx2")))
+static uint32_t sample_avx2(uint64_t *entries, uint32_t count, uint64_t threshold)
 {
     return sample_by(entries, count, threshold);
 }
@@ -59,5 +62,5 @@ uint32_t sample_lines(uint64_t *entries, uint32_t count, uint64_t threshold)
     if (__builtin_cpu_supports("avx2"))
         return sample_avx2(entries, count, threshold);
 #endif
-    return keep(entries, 0, count, 0, threshold);
+    return sample_by(entries, count, threshold);
 }

@@ -252,43 +252,66 @@ fn kernels_have_the_distances_of_their_arithmetic() {
     }
 }
 
-/// The tool, and a program of a source with vectors and fused multiplications, where this processor has them.
-fn fused(test: &str, source: &str) -> Option<(PathBuf, Home, String)> {
+/// The tool, and a program of a source, where this processor has what it needs.
+fn built(test: &str, source: &str, there: bool, flags: &[&str]) -> Option<(PathBuf, Home, String)> {
     let tool = tool(test)?;
-    #[cfg(target_arch = "x86_64")]
-    let there = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-    #[cfg(not(target_arch = "x86_64"))]
-    let there = false;
     if !there {
-        skipped(test, "no AVX2 with FMA here");
+        skipped(test, "not on this processor");
         return None;
     }
     let home = Home::new();
-    let binary = home.path().join("fused");
+    let binary = home.path().join("program");
     let mut cc = Command::new("cc");
-    cc.args(["-O2", "-std=gnu11", "-mavx2", "-mfma", "-o"]).arg(&binary).arg(top().join(source)).arg("-lm");
+    cc.args(["-O2", "-std=gnu11"]).args(flags).arg("-o").arg(&binary).arg(top().join(source)).arg("-lm");
     let built = cc.output().expect("there is a C compiler");
     assert!(built.status.success(), "{built:?}");
     let binary = binary.to_str().expect("a path in UTF-8").to_owned();
     Some((tool, home, binary))
 }
 
+/// For programs with vectors and fused multiplications.
+const FUSED_FLAGS: [&str; 2] = ["-mavx2", "-mfma"];
+
+fn has_fused() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}
+
+/// Runs a program that prints a hash of what it computed, natively and under the tool, exact and with a sample.
+fn same_natively_and_measured((tool, home, program): &(PathBuf, Home, String), name: &str) {
+    let native = Command::new(program).output().expect("the program runs").stdout;
+    let native = String::from_utf8(native).expect("text");
+    assert!(native.starts_with(name), "{native}");
+    for options in [&["--without-native"][..], &["--without-native", "--sample", "0.01"]] {
+        let (_, output) = measured(home, tool, options, &[program]);
+        assert!(output.status.success(), "{output:?}");
+        let measured = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(measured.contains(native.trim()), "{native} natively, {output:?}");
+    }
+}
+
 #[test]
 fn fused_multiplications_under_the_tool_have_the_bits_of_native_ones() {
     const TEST: &str = "fused multiplications under the reuse tool";
-    let Some((tool, home, program)) = fused(TEST, "tests/programs/fused.c") else { return };
-    let native = Command::new(&program).output().expect("the program runs").stdout;
-    let native = String::from_utf8(native).expect("text");
-    assert!(native.starts_with("fused "), "{native}");
-    let (_, output) = measured(&home, &tool, &["--without-native"], &[&program]);
-    assert!(output.status.success(), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains(native.trim()), "{native} natively, {output:?}");
+    let Some(program) = built(TEST, "tests/programs/fused.c", has_fused(), &FUSED_FLAGS) else { return };
+    same_natively_and_measured(&program, "fused ");
+}
+
+#[test]
+fn vector_registers_under_the_tool_hold_what_they_hold_natively() {
+    const TEST: &str = "vector registers under the reuse tool";
+    let there = cfg!(target_arch = "x86_64");
+    let Some(program) = built(TEST, "tests/programs/registers.c", there, &[]) else { return };
+    same_natively_and_measured(&program, "registers ");
 }
 
 #[test]
 fn a_matrix_product_reuses_its_block_or_its_whole_matrix() {
     const TEST: &str = "a matrix product under the reuse tool";
-    let Some((tool, home, binary)) = fused(TEST, "experiments/reuse/matmul.c") else { return };
+    let program = built(TEST, "experiments/reuse/matmul.c", has_fused(), &FUSED_FLAGS);
+    let Some((tool, home, binary)) = program else { return };
     let product = |way: &str, n: u32| {
         let (json, output) =
             measured(&home, &tool, &["--without-native"], &[&binary, way, &n.to_string(), "1"]);

@@ -1,0 +1,75 @@
+// Numbers put into parts of vector registers, and reads of the whole after them, with jumps between: prints a hash of
+// what the registers hold in the end.
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef uint64_t pair __attribute__((vector_size(16)));
+
+static uint64_t state = 1, hash;
+
+static uint64_t random_bits(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    return state ^= state << 17;
+}
+
+static void add(uint64_t bits) { hash = (hash ^ bits) * 0x9e3779b97f4a7c15u, hash ^= hash >> 29; }
+
+// Of the sequence: two registers with what was in them before, numbers in memory, and one that is 0 or not.
+#define SEQUENCE(NAME, CODE)                                                                            \
+    static void NAME(pair *a, pair *b, const uint64_t *numbers, uint64_t flag)                          \
+    {                                                                                                   \
+        __asm__ volatile(CODE : "+x"(*a), "+x"(*b), "+r"(flag) : "r"(numbers) : "cc", "memory", "xmm7"); \
+    }
+
+// A number with zeros above it, read as a whole.
+SEQUENCE(load_double, "movsd (%3), %0\n paddq %0, %1\n")
+SEQUENCE(load_single, "movss (%3), %0\n paddq %0, %1\n")
+SEQUENCE(load_quad, "movq (%3), %0\n paddq %0, %1\n movd 8(%3), %0\n paddq %0, %1\n")
+SEQUENCE(convert_double, "pxor %0, %0\n cvtsi2sdq (%3), %0\n paddq %0, %1\n")
+SEQUENCE(convert_single, "pxor %0, %0\n cvtsi2ssq (%3), %0\n paddq %0, %1\n")
+SEQUENCE(convert_memory, "xorps %0, %0\n cvtsi2sdl 4(%3), %0\n movaps %0, %1\n")
+// Parts of what is zero, of what is not, and of what is half.
+SEQUENCE(halves, "pxor %0, %0\n movlpd (%3), %0\n paddq %0, %1\n movhpd 8(%3), %0\n paddq %0, %1\n")
+SEQUENCE(high_first, "pxor %0, %0\n movhpd 8(%3), %0\n paddq %0, %1\n movlpd (%3), %0\n paddq %0, %1\n")
+SEQUENCE(low_of_full, "movlpd (%3), %0\n paddq %0, %1\n movsd %1, %0\n paddq %0, %1\n")
+SEQUENCE(word, "pxor %0, %0\n pinsrw $1, (%3), %0\n paddq %0, %1\n pinsrw $5, 8(%3), %0\n paddq %0, %1\n")
+SEQUENCE(single_in_double, "movsd (%3), %0\n movss 8(%3), %%xmm7\n movss %%xmm7, %0\n paddq %0, %1\n")
+// Writes over writes, and the same again.
+SEQUENCE(twice, "movsd (%3), %0\n movsd 8(%3), %0\n paddq %0, %1\n movsd 8(%3), %0\n paddq %0, %1\n")
+SEQUENCE(zero_twice, "pxor %0, %0\n paddq %0, %1\n pxor %0, %0\n movlpd (%3), %0\n pxor %0, %0\n paddq %0, %1\n")
+SEQUENCE(zero_is_read, "pxor %0, %0\n movaps %0, %%xmm7\n movlpd (%3), %0\n paddq %0, %1\n pshufd $0xe4, %%xmm7, %0\n")
+SEQUENCE(part_is_read, "movsd (%3), %0\n movq %0, %2\n addsd 8(%3), %0\n movsd %0, %1\n movq %2, %%xmm7\n por %%xmm7, %1\n")
+SEQUENCE(back_again, "movaps %0, %%xmm7\n movsd (%3), %0\n paddq %0, %1\n movaps %%xmm7, %0\n")
+// What a jump leaves behind is seen on the other side.
+SEQUENCE(jump_after_zero, "pxor %0, %0\n test %2, %2\n jz 1f\n movlpd (%3), %0\n 1: paddq %0, %1\n")
+SEQUENCE(jump_after_load, "movsd (%3), %0\n test %2, %2\n jz 1f\n movsd 8(%3), %0\n 1: paddq %0, %1\n")
+SEQUENCE(jump_after_half, "movsd (%3), %0\n test %2, %2\n jz 1f\n movhpd 8(%3), %0\n 1: paddq %0, %1\n")
+// A loop that is unrolled, with a register that stays and one that changes.
+SEQUENCE(loop, "and $15, %2\n 1: movsd (%3), %0\n paddq %0, %1\n addsd 8(%3), %0\n paddq %0, %1\n sub $1, %2\n jns 1b\n")
+SEQUENCE(loop_with_jump,
+         "and $15, %2\n 1: pxor %0, %0\n test $3, %2\n jz 2f\n movlpd (%3), %0\n 2: paddq %0, %1\n sub $1, %2\n jns 1b\n")
+
+typedef void sequence(pair *, pair *, const uint64_t *, uint64_t);
+static sequence *const ALL[] = {
+    load_double, load_single, load_quad, convert_double, convert_single, convert_memory, halves, high_first,
+    low_of_full, word, single_in_double, twice, zero_twice, zero_is_read, part_is_read, back_again,
+    jump_after_zero, jump_after_load, jump_after_half, loop, loop_with_jump,
+};
+
+int main(void)
+{
+    for (int round = 0; round < 2000; round++) {
+        for (unsigned i = 0; i < sizeof ALL / sizeof *ALL; i++) {
+            // No NaNs, of which sums may make others: exponents in the middle.
+            uint64_t numbers[2] = {random_bits() >> 3 | 1ull << 61, random_bits() >> 3 | 1ull << 61};
+            pair a = {random_bits(), random_bits()}, b = {random_bits(), random_bits()};
+            ALL[i](&a, &b, numbers, round % 3 ? random_bits() : 0);
+            add(a[0]), add(a[1]), add(b[0]), add(b[1]);
+        }
+    }
+    printf("registers %016llx\n", (unsigned long long)hash);
+    return 0;
+}
