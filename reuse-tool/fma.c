@@ -146,7 +146,8 @@ static void learn(struct known *k, const IRSB *in, Int at, const VexGuestLayout 
         break;
     }
     case Ist_Put:
-        state_written(k, statement->Ist.Put.offset, sizeofIRType(typeOfIRExpr(in->tyenv, statement->Ist.Put.data)), now);
+        state_written(k, statement->Ist.Put.offset,
+                      sizeofIRType(typeOfIRExpr(in->tyenv, statement->Ist.Put.data)), now);
         if (statement->Ist.Put.data->tag == Iex_RdTmp) {
             k->place[statement->Ist.Put.data->Iex.RdTmp.tmp] = statement->Ist.Put.offset;
             k->placed[statement->Ist.Put.data->Iex.RdTmp.tmp] = now;

@@ -99,7 +99,9 @@ static void count_fetch(ULong entry)
     const uint64_t line = entry & LINE_MASK, times = entry >> FETCH_COUNT_SHIFT & FETCH_RUN_MASK;
     counter_add(fetches, &line, 1, 1);
     counter_again(fetches, line, (UInt)times - 1);
-    for (ULong left = times; trace_fd >= 0 && left; left -= left < 256 ? left : 256)
+    if (trace_fd < 0 || (opt_sampled && sample_hash(line) >= sample_threshold))
+        return;
+    for (ULong left = times; left; left -= left < 256 ? left : 256)
         trace(line, (left < 256 ? left : 256) - 1, True);
 }
 
@@ -124,15 +126,15 @@ void buffer_flush(void)
         return;
     if (fetches)
         count = take_fetches(count);
-    for (UInt i = 0; trace_fd >= 0 && i < count; i++)
-        if (buffer_entries[i])
-            trace(buffer_entries[i] >> LINE_SHIFT, 0, False);
     UInt lines = count;
     if (opt_sampled)
         lines = sample_lines(buffer_entries, count, sample_threshold);
     else
         for (UInt i = 0; i < count; i++)
             buffer_entries[i] >>= LINE_SHIFT;
+    for (UInt i = 0; trace_fd >= 0 && i < lines; i++)
+        if (buffer_entries[i])
+            trace(buffer_entries[i], 0, False);
     struct counter *own = running <= THREADS ? threads[running - 1] : NULL;
     counter_add(program, buffer_entries, lines, count);
     if (own && own != program)

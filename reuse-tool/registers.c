@@ -2,10 +2,9 @@
 //
 // Fewer and wider writes to the guest's state. VEX loads a number into a vector register by zeroing the register in
 // the state, writing the number into its low part, and reading the whole to compute with it: the processor cannot
-// hand a narrow write on to a wide read before both writes have left its store buffer, some 15 cycles for every
-// scalar number of a program. Here the zeros and the number become one write of the whole, and the block's later reads
-// take its value. Writes that nobody reads before the next, and those of what is there already, are left out: in code
-// that waits for memory the store buffer is what is full first.
+// hand two narrow writes on to a wide read, which has to wait until they have left the store buffer. Here the zeros and
+// the number become one write of the whole, and the block's later reads take its value. Vectors that nobody reads
+// before the next write, and writes of what is there already, are left out, too.
 #include "pub_tool_libcbase.h"
 #include "pub_tool_machine.h"
 #include "pub_tool_mallocfree.h"

@@ -149,7 +149,8 @@ static void slots_make_room(struct slots *s, uint32_t *numbers, uint64_t held)
         if (numbers[i] == NO_SLOT)
             continue;
         const uint32_t word = numbers[i] / 64;
-        numbers[i] = before[word] + (uint32_t)__builtin_popcountll(~old.ended[word] & ((1ull << (numbers[i] % 64)) - 1));
+        const uint64_t below = (1ull << (numbers[i] % 64)) - 1;
+        numbers[i] = before[word] + (uint32_t)__builtin_popcountll(~old.ended[word] & below);
     }
     slots_free(&old);
     reuse_free(before);
