@@ -37,7 +37,8 @@ struct counter *counter_new(uint64_t threshold, uint32_t most);
 struct counter *counter_copy(const struct counter *from);
 void counter_free(struct counter *counter);
 
-// Accesses to lines, in order; line 0 stands for none. With a sample, `all` of them were made.
+// Accesses to lines, in order; line 0 stands for none. With a sample they are those of `all` that may be in it, and
+// every 0.
 void counter_add(struct counter *counter, const uint64_t *lines, uint32_t count, uint64_t all);
 
 // `times` more accesses to the line that came last.
