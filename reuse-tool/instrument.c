@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //
-// What is added to the program's code: every access appends its address to a buffer. Nothing branches and no
-// register must be saved.
+// What is added to the program's code: every access appends its address to a buffer. No access branches or
+// has registers saved.
 //
 // An instruction's accesses to neighbouring bytes are one: wide vectors are taken apart by the front
 // end and put together again here, and a read-modify-write touches its line once. An access counts for
@@ -11,7 +11,6 @@
 #include "pub_tool_machine.h"
 #include "pub_tool_mallocfree.h"
 
-#include "distance.h"
 #include "tool.h"
 
 enum { PENDING = 64, LINE_BYTES = 64 };

@@ -32,10 +32,13 @@ enum { SYS_EXIT = 93, SYS_EXIT_GROUP = 94, SYS_EXECVE = 221, SYS_EXECVEAT = 281 
 
 uint64_t buffer_entries[BUFFER + 2 * BLOCK_MOST];
 uint64_t *buffer_next = buffer_entries;
-ULong sample_threshold;
+// Lines with a hash from here on are in nobody's sample.
+static ULong sample_threshold;
 
-Bool opt_stack = True, opt_fetches = False, opt_sampled = False;
-Int opt_most = 0;
+Bool opt_stack = True, opt_fetches = False;
+static Bool opt_sampled = False;
+// Lines of a sample of fixed size; 0: its rate is fixed.
+static Int opt_most = 0;
 static Bool opt_threads = True, opt_children = False;
 static const HChar *opt_out, *opt_trace, *opt_threshold;
 static Int opt_limit_ms = 0;

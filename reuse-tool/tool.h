@@ -19,13 +19,9 @@ enum { BUFFER = 8192, BLOCK_MOST = 512 };
 extern uint64_t buffer_entries[BUFFER + 2 * BLOCK_MOST];
 // Where the next entry goes.
 extern uint64_t *buffer_next;
-// Lines with a hash from here on are in nobody's sample.
-extern ULong sample_threshold;
 
 // Options
-extern Bool opt_stack, opt_fetches, opt_sampled;
-// Lines of a sample of fixed size; 0: its rate is fixed.
-extern Int opt_most;
+extern Bool opt_stack, opt_fetches;
 
 // Empties the buffer; called from instrumented code.
 void buffer_flush(void);

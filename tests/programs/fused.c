@@ -7,16 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t state = 1, hash;
-
-static uint64_t random_bits(void)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    return state ^= state << 17;
-}
-
-static void add(uint64_t bits) { hash = (hash ^ bits) * 0x9e3779b97f4a7c15u, hash ^= hash >> 29; }
+#include "hash.h"
 
 static void add_doubles(const double *values, int count)
 {

@@ -2,20 +2,10 @@
 // what the registers hold in the end.
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
+
+#include "hash.h"
 
 typedef uint64_t pair __attribute__((vector_size(16)));
-
-static uint64_t state = 1, hash;
-
-static uint64_t random_bits(void)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    return state ^= state << 17;
-}
-
-static void add(uint64_t bits) { hash = (hash ^ bits) * 0x9e3779b97f4a7c15u, hash ^= hash >> 29; }
 
 // Of the sequence: two registers with what was in them before, numbers in memory, and one that is 0 or not.
 #define SEQUENCE(NAME, CODE)                                                                            \
