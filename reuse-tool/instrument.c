@@ -25,8 +25,9 @@ struct access {
 
 struct block {
     IRSB *out;
-    IRTemp start;  // the buffer's next entry when the room was looked at
+    IRTemp start;  // the buffer's next entry when the room was looked at, or later
     UInt appended; // entries since then
+    UInt room;     // entries for which there was room then
     struct access pending[PENDING];
     UInt pending_count;
     Addr run_line; // instructions fetched from one line
@@ -69,6 +70,7 @@ static void make_room(struct block *b)
     b->start = newIRTemp(b->out->tyenv, Ity_I64);
     addStmtToIRSB(b->out, IRStmt_WrTmp(b->start, IRExpr_Load(Iend_LE, Ity_I64, cell(&buffer_next))));
     b->appended = 0;
+    b->room = BLOCK_MOST;
 }
 
 static IRExpr *position(struct block *b)
@@ -79,12 +81,17 @@ static IRExpr *position(struct block *b)
 // What was appended becomes visible: before each way out of the block.
 static void commit(struct block *b)
 {
-    store(b, &buffer_next, position(b));
+    IRExpr *next = position(b);
+    store(b, &buffer_next, next);
+    // VEX computes what is used twice by one instruction instead of two.
+    b->start = next->Iex.RdTmp.tmp;
+    b->room -= b->appended;
+    b->appended = 0;
 }
 
 static void append(struct block *b, IRExpr *entry)
 {
-    if (b->appended == BLOCK_MOST) {
+    if (b->appended == b->room) {
         commit(b);
         make_room(b);
     }
@@ -265,7 +272,7 @@ IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *lay
     if (guest_word != host_word || guest_word != Ity_I64)
         VG_(tool_panic)("only 64-bit programs on 64-bit machines");
 #ifdef VGA_amd64
-    in = join_writes(join_fused(in, layout), layout);
+    in = join_writes(keep_numbers(join_fused(in, layout), layout), layout);
 #endif
     struct block b = {.out = deepCopyIRSBExceptStmts(in), .origins = origins_new(in->tyenv)};
 

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //
-// Fewer and wider writes to the guest's state. VEX loads a number into a vector register by zeroing the register in
-// the state, writing the number into its low part, and reading the whole to compute with it: the processor cannot
-// hand two narrow writes on to a wide read, which has to wait until they have left the store buffer. Here the zeros and
-// the number become one write of the whole, and the block's later reads take its value. Vectors that nobody reads
-// before the next write, and writes of what is there already, are left out, too.
+// Fewer and wider writes to the guest's state.
+//
+// VEX loads a number into a vector register by zeroing the register in the state and writing the number into its low
+// part. If the whole is read next, the processor cannot hand two narrow writes on to a wide read, which has to wait until
+// they have left the store buffer: then the zeros and the number become one write of the whole. If the number is, the
+// zeros are written above it alone, as long as they are not there already. Either way the block's later reads take the
+// value that was written. Vectors and numbers that nobody reads before the next write are left out; so are writes of
+// what is there already, and of the instruction pointer where nothing looks at it before it is written again.
 #include "pub_tool_libcbase.h"
 #include "pub_tool_machine.h"
 #include "pub_tool_mallocfree.h"
 
 #include "tool.h"
 
-enum { VECTOR_BYTES = 16 };
+enum { VECTOR_BYTES = 16, HALF_BYTES = 8 };
 
 // What the block knows of the state from an offset on.
 struct place {
@@ -19,13 +22,22 @@ struct place {
     Int bytes;
     Int unread;          // the statement that put it, while only later puts have happened to it...
     UInt reads;          // ... and `state.reads` was this
+    Bool zeros_above;    // of a zero vector: its upper half had been zero before
 };
 
 struct state {
+    const IRSB *in;
     struct place *at;
     Int bytes;
     // Counted up where all of the state may be read.
     UInt reads;
+    const struct uses *uses;
+    // For each temporary of `in`: behind the statement of the new block that loads it; the number that it is, if some
+    // are stored as numbers.
+    Int *loaded;
+    IRExpr **number;
+    // Where the instruction pointer is, and the last write of it that nothing can have seen; none: negative.
+    Int pointer, pointer_put;
 };
 
 static Bool is_zero_vector(const IRExpr *atom)
@@ -71,54 +83,199 @@ static IRExpr *widened(IRSB *out, IRExpr *number)
     }
 }
 
-static void put(struct state *s, IRSB *out, IRStmt *statement)
+// Whether the next to read the register after the statement reads more than the number in its lower half.
+static Bool whole_is_next(const IRSB *in, Int at, Int offset)
 {
+    for (Int i = at + 1; i < in->stmts_used; i++) {
+        const IRStmt *statement = in->stmts[i];
+        if (statement->tag == Ist_Dirty || statement->tag == Ist_PutI)
+            return True;
+        if (statement->tag == Ist_Put && statement->Ist.Put.offset == offset)
+            return False;
+        if (statement->tag != Ist_WrTmp)
+            continue;
+        const IRExpr *value = statement->Ist.WrTmp.data;
+        if (value->tag == Iex_GetI)
+            return True;
+        if (value->tag != Iex_Get)
+            continue;
+        const Int from = value->Iex.Get.offset, bytes = sizeofIRType(value->Iex.Get.ty);
+        if (from < offset + HALF_BYTES && offset < from + bytes)
+            return from != offset || bytes > HALF_BYTES;
+    }
+    return False;
+}
+
+// The number as one: what was loaded only to be put is loaded as one.
+static IRExpr *as_number(struct state *s, IRSB *out, IRExpr *data)
+{
+    if (data->tag != Iex_RdTmp || typeOfIRExpr(out->tyenv, data) != Ity_I64)
+        return data;
+    const IRTemp temp = data->Iex.RdTmp.tmp;
+    if (!s->loaded[temp] || s->uses[temp].all != 1)
+        return data;
+    IRStmt **load = &out->stmts[s->loaded[temp] - 1];
+    const IRTemp number = newIRTemp(out->tyenv, Ity_F64);
+    *load = IRStmt_WrTmp(number, IRExpr_Load(Iend_LE, Ity_F64, (*load)->Ist.WrTmp.data->Iex.Load.addr));
+    return IRExpr_RdTmp(number);
+}
+
+static Bool is_unread(const struct state *s, const struct place *place)
+{
+    return place->unread >= 0 && place->reads == s->reads;
+}
+
+static Bool is_zero_half(const struct place *place)
+{
+    return place->value && place->bytes == HALF_BYTES && place->value->tag == Iex_Const &&
+           place->value->Iex.Const.con->tag == Ico_U64 && place->value->Iex.Const.con->Ico.U64 == 0;
+}
+
+// The data are at the offset from now on, by the statement; by none: negative.
+static void is_there(struct state *s, IRType type, Int offset, const IRExpr *data, Int statement)
+{
+    const Bool zeros = offset + HALF_BYTES < s->bytes && is_zero_half(&s->at[offset + HALF_BYTES]);
+    overlapping(s, offset, sizeofIRType(type), overwritten);
+    s->at[offset] = (struct place){.value = data, .bytes = sizeofIRType(type), .unread = statement,
+                                   .reads = s->reads, .zeros_above = zeros};
+}
+
+// Zeros in the upper half of the register instead of the zero vector in it.
+static void narrow_zeros(struct state *s, IRSB *out, Int offset)
+{
+    const struct place was = s->at[offset];
+    IRExpr *zeros = IRExpr_Const(IRConst_U64(0));
+    is_there(s, Ity_I64, offset + HALF_BYTES, zeros, -1);
+    if (!is_unread(s, &was))
+        return;
+    out->stmts[was.unread] = IRStmt_NoOp();
+    if (!was.zeros_above)
+        addStmtToIRSB(out, IRStmt_Put(offset + HALF_BYTES, zeros));
+}
+
+static void put(struct state *s, IRSB *out, Int at)
+{
+    IRStmt *statement = s->in->stmts[at];
     const Int offset = statement->Ist.Put.offset;
     IRExpr *data = statement->Ist.Put.data;
     struct place *place = &s->at[offset];
     if (place->value && same_atom(place->value, data))
         return;
+    if (offset == s->pointer) {
+        if (s->pointer_put >= 0)
+            out->stmts[s->pointer_put] = IRStmt_NoOp();
+        s->pointer_put = out->stmts_used;
+    }
     if (place->value && is_zero_vector(place->value)) {
-        IRExpr *whole = widened(out, data);
-        if (whole)
+        const IRType type = typeOfIRExpr(out->tyenv, data);
+        IRExpr *whole;
+        if ((type == Ity_I64 || type == Ity_F64) && !whole_is_next(s->in, at, offset)) {
+            narrow_zeros(s, out, offset);
+            statement = IRStmt_Put(offset, data = as_number(s, out, data));
+        } else if ((whole = widened(out, data))) {
             statement = IRStmt_Put(offset, data = whole);
+        }
     }
     const IRType type = typeOfIRExpr(out->tyenv, data);
-    if (type == Ity_V128 && place->bytes == VECTOR_BYTES && place->unread >= 0 && place->reads == s->reads)
+    if ((type == Ity_V128 || type == Ity_F64) && place->bytes == sizeofIRType(type) && is_unread(s, place))
         out->stmts[place->unread] = IRStmt_NoOp();
-    overlapping(s, offset, sizeofIRType(type), overwritten);
-    *place = (struct place){.value = data, .bytes = sizeofIRType(type), .unread = out->stmts_used, .reads = s->reads};
+    is_there(s, type, offset, data, out->stmts_used);
     addStmtToIRSB(out, statement);
 }
 
-static IRStmt *get(struct state *s, IRStmt *statement)
+static void get(struct state *s, IRSB *out, IRStmt *statement)
 {
+    const IRTemp temp = statement->Ist.WrTmp.tmp;
+    const Int offset = statement->Ist.WrTmp.data->Iex.Get.offset;
+    const IRType type = statement->Ist.WrTmp.data->Iex.Get.ty;
+    const struct place *place = &s->at[offset];
+    if (place->value && place->value->tag == Iex_RdTmp) {
+        IRExpr *value = IRExpr_RdTmp(place->value->Iex.RdTmp.tmp);
+        const IRType of = typeOfIRExpr(out->tyenv, value);
+        if (of == type && (type == Ity_V128 || type == Ity_F64)) {
+            addStmtToIRSB(out, IRStmt_WrTmp(temp, value));
+            return;
+        }
+        if (of == Ity_F64 && type == Ity_I64 && s->uses[temp].all == s->uses[temp].stored) {
+            s->number[temp] = value;
+            return;
+        }
+    }
+    if (offset == s->pointer)
+        s->pointer_put = -1;
+    overlapping(s, offset, sizeofIRType(type), read);
+    addStmtToIRSB(out, statement);
+}
+
+// Whether a handler of signals or a function may get to see the state at the statement.
+static Bool shows_state(const IRStmt *statement)
+{
+    switch (statement->tag) {
+    case Ist_NoOp:
+    case Ist_IMark:
+    case Ist_AbiHint:
+    case Ist_Put:
+    case Ist_Exit:
+        return False;
+    case Ist_WrTmp:
+        break;
+    default:
+        return True;
+    }
     const IRExpr *value = statement->Ist.WrTmp.data;
-    const struct place *place = &s->at[value->Iex.Get.offset];
-    if (value->Iex.Get.ty == Ity_V128 && place->value && place->bytes == VECTOR_BYTES && place->value->tag == Iex_RdTmp)
-        return IRStmt_WrTmp(statement->Ist.WrTmp.tmp, IRExpr_RdTmp(place->value->Iex.RdTmp.tmp));
-    overlapping(s, value->Iex.Get.offset, sizeofIRType(value->Iex.Get.ty), read);
-    return statement;
+    if (value->tag == Iex_Load || value->tag == Iex_GetI)
+        return True;
+    if (value->tag != Iex_Binop)
+        return False;
+    switch (value->Iex.Binop.op) {
+    case Iop_DivModU64to32:
+    case Iop_DivModS64to32:
+    case Iop_DivModU128to64:
+    case Iop_DivModS128to64:
+        return True;
+    default:
+        return False;
+    }
 }
 
 IRSB *join_writes(IRSB *in, const VexGuestLayout *layout)
 {
     IRSB *out = deepCopyIRSBExceptStmts(in);
+    const SizeT temps = (SizeT)in->tyenv->types_used + 1;
     struct state s = {
+        .in = in,
         .at = VG_(calloc)("reuse.registers", layout->total_sizeB, sizeof *s.at),
         .bytes = layout->total_sizeB,
+        .uses = uses_count(in),
+        .loaded = VG_(calloc)("reuse.loaded", temps, sizeof *s.loaded),
+        .number = VG_(calloc)("reuse.number", temps, sizeof *s.number),
+        .pointer = layout->offset_IP,
+        .pointer_put = -1,
     };
     for (Int i = 0; i < in->stmts_used; i++) {
         IRStmt *statement = in->stmts[i];
+        if (shows_state(statement))
+            s.pointer_put = -1;
         switch (statement->tag) {
         case Ist_Put:
-            put(&s, out, statement);
+            put(&s, out, i);
             continue;
-        case Ist_WrTmp:
-            if (statement->Ist.WrTmp.data->tag == Iex_Get)
-                statement = get(&s, statement);
-            else if (statement->Ist.WrTmp.data->tag == Iex_GetI)
+        case Ist_WrTmp: {
+            const IRExpr *value = statement->Ist.WrTmp.data;
+            if (value->tag == Iex_Get) {
+                get(&s, out, statement);
+                continue;
+            }
+            if (value->tag == Iex_GetI)
                 s.reads++;
+            else if (value->tag == Iex_Load && value->Iex.Load.end == Iend_LE)
+                s.loaded[statement->Ist.WrTmp.tmp] = out->stmts_used + 1;
+            break;
+        }
+        case Ist_Store:
+            if (statement->Ist.Store.data->tag == Iex_RdTmp && s.number[statement->Ist.Store.data->Iex.RdTmp.tmp])
+                statement = IRStmt_Store(statement->Ist.Store.end, statement->Ist.Store.addr,
+                                         s.number[statement->Ist.Store.data->Iex.RdTmp.tmp]);
             break;
         case Ist_PutI:
         case Ist_Dirty:
@@ -133,6 +290,11 @@ IRSB *join_writes(IRSB *in, const VexGuestLayout *layout)
         }
         addStmtToIRSB(out, statement);
     }
-    VG_(free)(s.at);
+    // The way out of the block writes it, too.
+    if (s.pointer_put >= 0)
+        out->stmts[s.pointer_put] = IRStmt_NoOp();
+    void *all[] = {s.at, (void *)s.uses, s.loaded, s.number};
+    for (UInt i = 0; i < sizeof all / sizeof *all; i++)
+        VG_(free)(all[i]);
     return out;
 }

@@ -40,11 +40,24 @@ void origins_free(struct origins *of);
 // What `temp` is made of.
 void follow(struct origins *of, IRTemp temp, const IRExpr *value, const VexGuestLayout *layout);
 
+// For each temporary of a block: how many times its statements use it (uses.c), and how many of these store it to
+// memory. VG_(free) it.
+struct uses {
+    UInt all, stored;
+};
+struct uses *uses_count(const IRSB *in);
+// Calls `each` for every temporary that is used.
+void uses_of_value(const IRExpr *value, void (*each)(IRTemp, void *), void *with);
+void uses_of_statement(const IRStmt *statement, void (*each)(IRTemp, void *), void *with);
+
 #ifdef VGA_amd64
 // Fused multiplications by the processor (fma.c). Whether it has them; before any code is translated.
 void find_fma(void);
 // The block with one call for each vector of them.
 IRSB *join_fused(IRSB *in, const VexGuestLayout *layout);
+
+// The block in which numbers in vector registers are computed with as such (numbers.c).
+IRSB *keep_numbers(IRSB *in, const VexGuestLayout *layout);
 
 // The block in which a number and the zeros around it are put into a vector register at once (registers.c).
 IRSB *join_writes(IRSB *in, const VexGuestLayout *layout);
