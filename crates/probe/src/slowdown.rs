@@ -7,6 +7,7 @@
 //! seconds, so a machine that changes its mind slowly changes nothing. Which of the two comes first
 //! alternates from round to round.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -134,47 +135,69 @@ pub fn curve(rounds: &[Round]) -> Vec<Point> {
     footprints.into_iter().filter_map(point).collect()
 }
 
-/// The class that a curve speaks for, with the two losses that decided.
+/// The class that slowdowns speak for, with the three losses that decided.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     pub class: Class,
-    /// What the program loses at most beside a probe that fills the last-level cache or more.
-    pub loses: f64,
+    /// What the program loses beside a probe that lives within the last-level cache.
+    pub within: f64,
+    /// What it loses beside one that fills this cache or more.
+    pub beyond: f64,
     /// What a probe that lives within the last-level cache loses beside the program.
     pub takes: f64,
     /// Whether the class is the same at both ends of the intervals.
     pub sure: bool,
 }
 
-/// Who lives from the shared cache loses what it has there; who streams has nothing there to lose and takes
-/// it from others; who does neither keeps to itself (Xie and Loh's animals, in the classes' letters). `None`
-/// without a point on both sides: a probe of a quarter to three quarters of the cache, and one of its whole
-/// size or more.
-pub fn verdict(curve: &[Point], llc_bytes: u64) -> Option<Verdict> {
-    let inside = curve
-        .iter()
-        .rev()
-        .find(|p| 4 * p.footprint_bytes <= 3 * llc_bytes && 4 * p.footprint_bytes >= llc_bytes)?;
-    let outside = || curve.iter().filter(|point| point.footprint_bytes >= llc_bytes);
-    let largest =
-        |value: fn(&Spread) -> f64| outside().map(|point| value(&point.suffers) - 1.0).max_by(f64::total_cmp);
-    let (loses, takes) = (largest(|spread| spread.median)?, inside.causes.median - 1.0);
-    let (least, most) = (largest(|spread| spread.low)?, largest(|spread| spread.high)?);
-    let class = decide(loses, takes);
-    let corners = [
-        (least, inside.causes.low - 1.0),
-        (least, inside.causes.high - 1.0),
-        (most, inside.causes.low - 1.0),
-        (most, inside.causes.high - 1.0),
-    ];
-    let sure = corners.iter().all(|&(loses, takes)| decide(loses, takes) == class);
-    Some(Verdict { class, loses, takes, sure })
+/// Who loses something beside a probe within the last-level cache, and more than beside one that wants the
+/// memory's bandwidth, too, lives from that cache. Of the others who takes more than it loses streams, and
+/// who does neither keeps to itself.
+///
+/// What the program loses beside a probe within private caches (of a sixteenth of the last one or less) is
+/// not the shared ones' doing, so that losses are over that, round by round. `None` without rounds on both
+/// sides: of a quarter to three quarters of the cache, and of its whole size or more.
+pub fn verdict(rounds: &[Round], llc_bytes: u64) -> Option<Verdict> {
+    // The k-th round at each footprint is one of the k-th round of all.
+    let mut suffers: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for round in rounds {
+        suffers.entry(round.footprint_bytes).or_default().push(round.beside_s / round.alone_s);
+    }
+    let private = suffers.iter().next().filter(|(bytes, _)| 16 * **bytes <= llc_bytes);
+    let private: &[f64] = private.map_or(&[], |(_, ratios)| ratios);
+    let loses = |counts: &dyn Fn(u64) -> bool| {
+        let own: Vec<&Vec<f64>> =
+            suffers.iter().filter(|(bytes, _)| counts(**bytes)).map(|(_, ratios)| ratios).collect();
+        let longest = own.iter().map(|ratios| ratios.len()).max()?;
+        Spread::of((0..longest).map(|k| {
+            let ratios: Vec<f64> = own.iter().filter_map(|ratios| ratios.get(k).copied()).collect();
+            ratios.iter().sum::<f64>() / ratios.len() as f64 / private.get(k).copied().unwrap_or(1.0) - 1.0
+        }))
+    };
+    let lives_within = |bytes: u64| 4 * bytes >= llc_bytes && 4 * bytes <= 3 * llc_bytes;
+    let (within, beyond) = (loses(&lives_within)?, loses(&|bytes| bytes >= llc_bytes)?);
+    let largest = *suffers.keys().rev().find(|bytes| lives_within(**bytes))?;
+    let takes = Spread::of(
+        rounds
+            .iter()
+            .filter(|round| round.footprint_bytes == largest)
+            .map(|round| round.probe_alone_bytes_per_s / round.probe_beside_bytes_per_s - 1.0),
+    )?;
+    let class = decide(within.median, beyond.median, takes.median);
+    let ends = |spread: &Spread| [spread.low, spread.high];
+    let corners = ends(&within).into_iter().flat_map(|within| {
+        let takes = &takes;
+        ends(&beyond).into_iter().flat_map(move |beyond| ends(takes).map(|takes| (within, beyond, takes)))
+    });
+    let sure = corners.into_iter().all(|(within, beyond, takes)| decide(within, beyond, takes) == class);
+    Some(Verdict { class, within: within.median, beyond: beyond.median, takes: takes.median, sure })
 }
 
-fn decide(loses: f64, takes: f64) -> Class {
-    if loses < LOSS && takes < LOSS {
+fn decide(within: f64, beyond: f64, takes: f64) -> Class {
+    if within < LOSS && beyond < LOSS && takes < LOSS {
         Class::N
-    } else if takes > loses {
+    } else if within >= LOSS && within > beyond {
+        Class::C
+    } else if takes > beyond {
         Class::S
     } else {
         Class::C
@@ -187,22 +210,25 @@ mod tests {
 
     const LLC: u64 = 32 << 20;
 
-    fn point(footprint_bytes: u64, suffers: f64, causes: f64, width: f64) -> Point {
-        let spread = |median: f64| Spread {
-            median,
-            low: median - width,
-            high: median + width,
-            confidence: 0.96,
-            samples: 15,
-        };
-        Point { footprint_bytes, suffers: spread(suffers), causes: spread(causes) }
+    /// Rounds at a footprint with these losses of the program and of the probe, and some more and less.
+    fn rounds(footprint_bytes: u64, suffers: f64, causes: f64, width: f64) -> impl Iterator<Item = Round> {
+        (0..15).map(move |k| {
+            let by = width * f64::from(k - 7) / 7.0;
+            Round {
+                footprint_bytes,
+                alone_s: 2.0,
+                beside_s: 2.0 * (suffers + by),
+                probe_alone_bytes_per_s: 1e9 * (causes + by),
+                probe_beside_bytes_per_s: 1e9,
+            }
+        })
     }
 
     fn class(losses: [(f64, f64); 3], width: f64) -> (Class, bool) {
         let footprints = [LLC / 64, LLC / 2, 2 * LLC];
-        let curve: Vec<Point> =
-            footprints.iter().zip(losses).map(|(&bytes, (s, c))| point(bytes, s, c, width)).collect();
-        let verdict = verdict(&curve, LLC).unwrap();
+        let rounds: Vec<Round> =
+            footprints.iter().zip(losses).flat_map(|(&bytes, (s, c))| rounds(bytes, s, c, width)).collect();
+        let verdict = verdict(&rounds, LLC).unwrap();
         (verdict.class, verdict.sure)
     }
 
@@ -211,17 +237,40 @@ mod tests {
         assert_eq!(class([(1.0, 1.0), (1.01, 1.02), (1.03, 1.01)], 0.005), (Class::N, true));
         assert_eq!(class([(1.0, 1.0), (1.05, 1.02), (1.60, 1.05)], 0.005), (Class::C, true));
         assert_eq!(class([(1.0, 1.0), (1.05, 1.40), (1.15, 1.20)], 0.005), (Class::S, true));
+        // It takes much, but from who is within the cache, as it is itself.
+        assert_eq!(class([(1.0, 1.0), (1.22, 1.30), (1.08, 1.02)], 0.005), (Class::C, true));
         // The probe in private caches is beside the point.
-        assert_eq!(class([(1.5, 1.5), (1.0, 1.0), (1.0, 1.0)], 0.005), (Class::N, true));
+        assert_eq!(class([(1.0, 1.5), (1.0, 1.0), (1.0, 1.0)], 0.005), (Class::N, true));
         // What noise could turn is told.
-        assert_eq!(class([(1.0, 1.0), (1.0, 1.0), (1.04, 1.0)], 0.03), (Class::N, false));
+        assert_eq!(class([(1.0, 1.0), (1.0, 1.0), (1.0, 1.04)], 0.03), (Class::N, true));
+        assert_eq!(class([(1.0, 1.0), (1.0, 1.04), (1.0, 1.0)], 0.03), (Class::N, false));
     }
 
     #[test]
-    fn without_a_point_on_either_side_of_the_cache_there_is_no_verdict() {
+    fn what_is_lost_beside_any_probe_is_not_lost_to_its_footprint() {
+        assert_eq!(class([(1.20, 1.0), (1.21, 1.02), (1.23, 1.01)], 0.005), (Class::N, true));
+        assert_eq!(class([(1.20, 1.0), (1.50, 1.02), (1.30, 1.01)], 0.005), (Class::C, true));
+        // Round by round: what changes from one to the next is none of it.
+        assert_eq!(class([(1.20, 1.0), (1.20, 1.0), (1.20, 1.0)], 0.15), (Class::N, false));
+        let same: Vec<Round> = [LLC / 64, LLC / 2, 2 * LLC]
+            .into_iter()
+            .flat_map(|bytes| rounds(bytes, 1.2, 1.0, 0.0).zip(1..))
+            .map(|(round, k)| Round { beside_s: round.beside_s * f64::from(k), ..round })
+            .collect();
+        let found = verdict(&same, LLC).unwrap();
+        assert_eq!((found.class, found.sure, found.within, found.beyond), (Class::N, true, 0.0, 0.0));
+    }
+
+    #[test]
+    fn without_rounds_on_either_side_of_the_cache_there_is_no_verdict() {
+        let at = |footprints: &[u64]| -> Vec<Round> {
+            footprints.iter().flat_map(|&bytes| rounds(bytes, 1.0, 1.0, 0.0)).collect()
+        };
         assert_eq!(verdict(&[], LLC), None);
-        assert_eq!(verdict(&[point(LLC / 64, 1.0, 1.0, 0.0), point(2 * LLC, 1.0, 1.0, 0.0)], LLC), None);
-        assert_eq!(verdict(&[point(LLC / 2, 1.0, 1.0, 0.0)], LLC), None);
+        assert_eq!(verdict(&at(&[LLC / 64, 2 * LLC]), LLC), None);
+        assert_eq!(verdict(&at(&[LLC / 2]), LLC), None);
+        // Without one in private caches all counts.
+        assert!(verdict(&at(&[LLC / 2, LLC]), LLC).is_some());
     }
 
     #[test]

@@ -192,7 +192,7 @@ pub fn value(plan: &Plan, rounds: &[Round], llc: Option<u64>) -> Value {
         "cpus": plan.cpus,
         "probe_cpus": plan.probe_cpus,
         "llc_bytes": llc,
-        "verdict": llc.and_then(|llc| verdict(&curve, llc)),
+        "verdict": llc.and_then(|llc| verdict(rounds, llc)),
         "curve": curve,
         "rounds": rounds,
     })
@@ -226,18 +226,23 @@ fn show(rounds: &[Round], llc: Option<u64>) -> String {
     if curve.iter().any(|point| point.suffers.confidence < 0.95) {
         out += "In parentheses: the whole range of fewer rounds than a 95% interval needs.\n";
     }
-    if let Some(verdict) = llc.and_then(|llc| verdict(&curve, llc)) {
+    if let Some(verdict) = llc.and_then(|llc| verdict(rounds, llc)) {
         let _ = writeln!(out, "{}", words(&verdict));
     }
     out
 }
 
-pub fn words(verdict: &Verdict) -> String {
+fn words(verdict: &Verdict) -> String {
+    format!("class {}: {}", verdict.class, losses(verdict))
+}
+
+/// What decided about the class.
+pub fn losses(verdict: &Verdict) -> String {
     let percent = |loss: f64| format!("{:.1}%", loss * 100.0);
     format!(
-        "class {}: it loses {} beside a probe that fills the last-level cache, a probe within it loses {} beside the program{}",
-        verdict.class,
-        percent(verdict.loses),
+        "it loses {} beside a probe within the last-level cache, {} beside one of this size or more, a probe within it {} beside the program{}",
+        percent(verdict.within),
+        percent(verdict.beyond),
         percent(verdict.takes),
         if verdict.sure { "" } else { "; the intervals allow others" }
     )

@@ -4,8 +4,10 @@ use evidence::{Kind, Sample};
 use interference::profile::Class;
 use probe::classes::{Flows, QUIET_BYTES_PER_S};
 use probe::online::Burst;
-use probe::slowdown::{Round, curve, verdict};
+use probe::slowdown::{Round, verdict};
 use serde::Serialize;
+
+use crate::lab::slowdown::losses;
 
 /// A burst is short: fewer of one footprint say nothing.
 const LEAST_BURSTS: usize = 5;
@@ -82,16 +84,8 @@ fn by_bursts(samples: &[&Sample]) -> Verdict {
 
 fn by_rounds(by: &'static str, samples: &[&Sample], rounds: &[Round], nothing: &str) -> Verdict {
     let llc = samples.last().and_then(|sample| sample.value["llc_bytes"].as_u64());
-    let found = llc.and_then(|llc| verdict(&curve(rounds), llc));
-    let evidence = match &found {
-        Some(verdict) => format!(
-            "loses {:.1}% at most, a probe within the last level loses {:.1}%{}",
-            verdict.loses * 100.0,
-            verdict.takes * 100.0,
-            if verdict.sure { "" } else { "; the intervals allow others" }
-        ),
-        None => nothing.to_owned(),
-    };
+    let found = llc.and_then(|llc| verdict(rounds, llc));
+    let evidence = found.as_ref().map_or_else(|| nothing.to_owned(), losses);
     Verdict { by, class: found.map(|verdict| verdict.class), evidence }
 }
 
@@ -145,7 +139,7 @@ mod tests {
         let found = verdicts(&samples.iter().collect::<Vec<_>>());
         assert_eq!(found.clone().map(|v| v.by), ["counters", "distances", "slowdowns", "bursts"]);
         assert_eq!(found.clone().map(|v| v.class), [None, Some(Class::S), Some(Class::S), None]);
-        assert!(found[0].evidence.contains("do not tell") && found[2].evidence.contains("loses 10.0%"));
+        assert!(found[0].evidence.contains("do not tell") && found[2].evidence.contains("10.0% beside one"));
         assert!(verdicts(&[]).iter().all(|v| v.class.is_none() && v.evidence == "not measured"));
     }
 }
