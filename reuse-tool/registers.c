@@ -7,7 +7,7 @@
 // they have left the store buffer: then the zeros and the number become one write of the whole. If the number is, the
 // zeros are written above it alone, as long as they are not there already. Either way the block's later reads take the
 // value that was written. Vectors and numbers that nobody reads before the next write are left out; so are writes of
-// what is there already, and of the instruction pointer where nothing looks at it before it is written again.
+// what is there already.
 #include "pub_tool_libcbase.h"
 #include "pub_tool_machine.h"
 #include "pub_tool_mallocfree.h"
@@ -32,12 +32,10 @@ struct state {
     // Counted up where all of the state may be read.
     UInt reads;
     const struct uses *uses;
-    // For each temporary of `in`: behind the statement of the new block that loads it; the number that it is, if some
-    // are stored as numbers.
+    // For each temporary of `in`: the statement of the new block that loads it, from 1; 0: none.
     Int *loaded;
+    // The number that stands for a temporary which is only stored; NULL: none does.
     IRExpr **number;
-    // Where the instruction pointer is, and the last write of it that nothing can have seen; none: negative.
-    Int pointer, pointer_put;
 };
 
 static Bool is_zero_vector(const IRExpr *atom)
@@ -161,11 +159,6 @@ static void put(struct state *s, IRSB *out, Int at)
     struct place *place = &s->at[offset];
     if (place->value && same_atom(place->value, data))
         return;
-    if (offset == s->pointer) {
-        if (s->pointer_put >= 0)
-            out->stmts[s->pointer_put] = IRStmt_NoOp();
-        s->pointer_put = out->stmts_used;
-    }
     if (place->value && is_zero_vector(place->value)) {
         const IRType type = typeOfIRExpr(out->tyenv, data);
         IRExpr *whole;
@@ -201,41 +194,8 @@ static void get(struct state *s, IRSB *out, IRStmt *statement)
             return;
         }
     }
-    if (offset == s->pointer)
-        s->pointer_put = -1;
     overlapping(s, offset, sizeofIRType(type), read);
     addStmtToIRSB(out, statement);
-}
-
-// Whether a handler of signals or a function may get to see the state at the statement.
-static Bool shows_state(const IRStmt *statement)
-{
-    switch (statement->tag) {
-    case Ist_NoOp:
-    case Ist_IMark:
-    case Ist_AbiHint:
-    case Ist_Put:
-    case Ist_Exit:
-        return False;
-    case Ist_WrTmp:
-        break;
-    default:
-        return True;
-    }
-    const IRExpr *value = statement->Ist.WrTmp.data;
-    if (value->tag == Iex_Load || value->tag == Iex_GetI)
-        return True;
-    if (value->tag != Iex_Binop)
-        return False;
-    switch (value->Iex.Binop.op) {
-    case Iop_DivModU64to32:
-    case Iop_DivModS64to32:
-    case Iop_DivModU128to64:
-    case Iop_DivModS128to64:
-        return True;
-    default:
-        return False;
-    }
 }
 
 IRSB *join_writes(IRSB *in, const VexGuestLayout *layout)
@@ -249,13 +209,9 @@ IRSB *join_writes(IRSB *in, const VexGuestLayout *layout)
         .uses = uses_count(in),
         .loaded = VG_(calloc)("reuse.loaded", temps, sizeof *s.loaded),
         .number = VG_(calloc)("reuse.number", temps, sizeof *s.number),
-        .pointer = layout->offset_IP,
-        .pointer_put = -1,
     };
     for (Int i = 0; i < in->stmts_used; i++) {
         IRStmt *statement = in->stmts[i];
-        if (shows_state(statement))
-            s.pointer_put = -1;
         switch (statement->tag) {
         case Ist_Put:
             put(&s, out, i);
@@ -290,9 +246,6 @@ IRSB *join_writes(IRSB *in, const VexGuestLayout *layout)
         }
         addStmtToIRSB(out, statement);
     }
-    // The way out of the block writes it, too.
-    if (s.pointer_put >= 0)
-        out->stmts[s.pointer_put] = IRStmt_NoOp();
     void *all[] = {s.at, (void *)s.uses, s.loaded, s.number};
     for (UInt i = 0; i < sizeof all / sizeof *all; i++)
         VG_(free)(all[i]);

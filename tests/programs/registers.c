@@ -9,7 +9,7 @@ typedef uint64_t pair __attribute__((vector_size(16)));
 
 // Of the sequence: two registers with what was in them before, numbers in memory, and one that is 0 or not.
 #define SEQUENCE(NAME, CODE)                                                                            \
-    static void NAME(pair *a, pair *b, uint64_t *numbers, uint64_t flag)                          \
+    static void NAME(pair *a, pair *b, uint64_t *numbers, uint64_t flag)                                \
     {                                                                                                   \
         __asm__ volatile(CODE : "+x"(*a), "+x"(*b), "+r"(flag) : "r"(numbers) : "cc", "memory", "xmm7"); \
     }
