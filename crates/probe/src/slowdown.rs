@@ -149,9 +149,10 @@ pub struct Verdict {
     pub sure: bool,
 }
 
-/// Who loses something beside a probe within the last-level cache, and more than beside one that wants the
-/// memory's bandwidth, too, lives from that cache. Of the others who takes more than it loses streams, and
-/// who does neither keeps to itself.
+/// Who loses something beside a probe within the last-level cache lives from that cache: such a probe leaves
+/// the memory's bandwidth alone. Only who loses more to one that wants the bandwidth, too, and takes even more
+/// than that, streams all the same. So does who loses nothing within, but something beyond, or takes it; and
+/// who does none of these keeps to itself.
 ///
 /// What the program loses beside a probe within private caches (of a sixteenth of the last one or less) is
 /// not the shared ones' doing, so that losses are over that, round by round. `None` without rounds on both
@@ -195,12 +196,10 @@ pub fn verdict(rounds: &[Round], llc_bytes: u64) -> Option<Verdict> {
 fn decide(within: f64, beyond: f64, takes: f64) -> Class {
     if within < LOSS && beyond < LOSS && takes < LOSS {
         Class::N
-    } else if within >= LOSS && within > beyond {
+    } else if within >= LOSS && (within > beyond || takes <= beyond) {
         Class::C
-    } else if takes > beyond {
-        Class::S
     } else {
-        Class::C
+        Class::S
     }
 }
 
@@ -235,8 +234,11 @@ mod tests {
     #[test]
     fn who_loses_lives_from_the_cache_and_who_takes_streams() {
         assert_eq!(class([(1.0, 1.0), (1.01, 1.02), (1.03, 1.01)], 0.005), (Class::N, true));
-        assert_eq!(class([(1.0, 1.0), (1.05, 1.02), (1.60, 1.05)], 0.005), (Class::C, true));
-        assert_eq!(class([(1.0, 1.0), (1.05, 1.40), (1.15, 1.20)], 0.005), (Class::S, true));
+        assert_eq!(class([(1.0, 1.0), (1.10, 1.02), (1.60, 1.05)], 0.005), (Class::C, true));
+        assert_eq!(class([(1.0, 1.0), (1.10, 1.40), (1.15, 1.20)], 0.005), (Class::S, true));
+        // Nothing is lost until the probe leaves the cache.
+        assert_eq!(class([(1.0, 1.0), (1.01, 1.04), (1.40, 1.30)], 0.005), (Class::S, true));
+        assert_eq!(class([(1.0, 1.0), (1.02, 1.12), (1.03, 1.01)], 0.005), (Class::S, true));
         // It takes much, but from who is within the cache, as it is itself.
         assert_eq!(class([(1.0, 1.0), (1.22, 1.30), (1.08, 1.02)], 0.005), (Class::C, true));
         // The probe in private caches is beside the point.
