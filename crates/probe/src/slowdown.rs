@@ -149,10 +149,10 @@ pub struct Verdict {
     pub sure: bool,
 }
 
-/// Who loses something beside a probe within the last-level cache lives from that cache: such a probe leaves
-/// the memory's bandwidth alone. Only who loses more to one that wants the bandwidth, too, and takes even more
-/// than that, streams all the same. So does who loses nothing within, but something beyond, or takes it; and
-/// who does none of these keeps to itself.
+/// Of the program and a probe that fits into the last-level cache with room to spare, the one that loses more
+/// lives from that cache, and the other streams through it: what a stream loses there comes of the lines that
+/// it drove out and the probe fetches again. Who loses nothing within, but something beyond, or takes it,
+/// streams, too; and who does none of these keeps to itself.
 ///
 /// What the program loses beside a probe within private caches (of a sixteenth of the last one or less) is
 /// not the shared ones' doing, so that losses are over that, round by round. `None` without rounds on both
@@ -196,7 +196,7 @@ pub fn verdict(rounds: &[Round], llc_bytes: u64) -> Option<Verdict> {
 fn decide(within: f64, beyond: f64, takes: f64) -> Class {
     if within < LOSS && beyond < LOSS && takes < LOSS {
         Class::N
-    } else if within >= LOSS && (within > beyond || takes <= beyond) {
+    } else if within >= LOSS && within > takes {
         Class::C
     } else {
         Class::S
@@ -239,8 +239,10 @@ mod tests {
         // Nothing is lost until the probe leaves the cache.
         assert_eq!(class([(1.0, 1.0), (1.01, 1.04), (1.40, 1.30)], 0.005), (Class::S, true));
         assert_eq!(class([(1.0, 1.0), (1.02, 1.12), (1.03, 1.01)], 0.005), (Class::S, true));
-        // It takes much, but from who is within the cache, as it is itself.
-        assert_eq!(class([(1.0, 1.0), (1.22, 1.30), (1.08, 1.02)], 0.005), (Class::C, true));
+        // More than it takes, whatever it loses beyond; and less.
+        assert_eq!(class([(1.0, 1.0), (1.30, 1.22), (1.08, 1.02)], 0.005), (Class::C, true));
+        assert_eq!(class([(1.0, 1.0), (1.22, 1.30), (1.60, 1.40)], 0.005), (Class::S, true));
+        assert_eq!(class([(1.0, 1.0), (1.20, 1.21), (1.60, 1.40)], 0.02), (Class::S, false));
         // The probe in private caches is beside the point.
         assert_eq!(class([(1.0, 1.5), (1.0, 1.0), (1.0, 1.0)], 0.005), (Class::N, true));
         // What noise could turn is told.
