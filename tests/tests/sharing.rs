@@ -156,6 +156,43 @@ fn a_program_that_stays_in_one_region_takes_turns_at_full_width_until_it_enters_
 }
 
 #[test]
+fn a_thread_that_spins_once_makes_no_program_rigid_and_one_that_computes_does() {
+    if !two_cpus("a thread that spins once") {
+        return;
+    }
+    let home = Home::new();
+    let _daemon = home.daemon(&["--policy", "TA", "--cpus", "0-1", "--unmanaged", "ignore"]);
+    let program = helper("spins", &home);
+    // A thread that the machine made wait for long is seen to want the CPU for as long.
+    for attempt in 0..5 {
+        let name = format!("spins-{attempt}");
+        let mut command = home.coplace();
+        let mut run = home.start(&name, command.args(["run", "-q", "--name", &name, "--", &program]));
+        let app = || home.app(&name).unwrap_or_default();
+        let spun_ms = || run.stdout().split_whitespace().nth(1).and_then(|text| text.parse::<u32>().ok());
+        home.until("its second thread has spun", || spun_ms().is_some());
+        let computed_ns = || app()["account"]["cpu_time_ns"].as_u64().unwrap_or(0);
+        let before_ns = computed_ns();
+        home.until("it was looked at since", || computed_ns() > before_ns + 500_000_000);
+        let rigid = app()["rigid"].clone();
+        let late = spun_ms() > Some(80);
+        if !late {
+            assert_eq!(rigid, serde_json::Value::Null);
+            home.running("spins").into_iter().for_each(|pid| processes::signal(pid, libc::SIGUSR1));
+            home.until("its second thread is seen", || {
+                app()["rigid"].as_str().is_some_and(|why| why.contains("2 threads"))
+            });
+        }
+        run.signal(libc::SIGTERM);
+        run.ended_within(std::time::Duration::from_secs(60));
+        if !late {
+            return;
+        }
+    }
+    skipped("a thread that spins once", "the machine made it wait each time");
+}
+
+#[test]
 fn what_run_is_told_of_a_program_reaches_the_library_in_it() {
     let home = Home::new();
     let _daemon = home.daemon(&[]);

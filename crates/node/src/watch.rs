@@ -22,6 +22,9 @@ use teams::Teams;
 
 /// A thread that wants the CPU for more than this share of an interval counts as running.
 const BUSY_SHARE: f64 = 0.3;
+/// A thread beside another of its process counts once it has wanted the CPU for so long in all: libraries'
+/// threads spin when they are made and then sleep, those of OpenBLAS for 2^28 cycles.
+const SPUN_NS: u64 = 150_000_000;
 /// Threads looked at one by one; of a program with more, all are taken to run.
 const MOST_THREADS: usize = 256;
 /// How long a program without an OpenMP runtime is given to show one before it counts as having
@@ -420,17 +423,18 @@ impl Watch {
         if threads.len() > MOST_THREADS {
             return threads.len() as u32;
         }
-        let mut busy = 0;
+        let (mut busy, mut spun) = (0, 0);
         for tid in threads {
             let Ok(time) = procfs::task_runtime_ns(process.pid, tid, &self.root) else { continue };
             let total = time.run_ns + time.wait_ns;
             let before = self.wanted.get(&(process.pid, tid)).copied();
             if total.saturating_sub(before.unwrap_or(total)) as f64 > least_ns {
                 busy += 1;
+                spun += u32::from(total >= SPUN_NS);
             }
             wanted.insert((process.pid, tid), total);
         }
-        busy
+        spun.max(busy.min(1))
     }
 }
 
