@@ -114,7 +114,7 @@ mod tests {
             sample(Kind::Burst, json!({ "burst": burst, "llc_bytes": 32 << 20, "probe_threads": 1 }))
         };
         let pace = |during: f64| Some([1000.0, during, 1000.0]);
-        let few = [burst(16 << 20, pace(990.0)), burst(64 << 20, pace(700.0)), burst(64 << 20, None)];
+        let few = [burst(16 << 20, pace(800.0)), burst(64 << 20, pace(700.0)), burst(64 << 20, None)];
         let enough: Vec<&Sample> = few.iter().cycle().take(few.len() * LEAST_BURSTS).collect();
         let [.., found] = verdicts(&enough);
         assert_eq!((found.by, found.class), ("bursts", Some(Class::C)));
