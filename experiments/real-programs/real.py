@@ -1,6 +1,7 @@
 """The programs: how to start each, how much work it gets, and how its result is read."""
 
 import hashlib
+import math
 import os
 import random
 import re
@@ -32,7 +33,8 @@ run {amount}
 
 
 class Real:
-    """One program. `command(amount)` starts it; `digest(text)` finds (bits, number) of its result."""
+    """One program. `command(amount, threads)` starts it; `digest(text)` finds (bits, number) of its result, of
+    which the number may be NaN where only the bits count."""
 
     def __init__(self, name, amount, command, digest, env=None):
         self.name, self.amount, self.command, self.digest, self.env = name, amount, command, digest, env or {}
@@ -44,7 +46,7 @@ def digest(text):
 
 
 def _wheel(kind, amount):
-    return Real(kind, amount, lambda n: [PYTHON, HERE / "wheels.py", kind, n], digest)
+    return Real(kind, amount, lambda n, _=2: [PYTHON, HERE / "wheels.py", kind, n], digest)
 
 
 def has(module):
@@ -52,12 +54,12 @@ def has(module):
 
 
 def _lammps(directory):
-    def command(amount):
+    def command(amount, ranks=2):
         path = directory / f"melt-{amount}.in"
         path.write_text(MELT.format(amount=amount))
         # Two ranks that spin for each other's messages; as root Open MPI wants to be told twice.
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        return ["mpirun", *root, "-np", "2", "lmp", "-log", "none", "-in", path]
+        return ["mpirun", *root, "-np", str(ranks), "lmp", "-log", "none", "-in", path]
 
     def digest(text):
         rows = re.findall(r"^ *\d+(?: +[-\d.e+]+){5,} *$", text, re.M)
@@ -75,11 +77,11 @@ def _blast(directory):
     subprocess.run(["makeblastdb", "-in", directory / "library.fa", "-dbtype", "prot", "-out", directory / "library"],
                    check=True, capture_output=True)
 
-    def command(amount):
+    def command(amount, threads=2):
         path = directory / f"queries-{amount}.fa"
         if not path.exists():
             path.write_text("".join(f">q{i}\n{mutate(library[i % len(library)])}\n" for i in range(amount)))
-        return ["blastp", "-db", directory / "library", "-query", path, "-num_threads", "2", "-outfmt", "6"]
+        return ["blastp", "-db", directory / "library", "-query", path, "-num_threads", str(threads), "-outfmt", "6"]
 
     def digest(text):
         lines = text.splitlines()
@@ -91,14 +93,14 @@ def _xz(directory):
     rng = random.Random(2)
     words = ["".join(rng.choices("abcdefghijklmnop", k=rng.randint(2, 9))) for _ in range(5000)]
 
-    def command(amount):
+    def command(amount, threads=2):
         path = directory / f"text-{amount}"
         if not path.exists():
             path.write_text(" ".join(rng.choices(words, k=amount * 1000)))
-        # Blocks of one size whatever the number of threads, so that the result is the same.
-        return ["sh", "-c", f"xz -T2 --block-size=1MiB -c '{path}' | sha256sum"]
+        # Blocks of one size, and written as several threads write them, however many there are: the same bits.
+        return ["sh", "-c", f"xz -T+{threads} --block-size=1MiB -c '{path}' | sha256sum"]
 
-    return Real("xz", 900, command, lambda text: (text.split()[0][:16], 0.0))
+    return Real("xz", 900, command, lambda text: (text.split()[0][:16], math.nan))
 
 
 def programs(directory, note):
