@@ -67,8 +67,6 @@ typedef void (*micro_fn)(int32_t *, int32_t *, ...); /* a region as clang compil
     X(void, __kmpc_push_num_teams_51, (void *, int32_t, int32_t, int32_t, int32_t))                        \
     X(int32_t, __kmpc_global_thread_num, (void *))
 
-#define RUNTIMES_MAX 8u
-
 enum runtime_kind {
     RUNTIME_UNKNOWN, /* left alone */
     RUNTIME_GNU,     /* a copy of libgomp */
@@ -80,6 +78,7 @@ enum family { FAMILY_GNU, FAMILY_LLVM, FAMILY_QUERY, FAMILIES };
 
 /* One OpenMP runtime of the process. */
 struct runtime {
+    const struct runtime *earlier; /* the one that was made known before it */
     unsigned index;
     enum runtime_kind kind;
     const void *base;     /* where its object is loaded: its identity */
@@ -158,7 +157,6 @@ bool text_is(const char *text, const char *lower_case_word);
 
 /* interpose.c */
 void no_runtime(const char *name) __attribute__((noreturn, cold));
-void end_program(const char *why, const char *what) __attribute__((noreturn, cold));
 
 /* mask.c */
 void mask_load(void); /* once; a runtime that is linked with the program asks before our constructor runs */
@@ -170,8 +168,9 @@ void inherit_load(void);
 /* resolve.c */
 extern const struct runtime *runtime_at_load[FAMILIES];
 const struct runtime *runtime_find(const void *code, enum family family);
+const struct runtime *runtime_instead(const void *code, const void *caller, const char *name) __attribute__((cold));
+const struct runtime *runtime_latest(void); /* NULL: none is known */
 unsigned runtime_count(void);
-const struct runtime *runtime_nth(unsigned i);
 void resolve_load(void);
 bool resolve_is_bypassed(void); /* a runtime stands before us in the global scope: calls never reach us */
 void resolve_after_fork(void);
@@ -185,10 +184,23 @@ static inline const struct runtime *runtime_of(const void *code, enum family fam
     return LIKELY(rt != NULL) ? rt : runtime_find(code, family);
 }
 
+/* The same, but it has this function. `code` alone says no more in generated code: then the caller does, and then
+ * whoever has it. NULL if nobody does, so that the program has no way to come here without us. */
+#define RUNTIME_WITH(function, code, family)                                                               \
+    ({                                                                                                     \
+        const struct runtime *having = runtime_of(code, family);                                           \
+        if (UNLIKELY(!having || !having->function)) {                                                      \
+            having = runtime_instead(code, CALLER, #function);                                             \
+            having = having && having->function ? having : NULL;                                           \
+        }                                                                                                  \
+        having;                                                                                            \
+    })
+
 /* scope.c */
 void *scope_symbol_in(void *scope, const char *name); /* not ours; leaves no dlerror() behind */
 void *scope_symbol_by_users(const char *path, const char *name);
 void *scope_symbol_of_only_runtime(enum family family, const char *name);
+void *scope_symbol_of_anybody(const char *name);
 void *scope_handle_of(const char *path);
 
 /* tolerant.c */

@@ -19,20 +19,15 @@ __attribute__((constructor)) static void load(void)
     inherit_load();
 }
 
-void end_program(const char *why, const char *what)
+/* No object of the process defines it. The program can call this only because the loader bound it to us; without us
+ * it would have ended with the loader's own message. */
+void no_runtime(const char *name)
 {
-    const char *const parts[] = {"coplace: ", why, what, "\n"};
+    const char *const parts[] = {"coplace: symbol lookup error: no OpenMP runtime found that defines ", name, "\n"};
     for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++)
         if (write(STDERR_FILENO, parts[i], strlen(parts[i])) < 0)
             break;
     _exit(127);
-}
-
-/* The program can call this only because the loader bound it to us; without us it would have ended with the
- * loader's own message. */
-void no_runtime(const char *name)
-{
-    end_program("symbol lookup error: no OpenMP runtime found that defines ", name);
 }
 
 /* A bare region without any runtime is one thread that runs the function: what that calls sees itself
@@ -51,8 +46,8 @@ SEEN void GOMP_parallel(region_fn fn, void *data, unsigned threads, unsigned fla
 
 SEEN unsigned GOMP_parallel_reductions(region_fn fn, void *data, unsigned threads, unsigned flags)
 {
-    const struct runtime *rt = runtime_of(FROM(fn), FAMILY_GNU);
-    if (UNLIKELY(!rt || !rt->GOMP_parallel_reductions))
+    const struct runtime *rt = RUNTIME_WITH(GOMP_parallel_reductions, FROM(fn), FAMILY_GNU);
+    if (UNLIKELY(!rt))
         no_runtime("GOMP_parallel_reductions");
     struct region region;
     unsigned n = rt->GOMP_parallel_reductions(fn, data, region_enter(&region, rt, threads, FROM(fn)), flags);
@@ -65,8 +60,8 @@ SEEN unsigned GOMP_parallel_reductions(region_fn fn, void *data, unsigned thread
 #define COMBINED(name, parameters, ...)                                                                    \
     SEEN void name parameters                                                                              \
     {                                                                                                      \
-        const struct runtime *rt = runtime_of(FROM(fn), FAMILY_GNU);                                            \
-        if (UNLIKELY(!rt || !rt->name))                                                                    \
+        const struct runtime *rt = RUNTIME_WITH(name, FROM(fn), FAMILY_GNU);                               \
+        if (UNLIKELY(!rt))                                                                                 \
             no_runtime(#name);                                                                             \
         struct region region;                                                                              \
         threads = region_enter(&region, rt, threads, FROM(fn));                                                      \
@@ -100,8 +95,8 @@ COMBINED(GOMP_parallel_sections,
 #define COMBINED_START(name, parameters, ...)                                                              \
     SEEN void name parameters                                                                              \
     {                                                                                                      \
-        const struct runtime *rt = runtime_of(FROM(fn), FAMILY_GNU);                                            \
-        if (UNLIKELY(!rt || !rt->name))                                                                    \
+        const struct runtime *rt = RUNTIME_WITH(name, FROM(fn), FAMILY_GNU);                               \
+        if (UNLIKELY(!rt))                                                                                 \
             no_runtime(#name);                                                                             \
         struct region region;                                                                              \
         threads = region_enter(&region, rt, threads, FROM(fn));                                                      \

@@ -15,35 +15,108 @@ static __thread int32_t pushed_teams __attribute__((tls_model("initial-exec")));
 
 typedef void fork_fn(void *, int32_t, micro_fn, ...);
 
-#define A4(i) captured[i], captured[(i) + 1], captured[(i) + 2], captured[(i) + 3]
-#define A16(i) A4(i), A4((i) + 4), A4((i) + 8), A4((i) + 12)
-#define A64(i) A16(i), A16((i) + 16), A16((i) + 32), A16((i) + 48)
-#define A256(i) A64(i), A64((i) + 64), A64((i) + 128), A64((i) + 192)
-#define CAPTURED_MOST 1024
+/* A call with as many arguments as there are is beyond C. Behind the three that all have, the rest of the
+ * registers is filled whether there are as many or not, hence the room at `captured`. */
+#if defined(__x86_64__)
+#define IN_REGISTERS 3
+__asm__(".text\n"
+        ".p2align 4\n"
+        ".type call_with, @function\n"
+        "call_with:\n"
+        ".cfi_startproc\n"
+        "push %rbp\n"
+        ".cfi_def_cfa_offset 16\n"
+        ".cfi_offset %rbp, -16\n"
+        "mov %rsp, %rbp\n"
+        ".cfi_def_cfa_register %rbp\n"
+        "mov %rdi, %r10\n"
+        "mov %r8, %r11\n"
+        "movslq %edx, %rax\n"
+        "mov %rsi, %rdi\n"
+        "mov %edx, %esi\n"
+        "mov %rcx, %rdx\n"
+        "sub $3, %rax\n"
+        "jle 2f\n"
+        "test $1, %al\n" /* the stack is kept at a multiple of 16 */
+        "jz 1f\n"
+        "sub $8, %rsp\n"
+        "1: push 16(%r11,%rax,8)\n"
+        "dec %rax\n"
+        "jnz 1b\n"
+        "2: mov (%r11), %rcx\n"
+        "mov 8(%r11), %r8\n"
+        "mov 16(%r11), %r9\n"
+        "xor %eax, %eax\n"
+        "call *%r10\n"
+        "leave\n"
+        ".cfi_def_cfa %rsp, 8\n"
+        "ret\n"
+        ".cfi_endproc\n"
+        ".size call_with, . - call_with\n");
+#elif defined(__aarch64__)
+#define IN_REGISTERS 5
+__asm__(".text\n"
+        ".p2align 4\n"
+        ".type call_with, %function\n"
+        "call_with:\n"
+        ".cfi_startproc\n"
+        "stp x29, x30, [sp, #-16]!\n"
+        ".cfi_def_cfa_offset 16\n"
+        ".cfi_offset x29, -16\n"
+        ".cfi_offset x30, -8\n"
+        "mov x29, sp\n"
+        ".cfi_def_cfa_register x29\n"
+        "mov x9, x0\n"
+        "mov x10, x4\n"
+        "sxtw x11, w2\n"
+        "mov x0, x1\n"
+        "mov w1, w2\n"
+        "mov x2, x3\n"
+        "subs x11, x11, #5\n"
+        "b.le 2f\n"
+        "add x12, x11, #1\n" /* the stack is kept at a multiple of 16 */
+        "and x12, x12, #-2\n"
+        "sub sp, sp, x12, lsl #3\n"
+        "add x12, x10, #40\n"
+        "1: sub x11, x11, #1\n"
+        "ldr x13, [x12, x11, lsl #3]\n"
+        "str x13, [sp, x11, lsl #3]\n"
+        "cbnz x11, 1b\n"
+        "2: ldp x3, x4, [x10]\n"
+        "ldp x5, x6, [x10, #16]\n"
+        "ldr x7, [x10, #32]\n"
+        "blr x9\n"
+        "mov sp, x29\n"
+        ".cfi_def_cfa_register sp\n"
+        "ldp x29, x30, [sp], #16\n"
+        ".cfi_restore x29\n"
+        ".cfi_restore x30\n"
+        ".cfi_def_cfa_offset 0\n"
+        "ret\n"
+        ".cfi_endproc\n"
+        ".size call_with, . - call_with\n");
+#else
+#error "call a function with any number of arguments here, by this machine's ABI"
+#endif
 
-/* Calls on with all captured variables, each as large as a pointer. The runtime reads `count` of them, so that
- * more than that may be passed. */
+void call_with(fork_fn *fork, void *where, int32_t count, micro_fn micro, void *const *captured)
+    __attribute__((visibility("hidden")));
+
+/* Calls on with all captured variables, each as large as a pointer. */
 static void fork_on(fork_fn *fork, void *where, int32_t count, micro_fn micro, va_list list)
 {
-    void *captured[CAPTURED_MOST];
-    int32_t rounded = count <= 4 ? 4 : count <= 16 ? 16 : count <= 64 ? 64 : count <= 256 ? 256 : CAPTURED_MOST;
-    if (UNLIKELY(count > CAPTURED_MOST))
-        end_program("a parallel region with more than 1024 captured variables", "; run it without coplace");
-    for (int32_t i = 0; i < rounded; i++)
-        captured[i] = i < count ? va_arg(list, void *) : NULL;
-    switch (rounded) {
-    case 4: fork(where, count, micro, A4(0)); break;
-    case 16: fork(where, count, micro, A16(0)); break;
-    case 64: fork(where, count, micro, A64(0)); break;
-    case 256: fork(where, count, micro, A256(0)); break;
-    default: fork(where, count, micro, A256(0), A256(256), A256(512), A256(768)); break;
-    }
+    void *captured[count > IN_REGISTERS ? count : IN_REGISTERS];
+    for (int32_t i = 0; i < IN_REGISTERS; i++)
+        captured[i] = NULL;
+    for (int32_t i = 0; i < count; i++)
+        captured[i] = va_arg(list, void *);
+    call_with(fork, where, count, micro, captured);
 }
 
 SEEN void __kmpc_fork_call(void *where, int32_t count, micro_fn micro, ...)
 {
-    const struct runtime *rt = runtime_of(FROM(micro), FAMILY_LLVM);
-    if (UNLIKELY(!rt || !rt->__kmpc_fork_call))
+    const struct runtime *rt = RUNTIME_WITH(__kmpc_fork_call, FROM(micro), FAMILY_LLVM);
+    if (UNLIKELY(!rt))
         no_runtime("__kmpc_fork_call");
     unsigned asked = pushed_threads > 0 ? (unsigned)pushed_threads : 0;
     pushed_threads = 0;
@@ -60,9 +133,9 @@ SEEN void __kmpc_fork_call(void *where, int32_t count, micro_fn micro, ...)
 
 SEEN void __kmpc_push_num_threads(void *where, int32_t thread, int32_t n)
 {
-    const struct runtime *rt = runtime_of(CALLER, FAMILY_LLVM);
+    const struct runtime *rt = RUNTIME_WITH(__kmpc_push_num_threads, CALLER, FAMILY_LLVM);
     pushed_threads = n;
-    if (LIKELY(rt && rt->__kmpc_push_num_threads))
+    if (LIKELY(rt != NULL))
         rt->__kmpc_push_num_threads(where, thread, n);
 }
 
@@ -75,9 +148,9 @@ static void counts_on_its_number(void)
 /* OpenMP 6.0: the program ends, or says so, if it gets another number. */
 SEEN void __kmpc_push_num_threads_strict(void *where, int32_t thread, int32_t n, int severity, const char *message)
 {
-    const struct runtime *rt = runtime_of(CALLER, FAMILY_LLVM);
+    const struct runtime *rt = RUNTIME_WITH(__kmpc_push_num_threads_strict, CALLER, FAMILY_LLVM);
     counts_on_its_number();
-    if (LIKELY(rt && rt->__kmpc_push_num_threads_strict))
+    if (LIKELY(rt != NULL))
         rt->__kmpc_push_num_threads_strict(where, thread, n, severity, message);
 }
 
@@ -92,24 +165,24 @@ static void push_teams(int32_t n)
 
 SEEN void __kmpc_push_num_teams(void *where, int32_t thread, int32_t teams, int32_t threads)
 {
-    const struct runtime *rt = runtime_of(CALLER, FAMILY_LLVM);
+    const struct runtime *rt = RUNTIME_WITH(__kmpc_push_num_teams, CALLER, FAMILY_LLVM);
     push_teams(teams);
-    if (LIKELY(rt && rt->__kmpc_push_num_teams))
+    if (LIKELY(rt != NULL))
         rt->__kmpc_push_num_teams(where, thread, teams, threads);
 }
 
 SEEN void __kmpc_push_num_teams_51(void *where, int32_t thread, int32_t fewest, int32_t most, int32_t threads)
 {
-    const struct runtime *rt = runtime_of(CALLER, FAMILY_LLVM);
+    const struct runtime *rt = RUNTIME_WITH(__kmpc_push_num_teams_51, CALLER, FAMILY_LLVM);
     push_teams(most);
-    if (LIKELY(rt && rt->__kmpc_push_num_teams_51))
+    if (LIKELY(rt != NULL))
         rt->__kmpc_push_num_teams_51(where, thread, fewest, most, threads);
 }
 
 SEEN void __kmpc_fork_teams(void *where, int32_t count, micro_fn micro, ...)
 {
-    const struct runtime *rt = runtime_of(FROM(micro), FAMILY_LLVM);
-    if (UNLIKELY(!rt || !rt->__kmpc_fork_teams))
+    const struct runtime *rt = RUNTIME_WITH(__kmpc_fork_teams, FROM(micro), FAMILY_LLVM);
+    if (UNLIKELY(!rt))
         no_runtime("__kmpc_fork_teams");
     struct coplace_page *page = page_get();
     uint32_t epoch = page_epoch, beside = pushed_teams > 1 ? (uint32_t)pushed_teams - 1 : 0;

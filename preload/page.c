@@ -299,8 +299,8 @@ static void after_fork_in_child(void)
     } else if (parents) {
         struct coplace_page *page = make(parents);
         if (page) {
-            for (unsigned i = 0; i < runtime_count(); i++)
-                tell_runtime(page, runtime_nth(i));
+            for (const struct runtime *rt = runtime_latest(); rt; rt = rt->earlier)
+                tell_runtime(page, rt);
         } else {
             mmap(parents, sizeof *parents, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0);
             page_live = NULL;
@@ -340,8 +340,8 @@ void page_load(void)
     if (resolve_is_bypassed())
         page_rigid(page, COPLACE_RIGID_RUNTIME_UNKNOWN);
     STORE(&page_live, page);
-    for (unsigned i = 0; i < runtime_count(); i++)
-        tell_runtime(page, runtime_nth(i));
+    for (const struct runtime *rt = runtime_latest(); rt; rt = rt->earlier)
+        tell_runtime(page, rt);
 }
 
 __attribute__((destructor)) static void page_exit(void)

@@ -16,6 +16,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <sched.h>
+#include <stdlib.h>
 
 #define CALLERS_MAX 256u
 
@@ -32,11 +33,10 @@ const struct runtime *runtime_at_load[FAMILIES];
 /* A name that every runtime of the family defines. */
 static const char *const anchor[FAMILIES] = {"GOMP_parallel", "__kmpc_fork_call", "omp_get_max_threads"};
 
-static struct runtime runtimes[RUNTIMES_MAX];
-static unsigned runtimes_used; /* stored last, with release: entries below it do not change */
+static const struct runtime *latest; /* stored with release: an entry does not change, and stays */
 static struct caller callers[CALLERS_MAX];
-static unsigned callers_used; /* the same, but for `rt` */
-static int lock;              /* guards the two tables only; never held while the loader is called */
+static unsigned callers_used; /* stored last, with release: entries below it do not change, but for `rt` */
+static int lock;              /* guards the two only; never held while the loader is called */
 
 static void take_lock(void)
 {
@@ -48,8 +48,16 @@ static void drop_lock(void) { __atomic_store_n(&lock, 0, __ATOMIC_RELEASE); }
 
 void resolve_after_fork(void) { drop_lock(); }
 
-unsigned runtime_count(void) { return __atomic_load_n(&runtimes_used, __ATOMIC_ACQUIRE); }
-const struct runtime *runtime_nth(unsigned i) { return &runtimes[i]; }
+const struct runtime *runtime_latest(void) { return __atomic_load_n(&latest, __ATOMIC_ACQUIRE); }
+unsigned runtime_count(void) { return runtime_latest() ? runtime_latest()->index + 1 : 0; }
+
+static const struct runtime *runtime_at(const void *base)
+{
+    const struct runtime *rt = runtime_latest();
+    while (rt && rt->base != base)
+        rt = rt->earlier;
+    return rt;
+}
 
 static void fill(struct runtime *rt, void *scope)
 {
@@ -71,31 +79,28 @@ static const struct runtime *runtime_with(const void *symbol)
     Dl_info info;
     if (!dladdr(symbol, &info) || !info.dli_fname)
         return NULL;
-    for (unsigned i = 0; i < runtime_count(); i++)
-        if (runtimes[i].base == info.dli_fbase)
-            return &runtimes[i];
-
-    struct runtime found = {.base = info.dli_fbase};
+    const struct runtime *rt = runtime_at(info.dli_fbase);
+    struct runtime *fresh = rt ? NULL : calloc(1, sizeof *fresh);
+    if (!fresh)
+        return rt;
+    fresh->base = info.dli_fbase;
     void *handle = scope_handle_of(info.dli_fname);
-    fill(&found, handle ? handle : RTLD_NEXT);
+    fill(fresh, handle ? handle : RTLD_NEXT);
 
-    const struct runtime *rt = NULL;
-    bool fresh = false;
     take_lock();
-    for (unsigned i = 0; i < runtimes_used && !rt; i++)
-        if (runtimes[i].base == found.base)
-            rt = &runtimes[i];
-    if (!rt && runtimes_used < RUNTIMES_MAX) {
-        found.index = runtimes_used;
-        runtimes[runtimes_used] = found;
-        rt = &runtimes[runtimes_used];
-        __atomic_store_n(&runtimes_used, runtimes_used + 1, __ATOMIC_RELEASE);
-        fresh = true;
+    rt = runtime_at(fresh->base);
+    if (!rt) {
+        fresh->index = runtime_count();
+        fresh->earlier = latest;
+        __atomic_store_n(&latest, fresh, __ATOMIC_RELEASE);
     }
     drop_lock();
-    if (fresh)
-        page_runtime_found(rt);
-    return rt;
+    if (rt) { /* another thread came first */
+        free(fresh);
+        return rt;
+    }
+    page_runtime_found(fresh);
+    return fresh;
 }
 
 struct search {
@@ -155,6 +160,18 @@ static struct caller *caller_learn(const struct search *search)
     return caller;
 }
 
+/* What the name would have been bound to in the object that was found, NULL for none. `handle`: its own, if it is a
+ * library. */
+static void *bound_in(const struct search *search, void *handle, const char *name)
+{
+    void *symbol = scope_symbol_in(RTLD_NEXT, name);
+    if (!symbol && handle)
+        symbol = scope_symbol_in(handle, name);
+    if (!symbol && search->path && search->path[0])
+        symbol = scope_symbol_by_users(search->path, name);
+    return symbol;
+}
+
 const struct runtime *runtime_find(const void *code, enum family family)
 {
     struct caller *caller = caller_known(code);
@@ -164,13 +181,8 @@ const struct runtime *runtime_find(const void *code, enum family family)
 
     struct search search = {.code = (uintptr_t)code};
     bool in_object = dl_iterate_phdr(covers, &search) == 1;
-    bool in_library = in_object && search.path[0];
-    void *handle = in_library ? scope_handle_of(search.path) : NULL;
-    void *symbol = scope_symbol_in(RTLD_NEXT, anchor[family]);
-    if (!symbol && handle)
-        symbol = scope_symbol_in(handle, anchor[family]);
-    if (!symbol && in_library)
-        symbol = scope_symbol_by_users(search.path, anchor[family]);
+    void *handle = in_object && search.path[0] ? scope_handle_of(search.path) : NULL;
+    void *symbol = bound_in(&search, handle, anchor[family]);
     if (!symbol)
         symbol = scope_symbol_of_only_runtime(family, anchor[family]);
     rt = symbol ? runtime_with(symbol) : NULL;
@@ -189,6 +201,26 @@ const struct runtime *runtime_find(const void *code, enum family family)
     if (caller)
         __atomic_store_n(&caller->rt[family], rt, __ATOMIC_RELEASE);
     return rt;
+}
+
+/* A call that cannot go without a runtime, from code that no object holds (a compiler inside the program made it),
+ * or to a function that the runtime which was found does not have. Ending the program is no choice: without
+ * us it found its way. Who called may be a jump's wrong one, so it comes after the code. */
+const struct runtime *runtime_instead(const void *code, const void *caller, const char *name)
+{
+    const void *const known[] = {code, caller};
+    void *symbol = NULL;
+    for (unsigned i = 0; i < sizeof known / sizeof *known && !symbol; i++) {
+        struct search search = {.code = (uintptr_t)known[i]};
+        bool in_library = dl_iterate_phdr(covers, &search) == 1 && search.path[0];
+        void *handle = in_library ? scope_handle_of(search.path) : NULL;
+        symbol = bound_in(&search, handle, name);
+        if (handle && !symbol)
+            dlclose(handle);
+    }
+    if (!symbol)
+        symbol = scope_symbol_of_anybody(name);
+    return symbol ? runtime_with(symbol) : NULL;
 }
 
 bool region_tolerates_fewer(const void *code)

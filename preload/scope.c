@@ -117,6 +117,22 @@ void *scope_symbol_by_users(const char *path, const char *name)
     return symbol;
 }
 
+/* Whoever was loaded first of those that have it. */
+void *scope_symbol_of_anybody(const char *name)
+{
+    struct objects objects = {0};
+    void *symbol = NULL;
+    dl_iterate_phdr(collect, &objects);
+    for (size_t i = 0; i < objects.used && !symbol; i++) {
+        void *handle = objects.all[i].path[0] ? scope_handle_of(objects.all[i].path) : NULL;
+        symbol = handle ? scope_symbol_in(handle, name) : NULL;
+        if (handle && !symbol)
+            dlclose(handle);
+    }
+    free(objects.all);
+    return symbol;
+}
+
 /* Of all objects of the process, the one OpenMP runtime; NULL if there are several: a guess could mix up
  * two, which is worse than none. */
 struct only {

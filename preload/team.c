@@ -17,6 +17,9 @@
 /* libgomp's default is 300,000 turns; ten times as many still end within a tenth of a second. */
 #define LONG_SPIN_TURNS UINT64_C(3000000)
 
+/* What a thread remembers of runtimes' pools only paces it, so more runtimes than these may share it. */
+#define POOLS 8u
+
 #define START_DEPTH 16u /* regions begun by the _start entry points and not ended, in one thread */
 #define OMP_PAUSE_SOFT 1
 
@@ -38,7 +41,7 @@ struct master {
         struct region region;
         const struct runtime *rt;
     } started[START_DEPTH];
-    struct pool pool[RUNTIMES_MAX];
+    struct pool pool[POOLS];
 };
 
 /* In the static TLS block, which a library loaded at start may use: an access is one instruction. */
@@ -236,7 +239,7 @@ unsigned region_enter(struct region *region, const struct runtime *rt, unsigned 
         join(page, rt);
 
     uint64_t now = clock_ticks();
-    struct pool *pool = &master.pool[rt->index];
+    struct pool *pool = &master.pool[rt->index % POOLS];
     struct coplace_lane *lane = &page->lane[master.lane];
     unsigned natural = would_get(rt, asked);
     if (asked != 1 && may_shrink)

@@ -1,6 +1,6 @@
 /* A program without OpenMP that opens modules with their own runtimes, steered like app.c:
  *   open N PATH    team N    tail N    max N    set N K    constructs N ROUNDS
- *   dynamic? N    dynamic N ON    ten N NAME ROUNDS    explicit N K    dlerror */
+ *   dynamic? N    dynamic N ON    ten N NAME ROUNDS    explicit N K    generated N ALL    dlerror */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static void *call(void *handle, const char *name)
 
 int main(void)
 {
-    void *modules[4] = {0};
+    void *modules[16] = {0};
     char line[4096], path[4000];
     setvbuf(stdin, NULL, _IONBF, 0);
     while (fgets(line, sizeof line, stdin)) {
@@ -24,10 +24,10 @@ int main(void)
         int n = 0;
         long k = 0;
         sscanf(line, "%31s %d %ld", word, &n, &k);
-        void *module = modules[n & 3];
+        void *module = modules[n & 15];
         if (!strcmp(word, "open") && sscanf(line, "%*s %*d %3999s", path) == 1) {
-            modules[n & 3] = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-            printf("%s\n", modules[n & 3] ? "ok" : dlerror());
+            modules[n & 15] = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+            printf("%s\n", modules[n & 15] ? "ok" : dlerror());
         } else if (!strcmp(word, "team")) {
             printf("%d\n", ((int (*)(void))call(module, "plugin_team"))());
         } else if (!strcmp(word, "tail")) {
@@ -40,6 +40,8 @@ int main(void)
             printf("ok\n");
         } else if (!strcmp(word, "constructs")) {
             printf("%ld\n", ((long (*)(long))call(module, "plugin_constructs"))(k));
+        } else if (!strcmp(word, "generated")) {
+            printf("%ld\n", ((long (*)(int))call(module, "plugin_generated"))((int)k));
         } else if (!strcmp(word, "ten")) {
             sscanf(line, "%*s %*d %3999s %ld", path, &k);
             printf("%016llx\n", ((unsigned long long (*)(const char *, long))call(module, "plugin_ten"))(path, k));

@@ -55,6 +55,44 @@ static void a_runtime_is_found_through_the_library_that_brought_it(void)
     CHECK(finish(&p) == 0);
 }
 
+static void more_runtimes_than_are_remembered_apart_each_keep_their_own(void)
+{
+    const char names[] = "pq1234567";
+    struct program p = START("host");
+    for (int i = 0; names[i]; i++) {
+        CHECK(!strcmp(ask(&p, "open %d %s/plugin_%c.so", i, build_dir, names[i]), "ok"));
+        CHECK(ask_number(&p, "team %d", i) == 4, "runtime %d", i);
+    }
+    CHECK(p.page->runtimes == 9 && p.page->rigid == 0);
+    CHECK(!strcmp(ask(&p, "set 8 2"), "ok") && ask_number(&p, "team 8") == 2 && ask_number(&p, "team 0") == 4);
+    for (int i = 0; names[i]; i++) {
+        set_target(p.page, i % 3 + 1);
+        CHECK(ask_under_flicker(&p, i == 8 ? "constructs 8 5\n" : "constructs 7 5\n", 4) == 0);
+        CHECK(ask_number(&p, "constructs %d 2", i) == 0);
+    }
+    set_target(p.page, 1);
+    for (int i = 0; names[i]; i++)
+        CHECK(ask_number(&p, "team %d", i) == 1, "runtime %d", i);
+    CHECK(finish(&p) == 0);
+}
+
+/* A region whose code no object holds, beside two runtimes: which of them is meant shows by who calls, and if no object
+ * holds that either, it is the first of them. */
+static void generated_code_beside_several_runtimes_runs_as_without_the_library(void)
+{
+#ifdef __x86_64__
+    struct program p = START("host");
+    CHECK(!strcmp(ask(&p, "open 0 %s/plugin_p.so", build_dir), "ok"));
+    CHECK(!strcmp(ask(&p, "open 1 %s/plugin_q.so", build_dir), "ok"));
+    CHECK(ask_number(&p, "generated 1 0") == 5050 && ask_number(&p, "generated 0 0") == 5050);
+    CHECK(ask_number(&p, "generated 0 1") == 5050);
+    CHECK(p.page->rigid == COPLACE_RIGID_RUNTIME_UNKNOWN, "and is left alone");
+    set_target(p.page, 1);
+    CHECK(ask_number(&p, "team 0") == 4 && ask_number(&p, "generated 1 0") == 5050);
+    CHECK(finish(&p) == 0);
+#endif
+}
+
 static bool confine(pid_t pid, int cpus)
 {
     cpu_set_t set;
@@ -154,6 +192,8 @@ const struct test runtimes_tests[] = {
     TEST(a_private_runtime_in_a_local_scope_is_found_and_resized),
     TEST(several_runtimes_in_one_process_are_not_mixed_up),
     TEST(a_runtime_is_found_through_the_library_that_brought_it),
+    TEST(more_runtimes_than_are_remembered_apart_each_keep_their_own),
+    TEST(generated_code_beside_several_runtimes_runs_as_without_the_library),
     TEST(a_runtime_loaded_while_the_machine_is_full_can_still_grow),
     TEST(an_unknown_runtime_is_left_alone),
     TEST(a_runtime_preloaded_before_the_library_is_called_unknown),

@@ -212,6 +212,14 @@ static void nested_teams_together_keep_to_the_target(void)
     CHECK(finish(&p) == 0);
 }
 
+/* Passing them on is a matter of each machine's registers and stack. */
+static void a_region_is_passed_on_with_all_its_captured_variables_however_many(void)
+{
+    struct program p = START("app_kmp");
+    CHECK(!strcmp(ask(&p, "capture"), "0 1 2 3 4 5 6 10 11 3001 3002 "));
+    CHECK(finish(&p) == 0);
+}
+
 const struct test sizing_tests[] = {
     TEST(a_team_follows_the_target_at_the_next_region),
     TEST(a_team_is_never_larger_than_the_program_was_told),
@@ -227,5 +235,6 @@ const struct test sizing_tests[] = {
     TEST(regions_started_in_halves_follow_the_target),
     TEST(regions_in_regions_stay_serial_even_when_the_outer_one_is_shrunk_to_one),
     TEST(nested_teams_together_keep_to_the_target),
+    TEST(a_region_is_passed_on_with_all_its_captured_variables_however_many),
     {NULL, NULL},
 };

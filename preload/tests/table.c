@@ -17,13 +17,21 @@ static const struct {
     const char *name, *program, *prefix;
 } runtimes[] = {{"libgomp", "ten_gnu", ""}, {"libomp", "ten_llvm", ""}, {"wheel's", "host", "ten 0 "}};
 
+/* The libgomp that a wheel really brings, where wheels are; else the system's, renamed as they rename theirs. */
+static const char *wheels_plugin(void)
+{
+    char path[8300];
+    snprintf(path, sizeof path, "%s/plugin_w.so", build_dir);
+    return access(path, R_OK) == 0 ? "plugin_w.so" : "plugin_p.so";
+}
+
 static void run_cell(unsigned construct, unsigned runtime, bool resized, char *digest, uint64_t *resizes)
 {
     char question[128];
     struct program p = START(runtimes[runtime].program, "OMP_CANCELLATION=true");
     CHECK(p.page);
     if (*runtimes[runtime].prefix)
-        CHECK(!strcmp(ask(&p, "open 0 %s/plugin_p.so", build_dir), "ok"));
+        CHECK(!strcmp(ask(&p, "open 0 %s/%s", build_dir, wheels_plugin()), "ok"));
     snprintf(question, sizeof question, "%s%s %d\n", runtimes[runtime].prefix, constructs[construct], ROUNDS);
     const uint64_t until = monotonic_ns() + PATIENCE_NS;
     for (int answers = 0;
@@ -45,6 +53,7 @@ static void sixty_programs_compute_the_same_resized_or_not_on_every_runtime(void
     char path[8300];
     snprintf(path, sizeof path, "%s/ten_llvm", build_dir);
     bool llvm = access(path, X_OK) == 0;
+    printf("# the wheel's: %s\n", strcmp(wheels_plugin(), "plugin_w.so") ? "the system's libgomp, renamed" : "scikit-learn's");
     printf("# %-20s %-8s %-18s %-18s %s\n", "construct", "runtime", "as it is", "resized", "resizes");
     for (unsigned c = 0; c < sizeof constructs / sizeof *constructs; c++) {
         struct program alone = START("ten_gnu", "LD_PRELOAD", "OMP_CANCELLATION=true");

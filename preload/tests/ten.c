@@ -29,11 +29,15 @@
 #define FORTY(X) TEN_OF(X, 1) TEN_OF(X, 2) TEN_OF(X, 3) TEN_OF(X, 4)
 #define HUNDRED(X) HUNDRED_OF(X, 1)
 #define THREE_HUNDRED(X) HUNDRED_OF(X, 1) HUNDRED_OF(X, 2) HUNDRED_OF(X, 3)
+#define THIRTEEN_HUNDRED(X)                                                                                 \
+    THREE_HUNDRED(X) HUNDRED_OF(X, 4) HUNDRED_OF(X, 5) HUNDRED_OF(X, 6) HUNDRED_OF(X, 7) HUNDRED_OF(X, 8)     \
+    HUNDRED_OF(X, 9) HUNDRED_OF(X, 10) HUNDRED_OF(X, 11) HUNDRED_OF(X, 12) HUNDRED_OF(X, 13)
 CAPTURING(capture_3, THREE)
 CAPTURING(capture_10, TEN)
 CAPTURING(capture_40, FORTY)
 CAPTURING(capture_100, HUNDRED)
 CAPTURING(capture_300, THREE_HUNDRED)
+CAPTURING(capture_1300, THIRTEEN_HUNDRED)
 
 int main(void)
 {
@@ -55,8 +59,8 @@ int main(void)
             n = omp_get_num_threads();
             printf("%d\n", n);
         } else if (!strcmp(word, "capture")) {
-            printf("%ld %ld %ld %ld %ld\n", capture_3(number), capture_10(number), capture_40(number),
-                   capture_100(number), capture_300(number));
+            printf("%ld %ld %ld %ld %ld %ld\n", capture_3(number), capture_10(number), capture_40(number),
+                   capture_100(number), capture_300(number), capture_1300(number));
         } else if (!strcmp(word, "dynamic")) {
             omp_set_dynamic((int)number);
             printf("%d\n", omp_get_dynamic());

@@ -1,8 +1,10 @@
 # Programs that the tests run, and the run itself. `make test ONLY=word` runs what has the word in its name.
 OMP_CFLAGS := -O2 -g -std=gnu11 -Wall -Wextra -Wno-format-zero-length -Itests -I../include
 LIBGOMP := $(shell $(CC) -print-file-name=libgomp.so.1)
+PLUGINS := p q 1 2 3 4 5 6 7
 TEST_PROGRAMS := $(addprefix $(OUT)/,app app_asan app_tsan app_kmp app_old app_none host plain plain_static \
-	plugin_p.so plugin_q.so plugin_u.so ten_gnu check libcoplace_preload_asan.so libcoplace_preload_tsan.so)
+	$(PLUGINS:%=plugin_%.so) plugin_u.so ten_gnu check libcoplace_preload_asan.so libcoplace_preload_tsan.so \
+	libcoplace_preload_race.so)
 # What is built where the tools are there (scripts/prepare gets them); tests that miss theirs say so.
 CLANG ?= clang
 ifeq ($(shell echo 'int main(void){return 0;}' | $(CLANG) -fopenmp -x c - -o /dev/null 2>/dev/null && echo yes),yes)
@@ -13,6 +15,11 @@ TEST_PROGRAMS += $(OUT)/plain_musl
 endif
 # A Python that has the wheels of tolerant.def.
 export WHEELS_PYTHON ?= $(abspath ../.tools/wheels/bin/python)
+# The libgomp that one of them brings.
+WHEEL_LIBGOMP := $(firstword $(wildcard $(dir $(WHEELS_PYTHON))../lib/python3*/site-packages/scikit_learn.libs/libgomp*))
+ifneq ($(WHEEL_LIBGOMP),)
+TEST_PROGRAMS += $(OUT)/plugin_w.so
+endif
 
 $(OUT)/app: tests/app.c tests/constructs.h | $(OUT)
 	$(CC) $(OMP_CFLAGS) -fopenmp -o $@ $< -lpthread
@@ -30,6 +37,11 @@ $(OUT)/libcoplace_preload_tsan.so: SANITIZER := thread
 $(OUT)/libcoplace_preload_%.so: $(SOURCES) internal.h oldlibc.h tolerant.def ../include/coplace/page.h | $(OUT)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -O1 -Wno-tsan -fsanitize=$(SANITIZER) -fno-omit-frame-pointer -o $@ $(SOURCES) \
 		-shared -Wl,-soname,$(@F) $(LDLIBS)
+
+# The same with a race in it: what finds none in the library has to find that one.
+$(OUT)/libcoplace_preload_race.so: $(OUT)/libcoplace_preload_tsan.so tests/race.c
+	$(CC) $(CPPFLAGS) $(CFLAGS) -O1 -Wno-tsan -fsanitize=thread -fno-omit-frame-pointer -o $@ $(SOURCES) \
+		tests/race.c -Wl,--wrap=region_enter -shared -Wl,-soname,$(@F) $(LDLIBS)
 
 $(OUT)/ten_gnu: tests/ten.c tests/ten.h | $(OUT)
 	$(CC) $(OMP_CFLAGS) -fopenmp -o $@ $<
@@ -54,16 +66,21 @@ $(OUT)/plain_static: tests/plain.c | $(OUT)
 $(OUT)/libgomp-%.so: | $(OUT)
 	LC_ALL=C sed 's/libgomp\.so\.1/libgomp-$*.so/g' $(LIBGOMP) >$@
 
-$(OUT)/plugin_%.so: tests/plugin.c tests/constructs.h tests/ten.h $(OUT)/libgomp-%.so
-	$(CC) $(OMP_CFLAGS) -fopenmp -fPIC -c -o $(OUT)/plugin_$*.o $<
-	$(CC) -shared -o $@ $(OUT)/plugin_$*.o $(OUT)/libgomp-$*.so -Wl,-rpath,'$$ORIGIN'
+$(OUT)/plugin.o: tests/plugin.c tests/constructs.h tests/ten.h | $(OUT)
+	$(CC) $(OMP_CFLAGS) -fopenmp -fPIC -c -o $@ $<
+
+$(OUT)/plugin_%.so: $(OUT)/plugin.o $(OUT)/libgomp-%.so
+	$(CC) -shared -o $@ $^ -Wl,-rpath,'$$ORIGIN'
+
+$(OUT)/plugin_w.so: $(OUT)/plugin.o $(WHEEL_LIBGOMP)
+	$(CC) -shared -o $@ $^ -Wl,-rpath,$(dir $(abspath $(WHEEL_LIBGOMP)))
 
 $(OUT)/plugin_l.so: tests/plugin.c tests/constructs.h tests/ten.h | $(OUT)
 	$(CLANG) $(OMP_CFLAGS) -fopenmp -fPIC -shared -o $@ $<
 
 # Code that does not name its runtime; what brings it in does.
-$(OUT)/libinner_u.so: $(OUT)/plugin_p.so
-	$(CC) -shared -Wl,-soname,$(@F) -o $@ $(OUT)/plugin_p.o
+$(OUT)/libinner_u.so: $(OUT)/plugin.o
+	$(CC) -shared -Wl,-soname,$(@F) -o $@ $<
 
 $(OUT)/plugin_u.so: $(OUT)/libinner_u.so $(OUT)/libgomp-u.so
 	echo | $(CC) -x c -fPIC -shared -o $@ - -x none -Wl,--no-as-needed $^ -Wl,-rpath,'$$ORIGIN'
@@ -102,7 +119,7 @@ ARM_TOOLS := aarch64-linux-gnu-gcc qemu-aarch64-static
 test-aarch64: $(OUT)/check
 	@for tool in $(ARM_TOOLS); do command -v $$tool >/dev/null || { \
 		echo "SKIPPED the preload library on AArch64: $$tool is missing (scripts/prepare test as root)" >&2; exit 0; }; done; \
-	$(MAKE) --quiet OUT=$(ARM) CC=aarch64-linux-gnu-gcc $(ARM)/libcoplace_preload.so $(ARM)/app && \
+	$(MAKE) --quiet OUT=$(ARM) CC=aarch64-linux-gnu-gcc $(ARM)/libcoplace_preload.so $(ARM)/app $(ARM)/app_kmp && \
 	EMULATOR=$$(command -v qemu-aarch64-static) SYSROOT=/usr/aarch64-linux-gnu $(OUT)/check $(ARM) $(ONLY)
 
 .PRECIOUS: $(OUT)/libgomp-%.so

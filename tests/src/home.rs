@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Home {
     directory: tempfile::TempDir,
     mark: String,
+    user: Option<u32>,
     _lock: File,
 }
 
@@ -35,7 +38,35 @@ impl Home {
         let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         fs::write(directory.path().join("config.toml"), "").expect("the directory can be written");
         fs::create_dir(directory.path().join("out")).expect("the directory can be written");
-        Home { directory, mark, _lock: lock }
+        Home { directory, mark, user: None, _lock: lock }
+    }
+
+    /// The home of a user whom nobody is, as whom everything in it runs. `None` where this process cannot
+    /// become another.
+    pub fn of(user: u32) -> Option<Home> {
+        let tried = Command::new("true").uid(user).gid(user).status();
+        if !tried.is_ok_and(|status| status.success()) {
+            return None;
+        }
+        let mut home = Home::new();
+        for path in [home.path(), &home.path().join("out")] {
+            chown(path, Some(user), Some(user)).expect("who becomes another user may give files away");
+        }
+        home.user = Some(user);
+        Some(home)
+    }
+
+    /// A program where this home's user finds it: the checkout may be somebody's alone.
+    pub fn program(&self, path: &Path) -> PathBuf {
+        if self.user.is_none() {
+            return path.to_owned();
+        }
+        let copy = self.path().join(path.file_name().expect("a program has a name"));
+        if !copy.exists() {
+            fs::copy(path, &copy).expect("it can be copied");
+            fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        }
+        copy
     }
 
     pub fn path(&self) -> &Path {
@@ -66,11 +97,14 @@ impl Home {
             .env("XDG_CACHE_HOME", self.path().join("cache"))
             .current_dir(self.path())
             .stdin(Stdio::null());
+        if let Some(user) = self.user {
+            command.env("HOME", self.path()).uid(user).gid(user);
+        }
         command
     }
 
     pub fn coplace(&self) -> Command {
-        self.command(coplace())
+        self.command(self.program(&coplace()))
     }
 
     /// Starts a command whose output goes to files, so that nobody waits for its end.

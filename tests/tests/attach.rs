@@ -1,7 +1,7 @@
 //! Running programs are attached and released at random moments: each goes on to its verified end,
 //! and has afterwards the CPU masks and cgroups that it had before.
 //!
-//! `COPLACE_ATTACHES` says how often (`make soak`: 1000), `COPLACE_SEED` where the random numbers begin.
+//! `COPLACE_ATTACHES` says how often each (`make soak`: 1000), `COPLACE_SEED` where the random numbers begin.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use coplace_tests::{Child, Home, app, helper, processes};
+use coplace_tests::{Child, Home, app, helper, processes, skipped};
 use workload::Random;
 
 /// What is to be as before: the mask of every thread and the cgroups of every thread.
@@ -88,7 +88,7 @@ fn start(home: &Home, kind: u64, number: u64, groups: &Groups) -> Child {
         3 => ("pthreads_spin", "1", false),
         _ => ("burn", "3", false),
     };
-    let mut command = home.command(app(name));
+    let mut command = home.command(home.program(Path::new(&app(name))));
     match name {
         "burn" => command.args(["--seconds", size]),
         _ => command.args(["--size", "S", "--scale", size]),
@@ -123,27 +123,35 @@ struct Member {
     before: Option<Condition>,
 }
 
-/// Attaches and releases `count` times; returns how many programs ended meanwhile, each verified.
-fn play(config: &str, lead: bool, count: u64, random: &mut Random) -> u64 {
-    let home = Home::new();
+/// What was done with programs, all of which ended verified.
+#[derive(Default)]
+struct Done {
+    attached: u64,
+    released: u64,
+    programs: u64,
+}
+
+/// Attaches `count` times at least and releases as often, each time comparing.
+fn play(home: &Home, config: &str, lead: bool, count: u64, random: &mut Random) -> Done {
     fs::write(home.path().join("config.toml"), config).unwrap();
     let groups = Groups::make();
     let mut scheduler = match lead {
         false => home.daemon(&[]),
         true => {
             let mut command = home.coplace();
-            command.args(["run", "--quiet", "--", &app("burn"), "--seconds", "600"]);
+            command.args(["run", "--quiet", "--"]).arg(home.program(Path::new(&app("burn"))));
+            command.args(["--seconds", "600"]);
             let leader = home.start("leader", &mut command);
             home.until("the run leads", || home.status().is_some());
             leader
         }
     };
-    let (mut number, mut ended, mut done) = (0, 0, 0);
+    let (mut number, mut done) = (0, Done::default());
     let mut members: Vec<Member> = Vec::new();
-    while done < count {
+    while done.attached < count || done.released < count {
         while members.len() < 4 {
             let kind = random.below(KINDS);
-            let child = start(&home, kind, number, &groups);
+            let child = start(home, kind, number, &groups);
             number += 1;
             members.push(Member { child, kind, before: None });
         }
@@ -181,15 +189,17 @@ fn play(config: &str, lead: bool, count: u64, random: &mut Random) -> u64 {
                 if member.child.has_ended().is_none() {
                     assert_eq!(differences, Vec::<String>::new(), "{said}; {}", home.traces());
                     assert!(!processes::is_frozen(pid) && processes::state(pid) != Some('T'), "{said}");
+                    done.released += 1;
                 }
+            } else {
+                done.attached += 1;
             }
-            done += 1;
         }
         members.retain_mut(|member| match member.child.has_ended() {
             None => true,
             Some(status) => {
                 assert!(status.success() && member.child.verified(), "{status}: {}", member.child.stdout());
-                ended += 1;
+                done.programs += 1;
                 false
             }
         });
@@ -206,18 +216,21 @@ fn play(config: &str, lead: bool, count: u64, random: &mut Random) -> u64 {
         }
         let status = member.child.ended_within(Duration::from_secs(180));
         assert!(status.success() && member.child.verified(), "{status}: {}", member.child.stdout());
-        ended += 1;
+        done.programs += 1;
     }
     drop(groups);
     home.is_left_clean();
-    ended
+    done
 }
+
+/// A user whom nobody is.
+const SOMEBODY: u32 = 54_323;
 
 #[test]
 fn programs_attached_and_released_at_random_end_verified_and_have_what_they_had() {
     let number =
         |name: &str, default| std::env::var(name).ok().map_or(default, |text| text.parse().expect(name));
-    let count: u64 = number("COPLACE_ATTACHES", 60);
+    let count: u64 = number("COPLACE_ATTACHES", 40);
     let seed: u64 = number("COPLACE_SEED", 20_260_101);
     println!("COPLACE_ATTACHES={count} COPLACE_SEED={seed} cargo test -p coplace-tests --test attach");
     let mut random = Random::new(seed);
@@ -229,12 +242,66 @@ fn programs_attached_and_released_at_random_end_verified_and_have_what_they_had(
         ("policy = 'TA'\nplacement = 'affinity'\nturns = 'stop'\n".to_owned(), false),
         ("policy = 'EQ'\nplacement = 'affinity'\n".to_owned(), true),
     ];
-    let mut ended = 0;
-    for (at, (config, lead)) in configs.iter().enumerate() {
-        let share = count / 3 + u64::from((at as u64) < count % 3);
-        ended += play(config, *lead, share, &mut random);
+    let mut done = Done::default();
+    let mut add = |more: Done| {
+        done.attached += more.attached;
+        done.released += more.released;
+        done.programs += more.programs;
+    };
+    let share = count.div_ceil(4);
+    for (config, lead) in &configs {
+        add(play(&Home::new(), config, *lead, share, &mut random));
     }
-    println!("{count} times attached or released, {ended} programs VERIFIED");
+    let by_signals = "policy = 'CO'\nturns = 'stop'\n[settings]\nallowed_widths = [2]\n";
+    match Home::of(SOMEBODY) {
+        Some(home) => add(play(&home, by_signals, false, share, &mut random)),
+        None => {
+            skipped("attaching as an ordinary user", "it takes root to become one; the others did it as one");
+            add(play(&Home::new(), by_signals, false, share, &mut random));
+        }
+    }
+    let Done { attached, released, programs } = done;
+    assert!(attached >= count && released >= count, "{attached} {released}");
+    println!("{attached} attaches and {released} releases, {programs} programs VERIFIED");
+}
+
+#[test]
+fn programs_of_another_user_are_refused_to_ordinary_users_and_stay_as_they_are() {
+    const NAME: &str = "programs_of_another_user_are_refused_to_ordinary_users_and_stay_as_they_are";
+    let Some(home) = Home::of(SOMEBODY) else { return skipped(NAME, "it takes root to be two users") };
+    let _daemon = home.daemon(&[]);
+    let burn = home.program(Path::new(&app("burn")));
+    for (owner, group) in [(SOMEBODY + 1, SOMEBODY + 1), (SOMEBODY + 1, SOMEBODY), (0, 0)] {
+        let mut command = home.command(&burn);
+        let mut other = home.start("other", command.args(["--seconds", "60"]).uid(owner).gid(group));
+        let pid = other.pid();
+        home.until("it runs", || processes::program(pid).as_deref() == Some("burn"));
+        let before = condition(pid);
+        for word in ["attach", "release"] {
+            let output = home.coplace().args([word, &pid.to_string()]).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{word}: {said}");
+            let wanted = match word {
+                "attach" => {
+                    format!("process {pid} (burn) belongs to user {owner}; only that user and root may")
+                }
+                _ => "is not under coplace".to_owned(),
+            };
+            assert!(said.contains(&wanted), "{word}: {said}");
+        }
+        assert_eq!(home.status().unwrap()["apps"].as_array().map(Vec::len), Some(0));
+        assert_eq!(before.differences(&condition(pid)), Vec::<String>::new());
+        // Its own it is given.
+        if owner == 0 {
+            let mut own = home.start("own", home.command(&burn).args(["--seconds", "60"]));
+            let output = home.coplace().args(["attach", &own.pid().to_string()]).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            own.signal(libc::SIGTERM);
+            assert!(own.ended_within(Duration::from_secs(60)).success() && own.verified());
+        }
+        other.signal(libc::SIGTERM);
+        assert!(other.ended_within(Duration::from_secs(60)).success() && other.verified());
+    }
 }
 
 #[test]

@@ -87,6 +87,58 @@ fn a_place_is_divided_among_the_teams_of_a_programs_processes() {
     assert!(run.ended_within(Duration::from_secs(90)).success() && run.verified(), "{}", run.stdout());
 }
 
+/// How many CPUs a list of them names.
+fn width(list: &str) -> u64 {
+    let number = |text: &str| text.parse::<u64>().expect("a list of CPUs");
+    let part = |part: &str| part.split_once('-').map_or(1, |(from, to)| number(to) - number(from) + 1);
+    list.split(',').map(part).sum()
+}
+
+/// mpirun of Open MPI and of MPICH, each rank with OpenMP teams.
+#[test]
+fn a_place_is_divided_among_the_teams_of_ranks_under_their_launcher() {
+    const NAME: &str = "a_place_is_divided_among_the_teams_of_ranks_under_their_launcher";
+    let cpus = processes::cpu_count() as u64;
+    if cpus < 2 {
+        return skipped(NAME, "there is only one CPU");
+    }
+    let launchers = launchers();
+    for wanted in ["Open MPI", "Hydra"] {
+        if !launchers.iter().any(|(name, _)| *name == wanted) {
+            skipped(NAME, &format!("{wanted} is not installed"));
+        }
+    }
+    for (name, words) in launchers {
+        let home = Home::new();
+        let _daemon = home.daemon(&["--policy", "TA"]);
+        let mut command = home.coplace();
+        command.args(["run", "-q", "--name", "job", "--"]).args(&words).args(["-np", "2"]);
+        let mut run = home.start("job", command.arg(app("regions")).args(["--size", "S", "--scale", "2"]));
+        home.until(&format!("the ranks of {name} run"), || home.running("regions").len() == 2);
+        home.until("together they have one thread a CPU", || team(&home, "job") == Some(cpus));
+        let ranks = home.running("regions");
+        assert!(
+            ranks.iter().all(|pid| told(&home, *pid).is_some_and(|told| told >= 2)),
+            "{name}: told of less"
+        );
+        // Each rank has a thread at least. A place that has just become narrower binds at the next regions.
+        let (mut looks, mut over) = (0, 0);
+        while run.has_ended().is_none() && home.running("regions").len() == 2 {
+            let Some(job) = home.app("job") else { break };
+            if let (Some(team), Some(place)) = (job["team"].as_u64(), job["place"].as_str()) {
+                assert!(team <= cpus.max(2), "{name}: {job}");
+                over = if team > width(place).max(2) { over + 1 } else { 0 };
+                assert!(over < 20, "{name}: {job}");
+                looks += 1;
+            }
+        }
+        assert!(looks > 0, "{name}: the ranks were gone before anybody looked");
+        assert!(run.ended_within(Duration::from_secs(90)).success(), "{name}: {}", run.stderr());
+        let verified = run.stdout().lines().filter(|line| *line == "VERIFIED").count();
+        assert_eq!(verified, 2, "{name}: {}", run.stdout());
+    }
+}
+
 /// Ends what only burns CPU time; it reports its work then.
 fn end_burning(home: &Home) {
     home.running("burn").into_iter().for_each(|pid| processes::signal(pid, libc::SIGTERM));

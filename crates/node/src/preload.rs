@@ -142,6 +142,25 @@ fn usable(path: &Path) -> Result<(), String> {
         Ok(own) if own[4..6] != header[4..6] || own[18..20] != header[18..20] => {
             Err("it was built for another architecture".into())
         }
+        _ => suits_c_library(path),
+    }
+}
+
+/// musl's loader takes the names of glibc's libraries for its own, so that a library built against
+/// glibc gets into its programs; the other way round glibc's looks for a file of musl's name, and the
+/// program does not even start.
+fn suits_c_library(path: &Path) -> Result<(), String> {
+    let needs = |path: &Path| {
+        let needed = Binary::read(path).map(|binary| binary.needed).unwrap_or_default();
+        needed.into_iter().find(|name| name.starts_with("libc."))
+    };
+    let is_glibc = |name: &String| name.starts_with("libc.so.");
+    // Linked statically, coplace says nothing about the programs here; the shell is one of them.
+    let programs = [Path::new("/proc/self/exe"), Path::new("/bin/sh")].into_iter().find_map(needs);
+    match (needs(path), programs) {
+        (Some(its), Some(theirs)) if is_glibc(&theirs) && !is_glibc(&its) => Err(format!(
+            "it was built against another C library ({its}, which is musl's) than the programs here ({theirs})"
+        )),
         _ => Ok(()),
     }
 }
@@ -277,6 +296,47 @@ mod tests {
         fs::write(&other, &foreign).unwrap();
         assert!(usable(&other).unwrap_err().contains("architecture"));
         assert!(usable(&dir.path().join("missing")).is_err());
+    }
+
+    /// What the loader says when a program starts with that library.
+    fn complaint(library: &Path) -> String {
+        let made = std::process::Command::new("true").env("LD_PRELOAD", library).output().unwrap();
+        String::from_utf8_lossy(&made.stderr).into_owned()
+    }
+
+    #[test]
+    fn a_library_of_another_c_library_is_refused_in_words_before_the_loader_complains() {
+        let dir = tempfile::tempdir().unwrap();
+        let ours = write_out(EMBEDDED, &[dir.path().to_owned()]).unwrap();
+        let needed = Binary::read(&ours).unwrap().needed;
+        if !needed.contains(&"libc.so.6".to_owned()) {
+            eprintln!("SKIPPED: this is no machine of glibc's ({needed:?})");
+            return;
+        }
+        // musl's name instead of glibc's, wherever that stands among the strings.
+        let (from, to) = (b"\0libc.so.6\0", b"\0libc.so\0\0\0");
+        let mut bytes = EMBEDDED.to_vec();
+        let at: Vec<usize> =
+            (0..bytes.len() - from.len()).filter(|at| bytes[*at..].starts_with(from)).collect();
+        at.iter().for_each(|at| bytes[*at..*at + to.len()].copy_from_slice(to));
+        let forged = dir.path().join("forged.so");
+        fs::write(&forged, bytes).unwrap();
+        let mut musl = vec![forged];
+        let (source, built) = (dir.path().join("p.c"), dir.path().join("built.so"));
+        fs::write(&source, "#include <stdlib.h>\nvoid *f(void) { return malloc(1); }").unwrap();
+        let mut gcc = std::process::Command::new("musl-gcc");
+        match gcc.args(["-shared", "-fPIC", "-o"]).args([&built, &source]).output() {
+            Ok(output) if output.status.success() => musl.push(built),
+            _ => eprintln!(
+                "SKIPPED the library built by musl-gcc, which is missing (apt-get install musl-tools)"
+            ),
+        }
+        for library in musl {
+            let why = usable(&library).unwrap_err();
+            assert!(why.contains("libc.so, which is musl's") && why.contains("libc.so.6"), "{why}");
+            assert!(complaint(&library).contains("libc.so"), "the loader minds it no more");
+        }
+        assert_eq!((usable(&ours), complaint(&ours).as_str()), (Ok(()), ""));
     }
 
     #[test]
