@@ -10,6 +10,8 @@ mod config;
 mod config_cmd;
 mod daemon;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod exit;
 mod explain;
 mod guard;

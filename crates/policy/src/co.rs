@@ -22,7 +22,9 @@
 //! - A partition never stands empty while another has two programs, also between rebalancings.
 //! - Programs that cannot shrink take turns of their own width with all others, as II-C foresees.
 //! - II-B's periodic rebalancing is done as a rotation: of each crowded partition the program that
-//!   was moved longest ago goes to a less crowded one, so that over time all get the same.
+//!   was moved longest ago goes to a less crowded one, so that over time all get the same. Where
+//!   `rebalance_within_nodes` says so, nobody leaves its NUMA node for that, and all get the same
+//!   only as far as the nodes hold equal numbers.
 //!   The equilibrium over several levels that II-B prefers is not part of this policy, as in the
 //!   paper's evaluation.
 //!
@@ -55,7 +57,7 @@
 //! - `local_decisions_split_a_node_when_it_has_enough_jobs`
 //! - numbers of programs in partitions differ by one at most:
 //!   `programs_are_dealt_evenly_over_partitions`
-//! - `rotation_gives_everybody_the_same_over_time`
+//! - `rotation_gives_everybody_the_same_over_time`, `rotation_within_nodes_takes_nobody_to_another_node`
 //! - partitions of one shape (global decisions), most CPUs kept, nobody waits:
 //!   `every_plan_of_every_policy_passes_the_checker`
 //!
@@ -78,6 +80,7 @@ use crate::common::keep::{Claim, deal, stay};
 use crate::common::levels::{
     Cut, allowed_cuts, claims, cpus, describe, id, level, outside_of, parts, spread,
 };
+use crate::common::units::domains;
 use crate::{Decision, LevelDecision, LevelMemory, Memory, Policy, Settings};
 
 mod local;
@@ -139,32 +142,52 @@ impl Leveled<'_, '_> {
         memory.rebalanced_ns = if same_level { old.rebalanced_ns } else { now };
         let due = memory.rebalanced_ns.saturating_add(every_ns);
         let claims = claims(self.cx, &cut.places, members);
-        let dealt = if same_level && now < due {
-            stay(&cut.places, &claims)
+        let grounds = self.grounds(&cut.places);
+        let is_due = !same_level || now >= due;
+        // Dealing anew evens out the nodes, too.
+        let mut dealt = if is_due && !(same_level && self.cx.settings.rebalance_within_nodes) {
+            deal(&cut.places, &claims)
         } else {
-            let mut dealt = deal(&cut.places, &claims);
-            if same_level {
-                self.rotate(&mut dealt, members, &claims, memory);
-            }
-            memory.rebalanced_ns = now;
-            dealt
+            stay(&cut.places, &claims)
         };
-        let uneven = dealt.iter().map(Vec::len).max() != dealt.iter().map(Vec::len).min();
-        let wake = uneven.then(|| memory.rebalanced_ns.saturating_add(every_ns));
+        if is_due && same_level {
+            grounds.iter().for_each(|ground| self.rotate(ground, &mut dealt, members, &claims, memory));
+        }
+        if is_due {
+            memory.rebalanced_ns = now;
+        }
+        let uneven = |ground: &Vec<usize>| {
+            let counts = || ground.iter().map(|&place| dealt[place].len());
+            counts().max() != counts().min()
+        };
+        let wake = grounds.iter().any(uneven).then(|| memory.rebalanced_ns.saturating_add(every_ns));
         (parts(&cut.places, dealt, members), wake)
     }
 
-    /// One program out of each crowded partition, as far as there are less crowded ones.
+    /// Between which places programs rotate: all, or those of each NUMA node.
+    fn grounds(&self, places: &[CpuSet]) -> Vec<Vec<usize>> {
+        let all = 0..places.len();
+        if !self.cx.settings.rebalance_within_nodes {
+            return vec![all.collect()];
+        }
+        let nodes = domains(&self.cx.snapshot.machine).into_iter();
+        nodes.map(|node| all.clone().filter(|&place| places[place].is_subset(&node)).collect()).collect()
+    }
+
+    /// One program out of each crowded partition of the ground, as far as there are less crowded ones.
     fn rotate(
         &self,
+        ground: &[usize],
         dealt: &mut [Vec<usize>],
         members: &[usize],
         claims: &[Claim<'_>],
         memory: &mut LevelMemory,
     ) {
-        let least = dealt.iter().map(Vec::len).min().unwrap_or(0);
-        let roomy: Vec<usize> = (0..dealt.len()).filter(|&place| dealt[place].len() == least).collect();
-        let crowded: Vec<usize> = (0..dealt.len()).filter(|&place| dealt[place].len() == least + 1).collect();
+        let least = ground.iter().map(|&place| dealt[place].len()).min().unwrap_or(0);
+        let those = |wanted: &dyn Fn(usize) -> bool| -> Vec<usize> {
+            ground.iter().copied().filter(|&place| wanted(dealt[place].len())).collect()
+        };
+        let (roomy, crowded) = (those(&|count| count == least), those(&|count| count > least));
         for (from, to) in crowded.into_iter().zip(roomy) {
             let last_move = |at: usize| memory.moved_ns.get(id(self.cx, members[at])).copied();
             let free = dealt[from].iter().copied().filter(|&at| claims[at].scope.is_none());

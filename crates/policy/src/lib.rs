@@ -92,7 +92,7 @@ pub struct Memory {
     /// Where each application stood last, to keep most CPUs where they are.
     #[serde(default)]
     pub places: BTreeMap<AppId, CpuSet>,
-    /// What `adaptive` has given to each program so far.
+    /// What the plans have given to each program so far; `adaptive` and Lua policies keep it.
     #[serde(default, skip_serializing_if = "Account::is_empty")]
     pub account: Account,
     /// What a Lua policy remembers.

@@ -35,6 +35,9 @@ pub struct Settings {
     /// CO: how often programs are moved to even out partitions. Not given: counts are evened out at
     /// every event, and whoever is alone in its partition stays so.
     pub rebalance_every_ns: Option<u64>,
+    /// CO: rebalancing moves nobody to another NUMA node, where its memory would be remote.
+    #[serde(skip_serializing_if = "is_false")]
+    pub rebalance_within_nodes: bool,
     /// LV: how long nobody must have come or left before levels are balanced.
     pub settle_ns: u64,
     /// LV: how long a program keeps its partition while its team is still too wide for the new one.
@@ -73,6 +76,10 @@ pub enum Lever {
     Parity,
 }
 
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Settings {
@@ -87,6 +94,7 @@ impl Default for Settings {
             level_decision: LevelDecision::Global,
             neighbours: None,
             rebalance_every_ns: None,
+            rebalance_within_nodes: false,
             settle_ns: 500_000_000,
             grace_ns: 1_000_000_000,
             plan: None,

@@ -2,16 +2,20 @@
 
 mod support;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use coplace_policy::trial::{self, Kinds, Random, World};
-use coplace_policy::{Decision, Memory, Policy, Settings, UnknownPolicy, by_name, lua};
+use coplace_policy::{
+    Decision, Lever, Memory, Neighbours, Policy, Predictions, Settings, UnknownPolicy, by_name, lua,
+};
 use plan::Snapshot;
 use support::from_environment;
 use topology::Machine;
 
 const TA: &str = include_str!("../../../docs/policies/lua/ta.lua");
+const WIDER: &str = include_str!("../../../docs/policies/lua/wider.lua");
 
 fn settings(text: &str) -> Settings {
     Settings { script: Some(text.to_owned()), ..Settings::default() }
@@ -358,7 +362,7 @@ fn ta_in_lua_makes_the_plans_of_ta() {
 #[test]
 fn what_we_give_to_begin_from_passes_the_checker() {
     let (first, cases) = (from_environment("COPLACE_SEED", 1), from_environment("COPLACE_LUA_CASES", 200));
-    for (name, text) in [("start.lua", lua::START), ("ta.lua", TA)] {
+    for (name, text) in [("start.lua", lua::START), ("ta.lua", TA), ("wider.lua", WIDER)] {
         let tried = |seed| {
             let make = |settings: &Settings| {
                 let settings = Settings { script: Some(text.to_owned()), ..settings.clone() };
@@ -372,8 +376,19 @@ fn what_we_give_to_begin_from_passes_the_checker() {
     }
 }
 
+/// Of a stub's class its fields, in order of their names.
+fn annotated(class: &str) -> Vec<String> {
+    let head = format!("---@class coplace.{class}");
+    let of_class = lua::STUBS.lines().skip_while(|line| *line != head).skip(1);
+    let fields = of_class.map_while(|line| line.strip_prefix("---@field "));
+    let mut names: Vec<String> =
+        fields.map(|rest| rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()).collect();
+    names.sort();
+    names
+}
+
 #[test]
-fn the_annotations_name_everything_that_a_policy_can_use() {
+fn the_annotations_name_what_a_policy_can_use_and_nothing_else() {
     // What Lua's own documentation describes.
     let body = "
         local own = {}
@@ -381,23 +396,145 @@ fn the_annotations_name_everything_that_a_policy_can_use() {
           'rawlen', 'rawset', 'select', 'setmetatable', 'string', 'table', 'tonumber', 'tostring', 'type', '_G', '_VERSION' } do
           own[name] = true
         end
-        for name in pairs(_G) do if not own[name] then print('function ' .. name .. '(') end end
-        local app = snapshot.apps[1]
-        local tables = { app, snapshot, snapshot.settings, snapshot.machine, snapshot.machine.root, snapshot.shapes[1] }
-        for _, fields in ipairs(tables) do
-          for name in pairs(fields) do print('@field ' .. name) end
+        for name in pairs(_G) do if not own[name] then print('function ' .. name) end end
+        local app, machine = snapshot.apps[1], snapshot.machine
+        local _ = snapshot.shapes
+        local tables = { App = app, Evidence = app.evidence, Known = app.evidence.left_ns, Snapshot = snapshot,
+          Settings = snapshot.settings, Machine = machine, Object = machine.root, Cache = machine.caches[1],
+          Shape = snapshot.shapes[1] }
+        for class, fields in pairs(tables) do
+          for name in pairs(fields) do print(class .. ' ' .. name) end
         end
         return 'idle'";
-    let lines = decided(body, "a rigid team 2 max 3 within 0-3").report.lines;
-    let named: Vec<&String> = lines.iter().filter(|line| line.starts_with(['f', '@'])).collect();
-    assert!(named.len() > 45, "{named:?}");
-    for name in named {
-        let goes_on =
-            |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || c == '_') && !name.ends_with('(');
-        let names_it = |line: &str| {
-            line.trim_start_matches('-').strip_prefix(name.as_str()).is_some_and(|rest| !goes_on(rest))
-        };
-        let there = lua::STUBS.lines().any(names_it);
-        assert!(there, "'{name}' is not annotated");
+    let settings = Settings {
+        allowed_widths: Some(vec![2]),
+        rebalance_every_ns: Some(1),
+        neighbours: Some(Neighbours::Twins),
+        ..settings(&format!("function decide(snapshot)\n{body}\nend"))
+    };
+    let app = "a rigid team 2 max 3 within 0-3 speedup 2:1900 left 1s move 1s bandwidth 1 cache 1";
+    let mut machine = Machine::synthetic("pack:2 [numa] l3:1 core:4 pu:1").unwrap();
+    machine.capacities = BTreeMap::from([(0, 1024)]);
+    machine.root.os_index = Some(0);
+    (machine.caches[0].size_bytes, machine.caches[0].line_bytes) = (Some(1 << 20), Some(64));
+    machine.distances =
+        Some(topology::Distances { nodes: vec![0, 1], matrix: vec![vec![10, 21], vec![21, 10]] });
+    let snapshot = Snapshot::for_machine(Arc::new(machine)).with_apps(app).unwrap();
+    let stood = BTreeMap::from([(snapshot.apps[0].id.clone(), snapshot.usable.clone())]);
+    let memory = Memory { places: stood, ..Memory::default() };
+    let policy = by_name("mine.lua", &settings).unwrap();
+    let lines = policy.try_decide(&snapshot, &memory).unwrap_or_else(|error| panic!("{error}")).report.lines;
+    let mut given: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (class, name) in lines.iter().filter_map(|line| line.split_once(' ')) {
+        // What is told of programs that are not in the plan is no field.
+        if !class.ends_with(':') {
+            given.entry(class).or_default().push(name);
+        }
     }
+    let functions = given.remove("function").expect("functions");
+    let mut stubs: Vec<&str> = lua::STUBS
+        .lines()
+        .filter_map(|line| line.strip_prefix("function ")?.split_once('(').map(|(name, _)| name))
+        .filter(|name| !name.contains(':') && *name != "decide")
+        .collect();
+    stubs.sort_unstable();
+    let own_of_ours: Vec<&str> = functions.into_iter().filter(|name| *name != "decide").collect();
+    assert_eq!(own_of_ours, stubs);
+    assert_eq!(given.len(), 9, "{given:?}");
+    for (class, fields) in given {
+        assert_eq!(fields, annotated(class), "fields of coplace.{class}");
+    }
+    let letters: Vec<String> =
+        coplace_policy::list().iter().map(|of| format!("\"{}\"", of.letters)).collect();
+    let built_in =
+        lua::STUBS.lines().find_map(|line| line.strip_prefix("---@param policy ")).expect("built_in");
+    assert_eq!(built_in.split('|').collect::<BTreeSet<_>>(), letters.iter().map(String::as_str).collect());
+}
+
+#[test]
+fn every_setting_reaches_a_script() {
+    let said = serde_json::to_value(Settings {
+        allowed_widths: Some(vec![2]),
+        rebalance_every_ns: Some(1),
+        rebalance_within_nodes: true,
+        neighbours: Some(Neighbours::Twins),
+        without: vec![Lever::Widths],
+        ..Settings::default()
+    });
+    let mut names: Vec<String> = said.unwrap().as_object().unwrap().keys().cloned().collect();
+    // What says which policy it is.
+    names.retain(|name| !["plan", "others", "script"].contains(&name.as_str()));
+    names.sort();
+    assert_eq!(names, annotated("Settings"));
+}
+
+#[test]
+fn what_is_known_of_programs_reaches_a_script() {
+    let body = "
+        for _, app in ipairs(snapshot.apps) do
+          local left = app.evidence.left_ns
+          print(app.program, speed_milli(app, 3), app.speedup_milli and app.speedup_milli[4],
+            left and left.value, left and left.source, app.evidence.cache_milli)
+        end
+        print(predicted_slowdown('cg.2', 'mg'))
+        print(predicted_slowdown('mg', 'x'))
+        print(snapshot.settings.neighbours, snapshot.settings.settle_ns, snapshot.settings.grace_ns)
+        return run('mg', '0-1')";
+    let script = |neighbours| Settings {
+        neighbours,
+        ..settings(&format!("function decide(snapshot, memory)\n{body}\nend"))
+    };
+    let apps = "cg.2 speedup 2:1800,4:3000 left 3s bandwidth 900; mg of mg.B bandwidth 900; x";
+    let decided = |neighbours| {
+        let policy = by_name("mine.lua", &script(neighbours)).unwrap();
+        policy.try_decide(&snapshot(apps), &Memory::default()).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let lines = decided(None).report.lines;
+    assert_eq!(lines[0], "cg 2400 3000 3000000000 remembered nil");
+    assert_eq!(lines[1..3], ["mg.B nil nil nil nil nil", "x nil nil nil nil nil"]);
+    assert_eq!(lines[3..6], ["nil nil", "nil nil", "nil 500000000 1000000000"]);
+    // As `common::company`: 1 + 1.3 x 0.9 x (0.625 x 1.8 - 1).
+    assert_eq!(decided(Some(Neighbours::Profile)).report.lines[3..5], ["1146 7", "nil nil"]);
+    let predictions = Predictions {
+        programs: vec!["mg.B".into(), "cg".into()],
+        cells_milli: vec![(1, 2), (3, 4), (1500, 20), (5, 6)],
+    };
+    let lines = decided(Some(Neighbours::Predicted(predictions))).report.lines;
+    assert_eq!(lines[3..6], ["1500 20", "nil nil", "predicted 500000000 1000000000"]);
+}
+
+#[test]
+fn what_plans_gave_to_a_program_is_kept_for_a_script_as_for_adaptive() {
+    let ours = deciding(
+        "for _, app in ipairs(snapshot.apps) do print(app.name, app.used_ns, app.entitled_ns) end
+         return built_in('adaptive')",
+    );
+    let theirs = by_name("adaptive", &Settings::default()).unwrap();
+    let mut now = snapshot("a speedup 2:1900,4:3600,8:7000 team 8; b speedup 2:1000 team 2; c");
+    let (mut mine, mut its) = (Memory::default(), Memory::default());
+    for second in 0..4 {
+        now.now_ns = second * 1_000_000_000;
+        let one = ours.try_decide(&now, &mine).unwrap();
+        let other = theirs.decide(&now, &its);
+        assert_eq!((&one.plan, &one.memory.account), (&other.plan, &other.memory.account));
+        if second == 3 {
+            // A third of eight CPUs, in thousandths of a CPU, for three seconds.
+            assert!(one.report.lines[0].ends_with(" 7998000000"), "{:?}", one.report.lines);
+        }
+        (mine, its) = (one.memory, other.memory);
+    }
+    assert!(!mine.account.is_empty());
+}
+
+#[test]
+fn who_scales_gets_the_wider_part_from_the_example_only_where_that_is_known() {
+    let policy = by_name("wider.lua", &settings(WIDER)).unwrap();
+    let decided =
+        |apps: &str| policy.try_decide(&snapshot(apps), &Memory::default()).unwrap().plan.to_string();
+    assert_eq!(decided("a; b"), "side_by_side [a on 0-3, b on 4-7]");
+    assert_eq!(
+        decided("a speedup 2:1900,4:3600,8:7000; b speedup 2:1000"),
+        "side_by_side [a on 0-6, b on 7]"
+    );
+    assert_eq!(decided("a speedup 2:1000; b"), "side_by_side [a on 0, b on 1-7]");
 }

@@ -222,6 +222,37 @@ fn rotation_gives_everybody_the_same_over_time() {
 }
 
 #[test]
+fn rotation_within_nodes_takes_nobody_to_another_node() {
+    let node_of = |place: &CpuSet| place.lowest().expect("a place") / 6;
+    let rotated = |within: bool| {
+        let settings = Settings {
+            allowed_widths: Some(vec![3]),
+            rebalance_every_ns: Some(100_000_000),
+            rebalance_within_nodes: within,
+            ..Settings::default()
+        };
+        let mut bench = Bench::new(OPTERON, "CO", &settings);
+        let mut before = places(&bench.grow(11));
+        let (mut moved, mut left) = (0, 0);
+        for _ in 0..30 {
+            bench.snapshot.now_ns = bench.wake_at_ns.expect("uneven partitions are rotated");
+            let now = places(&bench.decide());
+            for ((_, old), (_, new)) in before.iter().zip(&now) {
+                moved += usize::from(old != new);
+                left += usize::from(node_of(old) != node_of(new));
+            }
+            before = now;
+        }
+        (moved, left)
+    };
+    // Of eleven programs on eight halves of nodes one that shares goes to the other half of its node each time.
+    let (moved, left) = rotated(true);
+    assert!(moved >= 30 && left == 0, "{moved} moves, {left} to another node");
+    let (_, left) = rotated(false);
+    assert!(left > 0, "without the setting nodes are left");
+}
+
+#[test]
 fn an_allowed_width_of_the_whole_machine_makes_everybody_take_turns() {
     let settings = Settings { allowed_widths: Some(vec![2]), ..Settings::default() };
     let mut bench = Bench::new("core:2", "CO", &settings);

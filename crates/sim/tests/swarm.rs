@@ -95,6 +95,7 @@ fn settings(random: &mut Random) -> Settings {
     }
     if random.chance(30) {
         settings.rebalance_every_ns = Some(500 * ms);
+        settings.rebalance_within_nodes = random.chance(50);
     }
     settings.settle_ns = *random.pick(&[0, 0, 500 * ms]);
     settings.grace_ns = *random.pick(&[0, 1000 * ms]);

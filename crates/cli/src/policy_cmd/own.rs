@@ -40,6 +40,7 @@ pub fn new(file: &Path) -> Outcome {
     let foreign = std::fs::read_to_string(&stubs).is_ok_and(|text| !text.starts_with("---@meta coplace"));
     println!("  coplace policy test {name}");
     println!("  coplace simulate --machine 'pack:2 core:4' --steps 8 --policy {name},TA");
+    println!("  coplace simulate set:B --seeds 10 --machine 'pack:4 [numa] l3:1 core:6' --policy {name},TA");
     if foreign {
         println!("{} is something else and was left as it is; no annotations were written", stubs.display());
     } else {

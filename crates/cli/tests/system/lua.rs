@@ -39,6 +39,53 @@ fn a_policy_goes_from_nothing_to_a_live_mix() {
 }
 
 #[test]
+fn what_new_prints_leads_to_a_table_beside_ta() {
+    let world = World::new();
+    let told = text(&world.run(&["policy", "new", "mine.lua"]).stdout);
+    let simulations: Vec<&str> =
+        told.lines().map(str::trim).filter(|line| line.starts_with("coplace simulate")).collect();
+    let [steps, table] = simulations[..] else { panic!("{told}") };
+    let start = std::fs::read_to_string(world.path("mine.lua")).unwrap();
+    for command in [steps, table] {
+        let played = world.shell(command);
+        assert!(played.status.success() && played.stderr.is_empty(), "{command}: {played:?}");
+        let shown = text(&played.stdout);
+        assert!(shown.contains("my own policy (mine.lua)") && shown.contains("(TA)"), "{command}: {shown}");
+        // The file says the same to whoever opens it.
+        assert!(start.contains(&command.replace('\'', "\"")), "{command} is not in the file");
+    }
+    assert!(table.contains(" set:B ") && table.contains("--policy mine.lua,TA"), "{table}");
+    let shown = text(&world.shell(&format!("{table} --json")).stdout);
+    let result: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    for policy in [0, 1] {
+        let makespan = &result["policies"][policy]["figures"]["makespan_s"];
+        assert_eq!(makespan["values"].as_array().unwrap().len(), 10);
+        assert!(makespan["mean"].as_f64().unwrap() > 100.0, "{makespan}");
+    }
+}
+
+/// Mean makespan and slowdown of a policy in Lua on programs of two kinds.
+fn two_kinds(world: &World, notebook: &str) -> (f64, f64) {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policies/lua");
+    let file = |name: &str| folder.join(name).display().to_string();
+    let (workload, policy) = (file("two-kinds.toml"), file("wider.lua"));
+    let words =
+        ["simulate", &workload, "--machine", "core:8", "--policy", &policy, "--notebook", notebook, "--json"];
+    let output = world.run(&words);
+    assert!(output.status.success(), "{output:?}");
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mean = |name: &str| result["policies"][0]["figures"][name]["mean"].as_f64().unwrap();
+    (mean("makespan_s"), mean("mean_slowdown"))
+}
+
+#[test]
+fn a_policy_in_lua_does_better_with_a_notebook_than_without() {
+    let world = World::new();
+    let (with, without) = (two_kinds(&world, "full"), two_kinds(&world, "none"));
+    assert!(with.0 < 0.85 * without.0 && with.1 < 0.95 * without.1, "{with:?} with, {without:?} without");
+}
+
+#[test]
 fn what_lies_there_is_not_overwritten() {
     let world = World::new();
     world.file("mine.lua", "-- precious");

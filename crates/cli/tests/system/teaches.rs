@@ -128,20 +128,3 @@ fn a_simulation_is_the_same_to_the_byte_however_many_work_at_it() {
     let lines = text(&one.1).lines().count();
     assert_eq!(lines, 1 + 6 * 3 * 40);
 }
-
-#[test]
-fn pictures_of_a_simulation_stand_on_one_page_without_a_network() {
-    let world = World::new();
-    let arguments = ["simulate", "set:A", "--seeds", "2", "--machine", "pack:2 core:3", "--policy", "TA,CO"];
-    let output = world.run(&[&arguments[..], &["--html", "p.html"]].concat());
-    assert!(output.status.success(), "{output:?}");
-    assert!(text(&output.stdout).starts_with("Simulated: set:A"), "{output:?}");
-    let page = std::fs::read_to_string(world.path("p.html")).unwrap();
-    for wanted in
-        ["Programs over time", "Who ran where", "Slowdowns", "Policies side by side", "A simulation"]
-    {
-        assert!(page.contains(wanted), "{wanted}");
-    }
-    assert_eq!(page.matches("<svg").count(), 4 + 2 + 2);
-    assert!(!page.contains("src=") && !page.replace("http://www.w3.org/2000/svg", "").contains("http"));
-}

@@ -59,8 +59,22 @@ impl World {
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_coplace"));
-        command.args(arguments).current_dir(self.directory.path());
+        let mut command = self.within(env!("CARGO_BIN_EXE_coplace"));
+        command.args(arguments);
+        command
+    }
+
+    /// A line as somebody types it; its `coplace` is the one that is tested.
+    pub fn shell(&self, line: &str) -> Output {
+        let directory = Path::new(env!("CARGO_BIN_EXE_coplace")).parent().unwrap().display();
+        let path = format!("{directory}:{}", std::env::var("PATH").unwrap_or_default());
+        self.within("sh").args(["-c", line]).env("PATH", path).output().unwrap()
+    }
+
+    /// A program in this world.
+    fn within(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.directory.path());
         command.env("COPLACE_RUNTIME_DIR", self.runtime()).env("HOME", self.path("home"));
         command.env_remove("XDG_CONFIG_HOME").env_remove("COPLACE_CONFIG").env_remove("XDG_CACHE_HOME");
         command.stdin(Stdio::null());

@@ -37,7 +37,7 @@ impl Account {
     }
 
     /// Brought up to the snapshot's time, with those alone who are still there.
-    pub(super) fn until(&self, snapshot: &Snapshot) -> Account {
+    pub(crate) fn until(&self, snapshot: &Snapshot) -> Account {
         let passed_ns = snapshot.now_ns.saturating_sub(self.at_ns);
         let over = |milli: u64| (u128::from(milli) * u128::from(passed_ns) / 1000) as u64;
         let of = snapshot.apps.iter().map(|app| {
@@ -53,7 +53,7 @@ impl Account {
     }
 
     /// From now on `plan` is in force.
-    pub(super) fn follow(&mut self, snapshot: &Snapshot, plan: &Plan) {
+    pub(crate) fn follow(&mut self, snapshot: &Snapshot, plan: &Plan) {
         let present = || snapshot.apps.iter().filter(|app| !app.suspended);
         let weight = |app: &plan::App| u64::from(app.demand.weight_milli.max(1));
         let weights: u64 = present().map(weight).sum();

@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use interference::pairing::{Objective, Problem, Wanted, trusted};
 use interference::{Estimate, Grid};
+use plan::App;
 use topology::CpuSet;
 use workload::AppId;
 
@@ -82,7 +83,7 @@ impl Company {
         };
         let told = |a: usize, b: usize| match neighbours {
             Neighbours::Twins => None,
-            Neighbours::Profile => by_profile(needs[a], needs[b]),
+            Neighbours::Profile => by_profile(needs[a].app, needs[b].app),
             Neighbours::Predicted(known) => known.get(numbers[a]?, numbers[b]?),
         };
         let cell = |(a, b): (usize, usize)| Some(told(a, b).unwrap_or_else(|| prior(kind[a] == kind[b])));
@@ -143,9 +144,18 @@ impl Company {
     }
 }
 
+/// What is told of one program beside another; `None` where nothing is.
+pub(crate) fn told(neighbours: &Neighbours, own: &App, other: &App) -> Option<Estimate> {
+    match neighbours {
+        Neighbours::Twins => None,
+        Neighbours::Profile => by_profile(own, other),
+        Neighbours::Predicted(known) => known.get(known.find(own.program())?, known.find(other.program())?),
+    }
+}
+
 /// The slowdown of one program beside another, each on half of a domain, by the evidence of both.
-fn by_profile(own: &Need<'_>, other: &Need<'_>) -> Option<Estimate> {
-    let (own, other) = (&own.app.evidence, &other.app.evidence);
+fn by_profile(own: &App, other: &App) -> Option<Estimate> {
+    let (own, other) = (&own.evidence, &other.evidence);
     let share = |known: &plan::Known| known.value as f64 / 1000.0;
     let (mine, theirs) = (own.bandwidth_milli.as_ref()?, other.bandwidth_milli.as_ref()?);
     let over = (HALF_ASKS * (share(mine) + share(theirs)) - 1.0).max(0.0);

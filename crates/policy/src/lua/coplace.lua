@@ -45,6 +45,7 @@ function decide(snapshot, memory) end
 
 ---@class coplace.App
 ---@field name string
+---@field program string The program that it is a run of: `cg` of `cg` and `cg.2`.
 ---@field arrived_ns integer
 ---@field malleability "rigid"|"moldable"|"malleable"|"evolving"
 ---@field resizable boolean Its next team is as wide as it is told.
@@ -63,6 +64,22 @@ function decide(snapshot, memory) end
 ---@field room coplace.Cpus Where it may stand.
 ---@field within coplace.Cpus? Where it must stay, if it is restricted.
 ---@field before coplace.Cpus? Where it stood last.
+---@field speedup_milli table<integer, integer>? What is known of its curve: by threads, its speed in thousandths of one thread's. `speed_milli` reads between them.
+---@field evidence coplace.Evidence What else is known of it.
+---@field used_ns integer CPU time that plans have given to its threads so far.
+---@field entitled_ns integer CPU time that its weight has entitled it to so far.
+
+---What was learned about a program; what is not known is nil.
+---@class coplace.Evidence
+---@field left_ns? coplace.Known What is left of its work, as time on one CPU alone.
+---@field bandwidth_milli? coplace.Known Share of a NUMA node's memory bandwidth that it asks for when it has the whole node, in thousandths.
+---@field cache_milli? coplace.Known How much slower it is when all of a node's last-level cache belongs to others, in thousandths of its time with the cache to itself.
+---@field move_ns? coplace.Known Running time that it loses when it goes to another NUMA node and its memory follows.
+
+---@class coplace.Known
+---@field value integer In the unit at the end of the name.
+---@field error_milli integer How far off it may be, in thousandths of the value.
+---@field source "measured"|"remembered" Seen in this run, or remembered from earlier ones.
 
 ---@class coplace.Shape
 ---@field width integer CPUs of each part.
@@ -94,15 +111,23 @@ function decide(snapshot, memory) end
 ---@field size_bytes integer?
 ---@field line_bytes integer?
 
+---What a user has set, for whichever policy heeds it; docs/formats/config.md tells what each means.
 ---@class coplace.Settings
----@field slice_ns integer
----@field min_slice_ns integer
----@field max_still_ns integer
----@field hold_ns integer
----@field rebalance_every_ns integer?
----@field allowed_widths integer[]?
----@field upper_threshold integer
----@field lower_threshold integer
+---@field slice_ns integer How long a turn lasts.
+---@field min_slice_ns integer No turn is shorter.
+---@field max_still_ns integer For how long a program may stand still while others have their turn.
+---@field turn_mode "strict"|"filling" Whether who is not in turn may use what others leave idle.
+---@field allowed_widths integer[]? Widths of parts that may be used, in CPUs.
+---@field upper_threshold integer Programs beyond the switching point before parts become narrower.
+---@field lower_threshold integer Programs below it before they become wider.
+---@field hold_ns integer How long a width is held at least.
+---@field level_decision "global"|"local"
+---@field rebalance_every_ns integer? How often programs move to even out parts.
+---@field rebalance_within_nodes boolean That moves nobody to another NUMA node.
+---@field neighbours? "twins"|"profile"|"predicted" By what neighbours are chosen; `predicted_slowdown` tells of two.
+---@field settle_ns integer How long nobody must have come or left before the situation is stable.
+---@field grace_ns integer How long a program keeps its part while its team is too wide for the new one.
+---@field without ("widths"|"neighbours"|"homes"|"parity")[] Parts of a policy that are left out, to see what each brings.
 
 -- CPU sets ------------------------------------------------------------------------------------------
 
@@ -177,7 +202,7 @@ function mixed(parts, owners) end
 -- Help ----------------------------------------------------------------------------------------------
 
 ---What a built-in policy would do; what it says and remembers is kept for it.
----@param policy "TA"|"CO"|"EQ"|"BP"|"UE"|"LA"
+---@param policy "TA"|"CO"|"LV"|"EQ"|"BP"|"UE"|"LA"|"adaptive"|"twins"|"fixed"
 ---@return coplace.Plan
 function built_in(policy) end
 
@@ -193,6 +218,21 @@ function spread(places, apps) end
 ---@param period_ns? integer All of them together.
 ---@return integer[]
 function slices(claims, period_ns) end
+
+---Speed with so many threads in thousandths of one thread's speed: on a straight line between those of
+---`app.speedup_milli`. Nothing where no curve is known.
+---@param app coplace.App|string
+---@param threads integer
+---@return integer?
+function speed_milli(app, threads) end
+
+---How much slower one program is beside another, by what `settings.neighbours` names: its time over its time
+---alone, and how far off that may be in thousandths of it. Nothing where nothing is known of the two.
+---@param app coplace.App|string
+---@param beside coplace.App|string
+---@return integer? slowdown_milli
+---@return integer? error_milli
+function predicted_slowdown(app, beside) end
 
 ---Adds a line to the report.
 ---@param ... any

@@ -1,16 +1,17 @@
 //! The snapshot as a table.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use mlua::{IntoLua, Lua, Table, Value};
-use plan::App;
+use plan::{App, Evidence, Known, Source, Speedup, TurnMode};
 use topology::{Level, Machine, Object, Shape};
 use workload::Malleability;
 
 use super::cpus::Cpus;
 use super::sandbox::World;
-use crate::Settings;
 use crate::common::needs::Need;
+use crate::{LevelDecision, Lever, Neighbours, Settings};
 
 pub(super) fn snapshot(lua: &Lua, world: &Rc<World>) -> mlua::Result<Table> {
     let from = &world.snapshot;
@@ -53,8 +54,9 @@ fn app(lua: &Lua, world: &World, app: &App) -> mlua::Result<Table> {
         Some(cpus) => Cpus::give(lua, cpus.clone()),
         None => Ok(Value::Nil),
     };
-    let table = lua.create_table_with_capacity(0, 20)?;
+    let table = lua.create_table_with_capacity(0, 26)?;
     table.raw_set("name", app.id.as_str())?;
+    table.raw_set("program", app.program())?;
     table.raw_set("arrived_ns", app.arrived_ns)?;
     table.raw_set("malleability", malleability(app.demand.malleability))?;
     table.raw_set("min_threads", app.demand.min_threads)?;
@@ -73,6 +75,41 @@ fn app(lua: &Lua, world: &World, app: &App) -> mlua::Result<Table> {
     table.raw_set("fewest_cpus", need.floor)?;
     table.raw_set("most_cpus", need.cap.min(room.len() as u32))?;
     table.raw_set("fewest_threads", need.least_threads)?;
+    if let Some(curve) = &app.speedup {
+        table.raw_set("speedup_milli", speedup(lua, curve)?)?;
+    }
+    table.raw_set("evidence", evidence(lua, &app.evidence)?)?;
+    let served = world.account.served(&app.id);
+    table.raw_set("used_ns", served.used_ns)?;
+    table.raw_set("entitled_ns", served.entitled_ns)?;
+    Ok(table)
+}
+
+fn speedup(lua: &Lua, curve: &Speedup) -> mlua::Result<Table> {
+    lua.create_table_from(BTreeMap::from(curve.clone()))
+}
+
+/// Always a table, so that asking for what is not known is no error.
+fn evidence(lua: &Lua, from: &Evidence) -> mlua::Result<Table> {
+    let Evidence { left_ns, bandwidth_milli, cache_milli, move_ns } = from;
+    let table = lua.create_table()?;
+    for (name, known) in [
+        ("left_ns", left_ns),
+        ("bandwidth_milli", bandwidth_milli),
+        ("cache_milli", cache_milli),
+        ("move_ns", move_ns),
+    ] {
+        let Some(Known { value, error_milli, source }) = known else { continue };
+        let given = lua.create_table_with_capacity(0, 3)?;
+        given.raw_set("value", *value)?;
+        given.raw_set("error_milli", *error_milli)?;
+        let source = match source {
+            Source::Measured => "measured",
+            Source::Remembered => "remembered",
+        };
+        given.raw_set("source", source)?;
+        table.raw_set(name, given)?;
+    }
     Ok(table)
 }
 
@@ -85,16 +122,44 @@ fn malleability(malleability: Malleability) -> &'static str {
     }
 }
 
+/// All but what says which policy it is: a plan, others' places, a text.
 fn settings(lua: &Lua, settings: &Settings) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.raw_set("slice_ns", settings.slice_ns)?;
     table.raw_set("min_slice_ns", settings.min_slice_ns)?;
     table.raw_set("max_still_ns", settings.max_still_ns)?;
+    let turn_mode = match settings.turn_mode {
+        TurnMode::Strict => "strict",
+        TurnMode::Filling => "filling",
+    };
+    table.raw_set("turn_mode", turn_mode)?;
     table.raw_set("hold_ns", settings.hold_ns)?;
+    let level_decision = match settings.level_decision {
+        LevelDecision::Global => "global",
+        LevelDecision::Local => "local",
+    };
+    table.raw_set("level_decision", level_decision)?;
+    // Who slows whom is asked pair by pair: all pairs would be made anew for every decision.
+    let neighbours = settings.neighbours.as_ref().map(|neighbours| match neighbours {
+        Neighbours::Twins => "twins",
+        Neighbours::Profile => "profile",
+        Neighbours::Predicted(_) => "predicted",
+    });
+    table.raw_set("neighbours", neighbours)?;
     table.raw_set("rebalance_every_ns", settings.rebalance_every_ns)?;
+    table.raw_set("rebalance_within_nodes", settings.rebalance_within_nodes)?;
     table.raw_set("allowed_widths", settings.allowed_widths.clone())?;
     table.raw_set("upper_threshold", settings.upper_threshold)?;
     table.raw_set("lower_threshold", settings.lower_threshold)?;
+    table.raw_set("settle_ns", settings.settle_ns)?;
+    table.raw_set("grace_ns", settings.grace_ns)?;
+    let without = settings.without.iter().map(|lever| match lever {
+        Lever::Widths => "widths",
+        Lever::Neighbours => "neighbours",
+        Lever::Homes => "homes",
+        Lever::Parity => "parity",
+    });
+    table.raw_set("without", lua.create_sequence_from(without)?)?;
     Ok(table)
 }
 

@@ -8,6 +8,7 @@ use topology::CpuSet;
 use super::cpus::{AnyCpus, Cpus};
 use super::sandbox::{World, budget};
 use super::trees::{Branch, Named, inside};
+use crate::common::company;
 use crate::common::compose::Context;
 use crate::common::levels;
 use crate::common::slices::{self, Period};
@@ -15,11 +16,34 @@ use crate::{Memory, by_name};
 
 /// What a decision of a built-in policy costs, in instructions: few of them, whatever a script does.
 const BUILT_IN_COST: u64 = 500_000;
+/// What finding two programs among the predictions costs.
+const PAIR_COST: u64 = 100;
 
 pub(super) fn install(lua: &Lua, globals: &Table, world: &Option<Rc<World>>) -> mlua::Result<()> {
     let of = world.clone();
     let built_in = move |lua: &Lua, name: String| built_in(inside(&of)?, lua, &name);
     globals.raw_set("built_in", lua.create_function(built_in)?)?;
+
+    let of = world.clone();
+    let predicted_slowdown = move |lua: &Lua, (app, beside): (Named, Named)| {
+        let world = inside(&of)?;
+        budget(lua).spend(PAIR_COST)?;
+        let (app, beside) = (app.find(world)?, beside.find(world)?);
+        let told = world.settings.neighbours.as_ref().and_then(|by| company::told(by, app, beside));
+        let milli = |value: f64| (value * 1000.0).round() as u64;
+        Ok(match told {
+            Some(told) => (Some(milli(told.value)), Some(milli(told.error))),
+            None => (None, None),
+        })
+    };
+    globals.raw_set("predicted_slowdown", lua.create_function(predicted_slowdown)?)?;
+
+    let of = world.clone();
+    let speed_milli = move |_: &Lua, (app, threads): (Named, u32)| {
+        let app = app.find(inside(&of)?)?;
+        Ok(app.speedup.as_ref().map(|curve| curve.milli(threads)))
+    };
+    globals.raw_set("speed_milli", lua.create_function(speed_milli)?)?;
 
     let of = world.clone();
     let spread = move |lua: &Lua, (places, apps): (Vec<AnyCpus>, Table)| {

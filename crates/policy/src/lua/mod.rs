@@ -23,7 +23,7 @@
 //! |---|---|
 //! | `sandbox` | the state: what a script may use, and how much of it |
 //! | `library.lua` | Lua's own functions in the form in which a policy may have them |
-//! | `give` | the snapshot as Lua sees it |
+//! | `give` | the snapshot as Lua sees it, with what is known of each program |
 //! | `cpus`, `trees` | values that scripts compute with: CPU sets and parts of a plan |
 //! | `helpers` | what Rust's policies share, for scripts: dealing out partitions, built-in policies |
 //! | `take` | what `decide` returned, as a decision |
@@ -36,6 +36,8 @@
 //! - a script ends: `a_script_that_runs_away_is_stopped`
 //! - it reaches nothing outside: `files_clock_and_randomness_are_not_there`
 //! - errors name file and line: `errors_name_the_file_and_the_line`
+//! - it sees what the policies in Rust see: `what_is_known_of_programs_reaches_a_script`,
+//!   `every_setting_reaches_a_script`
 //! - TA written in Lua decides as TA does: `ta_in_lua_makes_the_plans_of_ta`
 //!
 //! # Cost
@@ -100,7 +102,8 @@ impl Script {
 
     fn call(&self, snapshot: &Snapshot, memory: &Memory) -> mlua::Result<Decision> {
         let (snapshot, settings, memory) = (snapshot.clone(), self.settings.clone(), memory.clone());
-        let world = Rc::new(World { snapshot, settings, memory, said: Default::default() });
+        let account = memory.account.until(&snapshot);
+        let world = Rc::new(World { snapshot, settings, memory, account, said: Default::default() });
         let vm = Vm::new(&Some(Rc::clone(&world)))?;
         vm.run(&self.compiled)?;
         let remembered = world.memory.script.to_lua(&vm.lua)?;

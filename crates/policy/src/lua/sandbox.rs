@@ -12,7 +12,7 @@ use mlua::{ChunkMode, Error, Function, HookTriggers, Lua, LuaOptions, StdLib, Ta
 use plan::Snapshot;
 use workload::AppId;
 
-use crate::{Failed, LevelMemory, Memory, Settings};
+use crate::{Account, Failed, LevelMemory, Memory, Settings};
 
 /// Most instructions of Lua's machine in one decision: some 50 ms. A live scheduler must give a sign
 /// of life every 400 ms.
@@ -35,6 +35,8 @@ pub(super) struct World {
     pub snapshot: Snapshot,
     pub settings: Settings,
     pub memory: Memory,
+    /// The memory's, up to now.
+    pub account: Account,
     pub said: RefCell<Said>,
 }
 

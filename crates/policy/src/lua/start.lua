@@ -3,6 +3,8 @@
 --
 --   coplace policy test FILE                                      is it sound? random machines and programs
 --   coplace simulate --machine "pack:2 core:4" --steps 8 --policy FILE,TA     what it does, beside TA
+--   coplace simulate set:B --seeds 10 --machine "pack:4 [numa] l3:1 core:6" --policy FILE,TA
+--                                                                 what that brings: a table beside TA
 --   coplace run --policy FILE ./program                           live
 --
 -- coplace calls decide whenever something happens: a program comes or ends, another team, other CPUs.

@@ -122,7 +122,9 @@ pub(super) fn decision(lua: &Lua, world: &World, answer: Value, remembered: Valu
     complete(world, &mut plan, &mut report);
     let places = places(world, &plan);
     let level = said.level.unwrap_or_default();
-    let memory = Memory { level, places, script: Plain::from_lua(&script)?, ..Memory::default() };
+    let mut account = world.account.clone();
+    account.follow(&world.snapshot, &plan);
+    let memory = Memory { level, places, account, script: Plain::from_lua(&script)? };
     let wake_at_ns = wake_at_ns.into_iter().chain(said.wake_at_ns).min();
     Ok(Decision { plan, memory, wake_at_ns, report })
 }

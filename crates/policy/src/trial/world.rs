@@ -54,6 +54,7 @@ pub fn settings(random: &mut Random) -> Settings {
     }
     if random.chance(30) {
         settings.rebalance_every_ns = Some(50 * ms);
+        settings.rebalance_within_nodes = random.chance(50);
     }
     settings.settle_ns = *random.pick(&[0, 0, 100 * ms]);
     settings.grace_ns = if settings.settle_ns == 0 { *random.pick(&[0, 0, 100 * ms]) } else { 50 * ms };
