@@ -157,6 +157,26 @@ fn turns_count_for_what_they_were_and_waiting_does_not() {
 }
 
 #[test]
+fn who_leaves_a_mixture_or_is_forgotten_by_a_plan_stands_nowhere() {
+    let text = record(
+        &(arrived(1.0, &app("a", 1, ""))
+            + &arrived(1.0, &app("b", 1, ""))
+            + &plan(1.0, "mixed [a on 0, b on 0]")
+            + &event(3.0, "{\"left\":\"b\"}")
+            + &plan(3.0, "a on 0")
+            + &plan(4.0, "idle")
+            + &arrived(5.0, &app("c", 1, ""))
+            + &plan(5.0, "c on 0")
+            + &event(6.0, "{\"left\":\"a\"}")
+            + &event(6.0, "{\"left\":\"c\"}")
+            + &plan(6.0, "idle")),
+    );
+    // Both had half of a CPU for two seconds; then a had all of it for one.
+    let tenths = tenths(&text);
+    assert_eq!(tenths, [("a".to_owned(), 0, 20), ("b".to_owned(), 0, 10), ("c".to_owned(), 0, 10)]);
+}
+
+#[test]
 fn a_name_that_comes_again_is_another_job_and_who_has_not_left_ends_with_the_record() {
     let text = record(
         &(arrived(1.0, &app("a", 1, ""))

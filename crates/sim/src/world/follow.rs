@@ -56,14 +56,27 @@ impl World {
 
     /// Everybody stands where the plan says.
     pub fn stands_by(&mut self, plan: &Plan) {
-        let Ok(()): Result<(), Infallible> = self.carry_out(plan, &diff(&Plan::default(), plan));
+        let change = diff(&Plan::default(), plan);
+        // A plan may say nothing of somebody, who then stands nowhere.
+        for at in self.present.clone() {
+            if !change.apps.contains_key(&self.programs[at].app.id) {
+                self.vacates(at);
+            }
+        }
+        let Ok(()): Result<(), Infallible> = self.carry_out(plan, &change);
         self.settle();
     }
 
-    /// It ended. Where it stood is forgotten with the next plan.
+    /// It ended.
     pub fn left(&mut self, at: usize) {
-        self.disturbed(at);
+        self.vacates(at);
         self.leaves(at);
         self.index.remove(&self.programs[at].app.id);
+    }
+
+    fn vacates(&mut self, at: usize) {
+        self.disturbed(at);
+        self.neighbours.remove(at);
+        self.programs[at].leaves.clear();
     }
 }
