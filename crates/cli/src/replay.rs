@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use engine::trace::{Replayed, replay};
+use engine::trace::{Replayed, replay, whole_lines};
 use policy::{Policy, Settings};
 use serde_json::json;
 
@@ -72,13 +72,6 @@ pub fn main(args: &Args) -> Outcome {
     Ok(if held { ExitCode::SUCCESS } else { ExitCode::from(DOES_NOT_HOLD) })
 }
 
-/// Without a last line that was being written when the scheduler was killed.
-fn whole_lines(text: &str) -> &str {
-    let end = text.rfind('\n').map_or(0, |at| at + 1);
-    let rest = &text[end..];
-    if serde_json::from_str::<serde_json::Value>(rest).is_ok() { text } else { &text[..end] }
-}
-
 fn as_json(plan: &Replayed) -> serde_json::Value {
     json!({
         "line": plan.line,
@@ -95,18 +88,5 @@ fn show(plan: &Replayed) {
     } else {
         println!("  recorded: {}", plan.recorded);
         println!("  again:    {}", plan.again);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_that_was_cut_off_is_left_out_and_a_whole_one_without_its_end_is_not() {
-        assert_eq!(whole_lines("{}\n{}\n"), "{}\n{}\n");
-        assert_eq!(whole_lines("{}\n{}"), "{}\n{}");
-        assert_eq!(whole_lines("{}\n{\"pl"), "{}\n");
-        assert_eq!(whole_lines("{\"pl"), "");
     }
 }

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sim::{COLUMNS, Model, Setup};
+use sim::{COLUMNS, Model};
 use toml::Spanned;
 use topology::Machine;
-use workload::{Generator, Scenario, ScenarioFile, Waiting};
+use workload::{Generator, Scenario, ScenarioFile};
 
 use crate::choices::toml_settings;
 use crate::config::line_and_column;
 use crate::exit::{Failure, Outcome};
-use crate::simulate::output;
-use crate::simulate::scenario::{Ran, play, workload_of};
+use crate::simulate::scenario::{Batch, Ran, fitting, left_out, play, workload_of};
+use crate::simulate::{How, output};
 use crate::table::Table;
 use crate::words::{Chosen, beside};
 
@@ -41,9 +41,8 @@ Example: grid.toml
 pub struct Args {
     /// The grid
     file: PathBuf,
-    /// Simulations at a time; what comes out does not depend on it
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    workers: Option<u32>,
+    #[command(flatten)]
+    how: How,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -92,26 +91,32 @@ struct Grid {
 struct Cell {
     machine: Arc<Machine>,
     rate: Option<f64>,
+    /// Jobs left out of each workload.
+    skipped: Vec<usize>,
     ran: Vec<Ran>,
 }
 
 pub fn main(args: &Args) -> Outcome {
     let text = std::fs::read_to_string(&args.file)
         .map_err(|error| Failure::bad_input(format!("cannot read {}: {error}", args.file.display())))?;
-    let grid = Grid::parse(&args.file, &text)?;
-    let mut cells = Vec::new();
-    for machine in &grid.machines {
-        for &rate in &grid.rates {
-            let setup = Setup {
-                machine: Arc::clone(machine),
-                laws: grid.model.laws.clone(),
-                settings: grid.settings.clone(),
-                waiting: Waiting::Spinning,
-                keep_plans: false,
-                knowledge: sim::Knowledge::None,
-            };
-            let ran = play(&setup, &grid.scenarios(rate, machine)?, &grid.chosen, args.workers)?;
-            cells.push(Cell { machine: Arc::clone(machine), rate, ran });
+    let grid = Grid::parse(&args.file, &text, &args.how)?;
+    let places = grid.machines.iter().flat_map(|machine| grid.rates.iter().map(move |&rate| (machine, rate)));
+    let batch = |(machine, rate): (&Arc<Machine>, Option<f64>)| {
+        let scenarios = grid.scenarios(rate, machine, args.how.lenient)?;
+        let setup = args.how.setup(Arc::clone(machine), grid.model.laws.clone(), grid.settings.clone());
+        Ok::<_, Failure>(Batch { setup, scenarios })
+    };
+    let batches: Vec<Batch> = places.clone().map(batch).collect::<Result<_, _>>()?;
+    let ran = play(&batches, &grid.chosen, args.how.workers)?;
+    let cell = |((machine, rate), (ran, batch)): ((&Arc<Machine>, _), (Vec<Ran>, &Batch))| {
+        let skipped = batch.scenarios.iter().map(|scenario| scenario.skipped).collect();
+        Cell { machine: Arc::clone(machine), rate, skipped, ran }
+    };
+    let cells: Vec<Cell> = places.zip(ran.into_iter().zip(&batches)).map(cell).collect();
+    for cell in &cells {
+        if let Some(told) = left_out(&cell.skipped) {
+            let (workload, machine) = (&grid.workload, &cell.machine.name);
+            eprintln!("coplace: {told} of {workload} are wrong or unfit for {machine} and were left out");
         }
     }
     if let Some(path) = &args.csv {
@@ -126,7 +131,7 @@ pub fn main(args: &Args) -> Outcome {
 }
 
 impl Grid {
-    fn parse(path: &Path, text: &str) -> Result<Grid, Failure> {
+    fn parse(path: &Path, text: &str, how: &How) -> Result<Grid, Failure> {
         let at = |offset: usize, message: &str| {
             let (line, column) = line_and_column(text, offset);
             Failure::bad_input(format!("{}:{line}:{column}: {message}", path.display()))
@@ -141,8 +146,15 @@ impl Grid {
         if file.seeds == 0 {
             return Err(at(text.find("seeds").unwrap_or(0), "seeds is 0; at least one workload is needed"));
         }
+        let model = how.model()?;
+        let workload = match file.workload.get_ref() {
+            set if set.starts_with("set:") => set.clone(),
+            name => path.with_file_name(name).to_string_lossy().into_owned(),
+        };
+        let source = workload_of(&workload, &model, how)
+            .map_err(|error| at(file.workload.span().start, &error.message))?;
         let table = file.settings.as_ref().map(|table| table.get_ref().clone()).unwrap_or_default();
-        let settings = toml_settings(table, &[], None)
+        let settings = toml_settings(source.settings(table), &[], None)
             .map_err(|error| at(file.settings.as_ref().map_or(0, |s| s.span().start), &error.message))?;
         let machines = file.machines.get_ref().iter().map(|spec| {
             let near = path.with_file_name(spec.get_ref());
@@ -154,13 +166,7 @@ impl Grid {
             Chosen::new(&beside(path, name.get_ref()), &settings).map_err(|why| at(name.span().start, &why))
         });
         let (machines, chosen) = (machines.collect::<Result<_, _>>()?, chosen.collect::<Result<_, _>>()?);
-        let model = Model::built_in();
-        let workload = match file.workload.get_ref() {
-            set if set.starts_with("set:") => set.clone(),
-            name => path.with_file_name(name).to_string_lossy().into_owned(),
-        };
-        let source = workload_of(&workload, &model, false)
-            .map_err(|error| at(file.workload.span().start, &error.message))?;
+        let source = source.file;
         let rates = match (&file.arrivals_per_minute, &source) {
             (None, _) => vec![None],
             (Some(rates), ScenarioFile::Fixed(_)) => {
@@ -202,7 +208,12 @@ impl Grid {
         })
     }
 
-    fn scenarios(&self, rate: Option<f64>, machine: &Machine) -> Result<Vec<Scenario>, Failure> {
+    fn scenarios(
+        &self,
+        rate: Option<f64>,
+        machine: &Machine,
+        lenient: bool,
+    ) -> Result<Vec<Scenario>, Failure> {
         let scenarios = match &self.source {
             ScenarioFile::Fixed(scenario) => vec![scenario.clone()],
             ScenarioFile::Generated(generator) => {
@@ -211,14 +222,11 @@ impl Grid {
                 self.seeds.iter().map(|&seed| generator.scenario(seed)).collect()
             }
         };
-        for scenario in &scenarios {
-            let cpus = machine.pu_count() as u32;
-            let unfit = scenario.fits(cpus).map_err(|error| error.to_string());
-            unfit.and(scenario.speeds_up(cpus).map_err(|error| error.to_string())).map_err(|error| {
-                Failure::bad_input(format!("{} on {}: {error}", self.workload, machine.name))
-            })?;
-        }
-        Ok(scenarios)
+        let fitting = |scenario| {
+            fitting(scenario, machine.pu_count() as u32, lenient)
+                .map_err(|why| Failure::bad_input(format!("{} on {}: {why}", self.workload, machine.name)))
+        };
+        scenarios.into_iter().map(fitting).collect()
     }
 
     /// The rate of a cell; a drawn workload has one also where the file names none.
@@ -277,6 +285,7 @@ fn as_json(grid: &Grid, cells: &[Cell]) -> Value {
                 value["machine"] = json!(cell.machine.name);
                 value["cpus"] = json!(cell.machine.pu_count());
                 value["arrivals_per_minute"] = json!(grid.rate(cell));
+                value["skipped"] = json!(cell.skipped.iter().sum::<usize>());
                 value
             })
         })

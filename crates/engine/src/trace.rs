@@ -77,6 +77,22 @@ pub enum ReplayError {
     NoBeginning { line: usize },
 }
 
+/// Without a last line that was being written when the scheduler was killed.
+pub fn whole_lines(text: &str) -> &str {
+    let end = text.rfind('\n').map_or(0, |at| at + 1);
+    let rest = &text[end..];
+    if serde_json::from_str::<serde_json::Value>(rest).is_ok() { text } else { &text[..end] }
+}
+
+/// The entries of a trace with their lines, from 1; the first one that is none ends them.
+pub fn entries(text: &str) -> impl Iterator<Item = Result<(usize, Entry), ReplayError>> {
+    let lines = text.lines().enumerate().filter(|(_, json)| !json.trim().is_empty());
+    lines.map(|(at, json)| match serde_json::from_str(json) {
+        Ok(entry) => Ok((at + 1, entry)),
+        Err(error) => Err(ReplayError::Line { line: at + 1, why: error.to_string() }),
+    })
+}
+
 /// One plan of a trace, and what it is when played again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
@@ -96,11 +112,10 @@ pub fn replay(
     let mut engine: Option<Engine> = None;
     let mut pending: Vec<Event> = Vec::new();
     let mut plans = Vec::new();
-    for (at, json) in text.lines().enumerate().filter(|(_, json)| !json.trim().is_empty()) {
-        let line = at + 1;
+    for entry in entries(text) {
+        let (line, entry) = entry?;
         let wrong = |why: String| ReplayError::Line { line, why };
         let parse = |text: &str| text.parse::<Plan>().map_err(|error| wrong(error.to_string()));
-        let entry: Entry = serde_json::from_str(json).map_err(|error| wrong(error.to_string()))?;
         if let Entry::Begin { snapshot, policy: letters, settings, limits, memory, plan } = entry {
             let policy =
                 policy(&letters, &settings).ok_or_else(|| wrong(format!("there is no policy {letters}")))?;
@@ -134,4 +149,17 @@ pub fn replay(
         }
     }
     Ok(plans)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_was_cut_off_is_left_out_and_a_whole_one_without_its_end_is_not() {
+        assert_eq!(whole_lines("{}\n{}\n"), "{}\n{}\n");
+        assert_eq!(whole_lines("{}\n{}"), "{}\n{}");
+        assert_eq!(whole_lines("{}\n{\"pl"), "{}\n");
+        assert_eq!(whole_lines("{\"pl"), "");
+    }
 }

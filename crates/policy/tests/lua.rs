@@ -371,7 +371,10 @@ fn what_we_give_to_begin_from_passes_the_checker() {
             trial::sequence(seed, &make)
         };
         if let Err((seed, why)) = trial::sequences(first, cases, &tried) {
-            panic!("{name}, seed {seed}: {why}");
+            panic!(
+                "{name}: {why}\nrepeat with: COPLACE_SEED={seed} COPLACE_LUA_CASES=1 cargo test -p coplace-policy \
+                 --test lua what_we_give"
+            );
         }
     }
 }

@@ -22,6 +22,11 @@ impl Neighbours {
         self.occupants.iter_mut().chain(&mut self.mixtures).for_each(Vec::clear);
     }
 
+    /// A program stands nowhere any more.
+    pub fn remove(&mut self, at: usize) {
+        self.occupants.iter_mut().chain(&mut self.mixtures).for_each(|all| all.retain(|&(who, _)| who != at));
+    }
+
     /// A leaf of a program stands where it says.
     pub fn add(&mut self, at: usize, number: usize, program: &Program) {
         let leaf = &program.leaves[number];

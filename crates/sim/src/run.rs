@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Engine, Event};
+use engine::{Engine, Event, Recorder};
 use plan::Plan;
 use policy::{Policy, Settings};
 use topology::Machine;
@@ -84,6 +84,25 @@ const IDLE_WAKES: u32 = 10_000;
 
 /// Plays `scenario` under `policy`.
 pub fn simulate(setup: &Setup, scenario: &Scenario, policy: Box<dyn Policy>) -> Result<Outcome, SimError> {
+    play(setup, scenario, policy, None)
+}
+
+/// The same, recorded as a live node records what it does.
+pub fn simulate_recorded(
+    setup: &Setup,
+    scenario: &Scenario,
+    policy: Box<dyn Policy>,
+    recorder: Box<dyn Recorder>,
+) -> Result<Outcome, SimError> {
+    play(setup, scenario, policy, Some(recorder))
+}
+
+fn play(
+    setup: &Setup,
+    scenario: &Scenario,
+    policy: Box<dyn Policy>,
+    recorder: Option<Box<dyn Recorder>>,
+) -> Result<Outcome, SimError> {
     let cpus = setup.machine.pu_count() as u32;
     scenario.fits(cpus)?;
     let samples_load = policy.launch_environment().contains(&("OMP_DYNAMIC", "TRUE"));
@@ -118,6 +137,9 @@ pub fn simulate(setup: &Setup, scenario: &Scenario, policy: Box<dyn Policy>) -> 
         },
         keep_plans: setup.keep_plans,
     };
+    if let Some(recorder) = recorder {
+        run.engine.record_to(recorder);
+    }
     let mut idle_wakes = 0;
     while let Some(now_ns) = run.next_ns() {
         let events = run.advance(now_ns);

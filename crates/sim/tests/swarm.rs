@@ -8,7 +8,19 @@ use policy::{LevelDecision, Settings, by_name};
 use topology::Machine;
 use workload::{AppId, Curve, Demand, Job, Malleability, Profile, Random, Scenario, Waiting};
 
-const POLICIES: [&str; 8] = ["UE", "LA", "BP", "EQ", "TA", "CO", "LV", "adaptive"];
+const POLICIES: [&str; 10] = ["UE", "LA", "BP", "EQ", "TA", "CO", "LV", "adaptive", "twins", "swarm.lua"];
+
+/// A policy in Lua with plans and a memory of its own.
+const SCRIPT: &str = "
+function decide(snapshot, memory)
+  memory.asked = (memory.asked or 0) + 1
+  local first = snapshot.apps[1]
+  if #snapshot.apps == 1 and not first.suspended then
+    return run(first, first.room)
+  end
+  return built_in(memory.asked % 3 == 0 and 'EQ' or 'TA')
+end
+";
 
 const MACHINES: [&str; 10] = [
     "pu:1",
@@ -99,6 +111,7 @@ fn settings(random: &mut Random) -> Settings {
     }
     settings.settle_ns = *random.pick(&[0, 0, 500 * ms]);
     settings.grace_ns = *random.pick(&[0, 1000 * ms]);
+    settings.script = Some(SCRIPT.to_owned());
     settings
 }
 

@@ -306,6 +306,27 @@ impl Machine {
         Classes(classes)
     }
 
+    /// The part of it that these CPUs are; what has none of them is gone.
+    pub fn only(&self, cpus: &CpuSet) -> Machine {
+        let groups = self.objects().skip(1);
+        let groups = groups.map(|o| Group { level: o.level, os_index: o.os_index, cpus: o.cpus.clone() });
+        // What is in one tree crosses nothing.
+        let (part, _) = Machine::from_groups(self.root.level, &self.root.cpus.intersection(cpus), groups);
+        let caches =
+            self.caches.iter().map(|cache| Cache { cpus: cache.cpus.intersection(cpus), ..cache.clone() });
+        let kinds =
+            self.kinds.iter().map(|kind| CpuKind { cpus: kind.cpus.intersection(cpus), ..kind.clone() });
+        Machine {
+            name: self.name.clone(),
+            source: self.source.clone(),
+            caches: caches.filter(|cache| !cache.cpus.is_empty()).collect(),
+            distances: self.distances.clone(),
+            capacities: self.capacities.clone(),
+            kinds: kinds.filter(|kind| !kind.cpus.is_empty()).collect(),
+            ..part
+        }
+    }
+
     /// Whether packages, cores, caches and, between several NUMA nodes, distances are known.
     pub fn is_whole(&self) -> bool {
         let levels = self.levels();

@@ -24,6 +24,18 @@ fn count(machine: &Machine, level: Level) -> usize {
 }
 
 #[test]
+fn a_part_of_a_machine_has_what_is_on_its_cpus_and_nothing_else() {
+    let machine = load("quad-opteron-8435.xml").machine;
+    let part = machine.only(&cpus("0-5,7,9,99"));
+    assert_eq!((part.pu_count(), part.name.as_str()), (8, machine.name.as_str()));
+    let packages: Vec<_> = part.units(Level::Package).map(|unit| unit.cpus.clone()).collect();
+    assert_eq!(packages, [cpus("0-5"), cpus("7,9")]);
+    assert_eq!((count(&part, Level::Numa), count(&part, Level::Core)), (2, 8));
+    assert!(part.caches.iter().all(|cache| cache.cpus.is_subset(part.all_cpus())));
+    assert_eq!(machine.only(machine.all_cpus()), machine);
+}
+
+#[test]
 fn the_papers_quad_opteron_has_its_packages_nodes_caches_distances_and_shapes() {
     let Discovery { machine, notes } = load("quad-opteron-8435.xml");
     assert_eq!(notes, [] as [&str; 0]);

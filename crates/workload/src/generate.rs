@@ -11,7 +11,15 @@ pub struct Generator {
     pub name: String,
     pub jobs: u32,
     pub arrivals_per_minute: f64,
-    pub mix: Vec<Arc<Profile>>,
+    pub mix: Vec<Drawn>,
+}
+
+/// A program that may be drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drawn {
+    pub profile: Arc<Profile>,
+    /// Where a file names it, from 1.
+    pub line: Option<usize>,
 }
 
 /// Table II: name, workloads, arrivals a minute, programs left out.
@@ -27,7 +35,8 @@ impl Generator {
         let (name, _, arrivals_per_minute, without) =
             *SETS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(letter))?;
         let in_mix = |profile: &&Arc<Profile>| !without.contains(&profile.name.as_str());
-        let mix = profiles.iter().filter(in_mix).cloned().collect();
+        let drawn = |profile: &Arc<Profile>| Drawn { profile: Arc::clone(profile), line: None };
+        let mix = profiles.iter().filter(in_mix).map(drawn).collect();
         Some(Generator { name: format!("set {name}"), jobs: JOBS, arrivals_per_minute, mix })
     }
 
@@ -44,14 +53,14 @@ impl Generator {
         let mean_ns = 60e9 / self.arrivals_per_minute;
         let mut now_ns = 0;
         let jobs = (1..=self.jobs).map(|number| {
-            let profile = Arc::clone(programs.pick(&self.mix));
+            let Drawn { profile, line } = programs.pick(&self.mix).clone();
             let plain: String =
                 profile.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
             let id = AppId::new(&format!("j{number}_{plain}"));
             let arrive_ns = now_ns;
             now_ns += arrivals.exponential(mean_ns) as u64;
             let id = id.unwrap_or_else(|_| AppId::new(&format!("j{number}")).expect("a letter and digits"));
-            Job { id, arrive_ns, profile, demand: Demand::default(), line: None }
+            Job { id, arrive_ns, profile, demand: Demand::default(), line }
         });
         Scenario::new(&format!("{}, seed {seed}", self.name), jobs.collect())
     }
@@ -72,7 +81,7 @@ mod tests {
     fn sets_have_the_paper_s_rates_and_mixes() {
         let names = |letter| -> Vec<String> {
             let set = Generator::set(letter, &profiles()).unwrap();
-            set.mix.iter().map(|profile| profile.name.clone()).collect()
+            set.mix.iter().map(|drawn| drawn.profile.name.clone()).collect()
         };
         assert_eq!(names("a"), ["lu.A", "ft.B", "mg.B", "is.C"]);
         assert_eq!(names("C"), ["ft.B", "mg.B", "is.C"]);

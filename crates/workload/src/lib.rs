@@ -16,7 +16,7 @@ mod words;
 pub use app::{AppId, ByApp, Demand, Malleability, NameHasher, ParseAppIdError};
 pub use bytes::{parse_bytes, show_bytes};
 pub use curve::Curve;
-pub use generate::Generator;
+pub use generate::{Drawn, Generator};
 pub use mix::{Instance, Mix, Program};
 pub use profile::{Profile, Waiting};
 pub use random::Random;

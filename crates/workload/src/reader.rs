@@ -251,7 +251,12 @@ impl<'a> Table<'a> {
 
     /// Line on which the table begins, from 1.
     pub(crate) fn line(&self) -> usize {
-        self.reader.position(self.at).0
+        self.line_of(self.at)
+    }
+
+    /// Line of what stands there, from 1.
+    pub(crate) fn line_of(&self, at: usize) -> usize {
+        self.reader.position(at).0
     }
 
     /// A list of strings, or one string that is split into words.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use crate::mix::{MAX_REPEAT, Names, demand};
 use crate::reader::{MixError, Reader, Table};
-use crate::{AppId, Curve, Generator, Job, Profile, Scenario, Waiting};
+use crate::{AppId, Curve, Drawn, Generator, Job, Profile, Scenario, Waiting};
 
 /// What a file describes.
 #[derive(Clone, Debug, PartialEq)]
@@ -255,8 +255,10 @@ fn program(table: &Table<'_>, profiles: &[Arc<Profile>], names: &mut Names) -> R
 fn generator(table: &Table<'_>, title: &str, profiles: &[Arc<Profile>]) -> Result<Generator, MixError> {
     let mix = match table.strings("mix")? {
         Some(names) if !names.is_empty() => {
-            let named =
-                |name: &crate::reader::At<String>| named(table, name.at, "mix", &name.value, profiles);
+            let named = |name: &crate::reader::At<String>| {
+                let profile = named(table, name.at, "mix", &name.value, profiles)?;
+                Ok::<_, MixError>(Drawn { profile, line: Some(table.line_of(name.at)) })
+            };
             names.iter().map(named).collect::<Result<_, _>>()?
         }
         _ => return Err(table.missing("mix", "mix = [\"cg.B\", \"ft.B\"]")),
@@ -298,6 +300,8 @@ mod tests {
         let text = format!("{PROFILE}[generate]\njobs = 3\narrivals_per_minute = 6\nmix = ['mine']\n");
         let ScenarioFile::Generated(generator) = parse(&text, false).unwrap() else { panic!() };
         assert_eq!(generator.scenario(1).jobs.len(), 3);
+        // Whoever cannot be played is told with the line that names it.
+        assert!(generator.scenario(1).jobs.iter().all(|job| job.line == Some(8)));
     }
 
     #[test]

@@ -9,8 +9,12 @@ mod steps;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use policy::Settings;
+use sim::{Laws, Model, Setup};
+use topology::Machine;
+
 use crate::choices::toml_settings;
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::machine;
 
 /// Shows what a policy would do on any machine, without running anything
@@ -20,26 +24,30 @@ use crate::machine;
 makespan, slowdowns, reconfigurations, fairness. The policies are the real ones; the machine and its
 programs are modelled (docs/simulator.md). Or, with --steps, shows the plan for 1, 2, 3 ... programs.
 
-WORKLOAD is a file of simulated programs (TOML), a file in the Standard Workload Format (.swf), or
-set:A to set:D, workloads drawn like those of the paper's sets (40 jobs; --seeds says how many).
+WORKLOAD is a file of simulated programs (TOML), a file in the Standard Workload Format (.swf), a record
+of live programs (`coplace record`, `mix --trace`, `daemon --trace`), or set:A to set:D, workloads drawn
+like those of the paper's sets (40 jobs; --seeds says how many).
 
 MACHINE is `this`, a file of hwloc XML (lstopo machine.xml), a directory with a copy of /sys, or a
 description: levels with their counts, widest first (pack, [numa], l3, l2, core, pu).
 
 Example: ten workloads of the paper's set B on its machine, under four policies
   coplace simulate set:B --seeds 10 --machine 'pack:4 [numa] l3:1 core:6' --policy BP,EQ,TA,CO
+Example: what would equal parts have made of the mix that was recorded?
+  coplace mix mix.toml --policy TA --trace t.jsonl
+  coplace simulate t.jsonl --policy TA,EQ
 Example: the steps of that machine
   coplace simulate --machine 'pack:4 [numa] l3:1 core:6 pu:1' --steps 30 --policy TA,CO
 Example: equilibrium over levels on two processors of two cores
   coplace simulate --machine 'pack:2 core:2' --steps 8 --policy LV"
 )]
 pub struct Args {
-    /// The workload: a TOML or SWF file, or set:A to set:D
+    /// The workload: a TOML or SWF file, a record, or set:A to set:D
     #[arg(value_name = "WORKLOAD", required_unless_present = "steps", conflicts_with_all = ["steps", "down", "svg"])]
     workload: Option<String>,
-    /// The machine
-    #[arg(long, default_value = "this")]
-    machine: String,
+    /// The machine; that of a record if not given, else `this`
+    #[arg(long)]
+    machine: Option<String>,
     /// From 1 to this many programs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     steps: Option<u32>,
@@ -59,21 +67,8 @@ pub struct Args {
     /// The first seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// How OpenMP's runtime lets threads wait
-    #[arg(long, value_enum, default_value_t = Waiting::Spinning)]
-    waiting: Waiting,
-    /// What the modelled node knows about its programs, for the policies that ask
-    #[arg(long, value_enum, default_value_t = Notebook::None)]
-    notebook: Notebook,
-    /// Another model of programs and laws (docs/simulator.md)
-    #[arg(long, value_name = "FILE")]
-    model: Option<PathBuf>,
-    /// Leave jobs out that are wrong or not for the machine, and count them
-    #[arg(long)]
-    lenient: bool,
-    /// Simulations at a time; what comes out does not depend on it
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    workers: Option<u32>,
+    #[command(flatten)]
+    how: How,
     /// Show also what happens as the programs end, in the order of their arrival
     #[arg(long, requires = "steps")]
     down: bool,
@@ -89,6 +84,45 @@ pub struct Args {
     /// Write a page with pictures: programs over time, who ran where, slowdowns, policies side by side
     #[arg(long, value_name = "FILE", conflicts_with = "steps")]
     html: Option<PathBuf>,
+}
+
+/// How workloads are played, by one simulation or by many.
+#[derive(clap::Args)]
+pub struct How {
+    /// How OpenMP's runtime lets threads wait
+    #[arg(long, value_enum, default_value_t = Waiting::Spinning)]
+    waiting: Waiting,
+    /// What the modelled node knows about its programs, for the policies that ask
+    #[arg(long, value_enum, default_value_t = Notebook::None)]
+    notebook: Notebook,
+    /// Another model of programs and laws (docs/simulator.md)
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+    /// Leave jobs out that are wrong or not for the machine, and count them
+    #[arg(long)]
+    pub lenient: bool,
+    /// Simulations at a time; what comes out does not depend on it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub workers: Option<u32>,
+}
+
+impl How {
+    /// The built-in model, or that of a file.
+    pub fn model(&self) -> Result<Model, Failure> {
+        match &self.model {
+            None => Ok(Model::built_in()),
+            Some(path) => Model::parse(&scenario::read(path)?, path).map_err(Failure::bad_input),
+        }
+    }
+
+    pub fn waiting(&self) -> workload::Waiting {
+        self.waiting.into()
+    }
+
+    pub fn setup(&self, machine: Arc<Machine>, laws: Laws, settings: Settings) -> Setup {
+        let (waiting, knowledge) = (self.waiting.into(), self.notebook.into());
+        Setup { machine, laws, settings, waiting, keep_plans: false, knowledge }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -132,10 +166,10 @@ impl From<Waiting> for workload::Waiting {
 }
 
 pub fn main(args: &Args) -> Outcome {
-    let machine = Arc::new(machine::named(&args.machine)?);
-    let settings = toml_settings(Default::default(), &args.set, args.neighbours.as_deref())?;
-    match (&args.workload, args.steps) {
-        (Some(workload), _) => scenario::main(args, workload, machine, settings),
-        (None, most) => steps::main(args, &machine, &settings, most.unwrap_or(1)),
+    if let Some(workload) = &args.workload {
+        return scenario::main(args, workload);
     }
+    let machine = Arc::new(machine::named(args.machine.as_deref().unwrap_or("this"))?);
+    let settings = toml_settings(Default::default(), &args.set, args.neighbours.as_deref())?;
+    steps::main(args, &machine, &settings, args.steps.unwrap_or(1))
 }

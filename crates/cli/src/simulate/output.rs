@@ -64,7 +64,7 @@ pub fn json(asked: &Asked, ran: &[Ran]) -> Value {
         "cpus": asked.machine.pu_count(),
         "seeds": asked.seeds,
         "jobs": asked.jobs,
-        "skipped": asked.skipped,
+        "skipped": asked.skipped.iter().sum::<usize>(),
         "columns": COLUMNS,
         "policies": policies,
     })

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use policy::Settings;
-use sim::{Figures, Model, Outcome as Played, Setup};
+use sim::{Figures, Model, Outcome as Played, Record, Setup};
 use topology::Machine;
 use workload::{Generator, MixError, Scenario, ScenarioFile};
 
-use super::{Args, output};
+use super::{Args, How, output};
+use crate::choices::toml_settings;
 use crate::exit::{Failure, Outcome};
+use crate::machine;
 use crate::words::Chosen;
 
 /// One policy's simulations.
@@ -29,16 +30,37 @@ pub struct Asked {
     pub workload: String,
     pub machine: Arc<Machine>,
     pub seeds: Vec<u64>,
+    /// Of the workload that has most.
     pub jobs: usize,
-    pub skipped: usize,
+    /// Of each workload.
+    pub skipped: Vec<usize>,
 }
 
-pub fn main(args: &Args, workload: &str, machine: Arc<Machine>, settings: Settings) -> Outcome {
-    let model = match &args.model {
-        None => Model::built_in(),
-        Some(path) => Model::parse(&read(path)?, path).map_err(Failure::bad_input)?,
-    };
-    let (scenarios, seeds) = scenarios(args, workload, &model, machine.pu_count() as u32)?;
+/// A workload, and what a recorded one was recorded with.
+pub struct Workload {
+    pub file: ScenarioFile,
+    machine: Option<Machine>,
+    settings: toml::Table,
+}
+
+impl Workload {
+    /// The recorded settings, with others over them.
+    pub fn settings(&self, over: toml::Table) -> toml::Table {
+        let mut settings = self.settings.clone();
+        settings.extend(over);
+        settings
+    }
+}
+
+pub fn main(args: &Args, workload: &str) -> Outcome {
+    let model = args.how.model()?;
+    let source = workload_of(workload, &model, &args.how)?;
+    let settings = toml_settings(source.settings(Default::default()), &args.set, args.neighbours.as_deref())?;
+    let machine = Arc::new(match (&args.machine, source.machine) {
+        (None, Some(recorded)) => recorded,
+        (named, _) => machine::named(named.as_deref().unwrap_or("this"))?,
+    });
+    let (scenarios, seeds) = scenarios(args, workload, source.file, machine.pu_count() as u32)?;
     let letters = if args.policy.is_empty() {
         ["BP", "EQ", "TA", "CO"].map(str::to_owned).to_vec()
     } else {
@@ -52,19 +74,12 @@ pub fn main(args: &Args, workload: &str, machine: Arc<Machine>, settings: Settin
         machine: Arc::clone(&machine),
         seeds,
         jobs: scenarios.iter().map(|scenario| scenario.jobs.len()).max().unwrap_or(0),
-        skipped: scenarios.iter().map(|scenario| scenario.skipped).max().unwrap_or(0),
+        skipped: scenarios.iter().map(|scenario| scenario.skipped).collect(),
     };
-    let setup = Setup {
-        machine,
-        laws: model.laws,
-        settings,
-        waiting: args.waiting.into(),
-        keep_plans: args.html.is_some(),
-        knowledge: args.notebook.into(),
-    };
-    let ran = play(&setup, &scenarios, &chosen, args.workers)?;
-    if asked.skipped > 0 {
-        eprintln!("coplace: {} jobs of {workload} are wrong or unfit and were left out", asked.skipped);
+    let setup = Setup { keep_plans: args.html.is_some(), ..args.how.setup(machine, model.laws, settings) };
+    let ran = play(&[Batch { setup, scenarios }], &chosen, args.how.workers)?.remove(0);
+    if let Some(told) = left_out(&asked.skipped) {
+        eprintln!("coplace: {told} of {workload} are wrong or unfit and were left out");
     }
     if let Some(path) = &args.csv {
         output::write(path, &output::csv(&asked, &ran))?;
@@ -80,13 +95,24 @@ pub fn main(args: &Args, workload: &str, machine: Arc<Machine>, settings: Settin
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
+/// How many jobs were left out, and of how many workloads; `None`: none were.
+pub fn left_out(skipped: &[usize]) -> Option<String> {
+    let (all, of) = (skipped.iter().sum::<usize>(), skipped.iter().filter(|&&count| count > 0).count());
+    let of =
+        if skipped.len() > 1 { format!(", in {of} of {} workloads,", skipped.len()) } else { String::new() };
+    (all > 0).then(|| format!("{all} jobs{of}"))
+}
+
+pub fn read(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path)
         .map_err(|error| Failure::bad_input(format!("cannot read {}: {error}", path.display())))
 }
 
-/// The workload of that name: one of the paper's sets, or a file.
-pub fn workload_of(workload: &str, model: &Model, lenient: bool) -> Result<ScenarioFile, Failure> {
+/// The workload of that name: one of the paper's sets, or a file. What it takes from a record, and what
+/// it assumes, it tells.
+pub fn workload_of(workload: &str, model: &Model, how: &How) -> Result<Workload, Failure> {
+    let lenient = how.lenient;
+    let plain = |file| Workload { file, machine: None, settings: toml::Table::new() };
     if let Some(letter) = workload.strip_prefix("set:") {
         let set = Generator::set(letter, &model.profiles).ok_or_else(|| {
             Failure::bad_input(format!("there is no set '{letter}'; there are set:A, set:B, set:C and set:D"))
@@ -94,52 +120,75 @@ pub fn workload_of(workload: &str, model: &Model, lenient: bool) -> Result<Scena
         if set.mix.is_empty() {
             return Err(Failure::bad_input(format!("the model has no program that set {letter} draws from")));
         }
-        return Ok(ScenarioFile::Generated(set));
+        return Ok(plain(ScenarioFile::Generated(set)));
     }
     let path = Path::new(workload);
     let text = read(path)?;
     let bad = |error: MixError| Failure::bad_input(error);
     if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("swf")) {
-        return Ok(ScenarioFile::Fixed(Scenario::parse_swf(&text, path, lenient).map_err(bad)?));
+        return Ok(plain(ScenarioFile::Fixed(Scenario::parse_swf(&text, path, lenient).map_err(bad)?)));
     }
-    ScenarioFile::parse(&text, path, &model.profiles, lenient).map_err(bad)
+    if sim::is_record(&text, path) {
+        let record = Record::parse(&text, path, &model.laws, how.waiting()).map_err(bad)?;
+        record.notes.iter().for_each(|note| eprintln!("coplace: {workload}: {note}"));
+        let settings = toml::Table::try_from(&record.settings).map_err(Failure::ours)?;
+        let file = ScenarioFile::Fixed(record.scenario);
+        return Ok(Workload { file, machine: Some(record.machine), settings });
+    }
+    ScenarioFile::parse(&text, path, &model.profiles, lenient).map(plain).map_err(bad)
 }
 
 /// The scenarios to be played, with their seeds: one of a fixed workload, several of a drawn one.
 fn scenarios(
     args: &Args,
     workload: &str,
-    model: &Model,
+    source: ScenarioFile,
     cpus: u32,
 ) -> Result<(Vec<Scenario>, Vec<u64>), Failure> {
     let seeds: Vec<u64> = (args.seed..args.seed.saturating_add(args.seeds)).collect();
-    let mut scenarios: Vec<Scenario> = match workload_of(workload, model, args.lenient)? {
+    let scenarios: Vec<Scenario> = match source {
         ScenarioFile::Fixed(scenario) => vec![scenario],
         ScenarioFile::Generated(generator) => seeds.iter().map(|&seed| generator.scenario(seed)).collect(),
     };
     let fixed = scenarios.len() == 1 && args.seeds == 1;
-    for scenario in &mut scenarios {
-        if args.lenient {
-            *scenario = std::mem::replace(scenario, Scenario::new("", Vec::new())).without_unfit(cpus);
-        }
-        scenario.fits(cpus).map_err(|error| Failure::bad_input(format!("{workload}: {error}")))?;
-        scenario.speeds_up(cpus).map_err(|error| Failure::bad_input(format!("{workload}: {error}")))?;
-        if scenario.jobs.is_empty() {
-            return Err(Failure::bad_input(format!("{workload}: no job fits a machine of {cpus} CPUs")));
-        }
-    }
+    let fitting = scenarios.into_iter().map(|scenario| fitting(scenario, cpus, args.how.lenient));
+    let scenarios: Vec<Scenario> =
+        fitting.collect::<Result<_, _>>().map_err(|why| Failure::bad_input(format!("{workload}: {why}")))?;
     let seeds = if fixed { seeds[..1].to_vec() } else { seeds[..scenarios.len()].to_vec() };
     Ok((scenarios, seeds))
 }
 
-/// Every policy on every scenario, on all cores; in order of both.
-pub fn play(
-    setup: &Setup,
-    scenarios: &[Scenario],
+/// The scenario as a machine of `cpus` CPUs can play it, or why it cannot.
+pub fn fitting(mut scenario: Scenario, cpus: u32, lenient: bool) -> Result<Scenario, String> {
+    if lenient {
+        scenario = scenario.without_unfit(cpus);
+    }
+    scenario.fits(cpus).map_err(|error| error.to_string())?;
+    scenario.speeds_up(cpus).map_err(|error| error.to_string())?;
+    if scenario.jobs.is_empty() {
+        return Err(format!("no job fits a machine of {cpus} CPUs"));
+    }
+    Ok(scenario)
+}
+
+/// Workloads that are played on one machine.
+pub struct Batch {
+    pub setup: Setup,
+    pub scenarios: Vec<Scenario>,
+}
+
+/// Every policy on every scenario of every batch, on all cores; in order of all three.
+pub fn play<'a>(
+    batches: &'a [Batch],
     chosen: &[Chosen],
     workers: Option<u32>,
-) -> Result<Vec<Ran>, Failure> {
-    let all = scenarios.len() * chosen.len();
+) -> Result<Vec<Vec<Ran>>, Failure> {
+    let of_batch = |batch: &'a Batch| {
+        let of_policy = move |policy| (0..batch.scenarios.len()).map(move |at| (batch, policy, at));
+        (0..chosen.len()).flat_map(of_policy)
+    };
+    let tasks: Vec<(&Batch, usize, usize)> = batches.iter().flat_map(of_batch).collect();
+    let all = tasks.len();
     let bar = ProgressBar::new(all as u64);
     if !std::io::IsTerminal::is_terminal(&std::io::stderr()) {
         bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -150,11 +199,11 @@ pub fn play(
     let available = || std::thread::available_parallelism().map_or(1, usize::from);
     let workers = workers.map_or_else(available, |workers| workers as usize);
     let work = |number: usize| {
-        let (policy, scenario) = (&chosen[number / scenarios.len()], &scenarios[number % scenarios.len()]);
+        let (Batch { setup, scenarios }, policy, at) = tasks[number];
+        let scenario = &scenarios[at];
         // Plans are for pictures, and those are of the first workload.
-        let setup =
-            Setup { keep_plans: setup.keep_plans && number.is_multiple_of(scenarios.len()), ..setup.clone() };
-        sim::simulate(&setup, scenario, policy.make()).map_err(|error| match error {
+        let setup = Setup { keep_plans: setup.keep_plans && at == 0, ..setup.clone() };
+        sim::simulate(&setup, scenario, chosen[policy].make()).map_err(|error| match error {
             sim::SimError::TooWide(error) => Failure::bad_input(error),
             stuck @ sim::SimError::Stuck { .. } => Failure::ours(format!("{}: {stuck}", scenario.name)),
         })
@@ -162,11 +211,12 @@ pub fn play(
     let played = sim::many::in_order(all, workers, work, |done| bar.set_position(done as u64));
     bar.finish_and_clear();
     let mut played = played?.into_iter();
-    let named = |chosen: &Chosen| {
+    let mut named = |chosen: &Chosen, batch: &Batch| {
         let policy = chosen.make();
-        let played: Vec<Played> = played.by_ref().take(scenarios.len()).collect();
+        let played: Vec<Played> = played.by_ref().take(batch.scenarios.len()).collect();
         let figures = played.iter().map(Figures::of).collect();
         Ran { name: policy.name(), letters: policy.letters().to_owned(), played, figures }
     };
-    Ok(chosen.iter().map(named).collect())
+    let of_batch = |batch: &Batch| -> Vec<Ran> { chosen.iter().map(|chosen| named(chosen, batch)).collect() };
+    Ok(batches.iter().map(of_batch).collect())
 }

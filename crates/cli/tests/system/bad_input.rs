@@ -187,6 +187,27 @@ fn workloads_that_cannot_be_simulated_are_told_with_file_line_and_rule() {
     simulate("wide.swf", 2, &["wide.swf", "line 1", "needs 9 CPUs", "has 4"]);
     simulate("missing.toml", 2, &["missing.toml:1:", "profile: is missing"]);
     simulate("rises.toml", 2, &["rises.toml", "line 5", "longer on 3 CPUs than on 2", "may_slow_down"]);
+    // What is drawn is told with the line that names it, and counted over all workloads.
+    let draws = "[generate]\njobs = 8\narrivals_per_minute = 60\nmix = [\n  'cg.B',\n  'p',\n]\n";
+    world.file("draws.toml", &format!("{rises}{draws}"));
+    simulate("draws.toml", 2, &["draws.toml", "line 10: j", "longer on 3 CPUs than on 2"]);
+    let words = [
+        "simulate",
+        "draws.toml",
+        "--machine",
+        "core:4",
+        "--policy",
+        "TA",
+        "--lenient",
+        "--seeds",
+        "4",
+        "--json",
+    ];
+    let output = world.run(&words);
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (skipped, told) = (result["skipped"].as_u64().unwrap(), String::from_utf8_lossy(&output.stderr));
+    assert!(skipped > 8, "more than one workload of eight jobs has: {result}");
+    assert!(told.contains(&format!("{skipped} jobs, in ")) && told.contains(" of 4 workloads,"), "{told}");
     simulate("set:X", 2, &["no set 'X'"]);
     world.fails(&["simulate"], 2, &["WORKLOAD"]);
     world.fails(&["simulate", "set:A", "--steps", "3"], 2, &["--steps"]);

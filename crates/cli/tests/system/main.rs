@@ -9,4 +9,8 @@ mod replay;
 mod simulate;
 mod sweep;
 mod teaches;
+// Its keys are pressed elsewhere.
+#[allow(dead_code)]
+#[path = "../terminal/mod.rs"]
+mod terminal;
 mod world;

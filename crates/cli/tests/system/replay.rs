@@ -99,3 +99,52 @@ fn what_is_no_record_is_refused() {
     world.file("odd.jsonl", "{\"wake\":1}\n");
     world.fails(&["replay", "odd.jsonl"], 2, &["odd.jsonl", "line 1"]);
 }
+
+#[test]
+fn the_record_of_a_live_mix_is_a_workload_that_comes_out_as_the_mix_did() {
+    let world = World::new();
+    world.file("mix.toml", MIX);
+    for policy in ["TA", "BP"] {
+        let words = ["mix", "mix.toml", "-q", "--policy", policy, "--trace", "t.jsonl", "--json", "r.json"];
+        assert!(world.run(&words).status.success());
+        let live: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(world.path("r.json")).unwrap()).unwrap();
+        // The machine and the settings are the record's.
+        let words = ["simulate", "t.jsonl", "--policy", policy, "--json", "--csv", "jobs.csv"];
+        let played = world.run(&words);
+        let told = text(&played.stderr);
+        assert!(played.status.success() && told.contains(&format!("4 programs under {policy}")), "{told}");
+        let result: serde_json::Value = serde_json::from_slice(&played.stdout).unwrap();
+        assert_eq!(result["jobs"], 4);
+        let makespan = |value: &serde_json::Value| value.as_f64().unwrap();
+        let simulated_s = makespan(&result["policies"][0]["figures"]["makespan_s"]["values"][0]);
+        let ratio = simulated_s / makespan(&live["makespan_s"]);
+        assert!((0.8..1.2).contains(&ratio), "{policy}: {simulated_s} s simulated, {ratio} of the mix");
+        // Arrivals are the record's, from the first on.
+        let trace = std::fs::read_to_string(world.path("t.jsonl")).unwrap();
+        let arrived = trace.lines().filter(|line| line.contains("{\"arrived\":")).map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            let app = &line["event"]["event"]["arrived"];
+            (app["id"].as_str().unwrap().to_owned(), app["arrived_ns"].as_u64().unwrap())
+        });
+        let mut arrived: Vec<(String, u64)> = arrived.collect();
+        arrived.sort_by_key(|(_, at_ns)| *at_ns);
+        let first_ns = arrived[0].1;
+        let jobs = std::fs::read_to_string(world.path("jobs.csv")).unwrap();
+        let simulated: Vec<(String, u64)> = jobs
+            .lines()
+            .skip(1)
+            .map(|line| {
+                let cells: Vec<&str> = line.split(',').collect();
+                (cells[2].to_owned(), (cells[4].parse::<f64>().unwrap() * 1e9).round() as u64)
+            })
+            .collect();
+        let recorded: Vec<(String, u64)> =
+            arrived.into_iter().map(|(id, at_ns)| (id, at_ns - first_ns)).collect();
+        assert_eq!(simulated, recorded, "{policy}");
+    }
+    let trace = std::fs::read_to_string(world.path("t.jsonl")).unwrap();
+    world.file("broken.jsonl", &trace.replacen("{\"event\"", "{\"event", 1));
+    world.fails(&["simulate", "broken.jsonl"], 2, &["broken.jsonl:2:1: is no line of a record"]);
+    world.is_clean();
+}

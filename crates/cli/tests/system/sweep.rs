@@ -1,5 +1,6 @@
 //! Grids of simulations, by the real binary.
 
+use crate::terminal::Terminal;
 use crate::world::World;
 
 const GRID: &str = "workload = 'set:B'\nmachines = ['pack:2 core:3', 'core:4']\narrivals_per_minute = [3, 30]\n\
@@ -48,6 +49,76 @@ fn the_same_grid_gives_the_same_bytes_with_one_worker_and_with_two() {
     let one = sweep(&world, &["--csv", "-", "--workers", "1"]);
     assert_eq!(one, sweep(&world, &["--csv", "-", "--workers", "2"]));
     assert_eq!(one.lines().count(), 1 + 16);
+}
+
+#[test]
+fn one_bar_over_all_cells_tells_on_a_terminal_how_much_time_is_left() {
+    let world = grid();
+    let mut terminal = Terminal::open(&world.path("home"));
+    terminal.type_line(&format!(
+        "cd {}; $COPLACE sweep sub/grid.toml > /dev/null; echo ended$((1))",
+        world.path("").display()
+    ));
+    // Two machines, two rates, two policies, two workloads.
+    terminal.expect("/16 simulations, ");
+    terminal.expect(" left");
+    terminal.expect("ended1");
+    terminal.type_line(
+        "$COPLACE simulate set:B --seeds 3 --machine core:4 --policy TA,EQ > /dev/null; echo ended$((2))",
+    );
+    terminal.expect("/6 simulations, ");
+    terminal.expect(" left");
+    terminal.expect("ended2");
+    // Elsewhere there is none.
+    let output = world.run(&["sweep", "sub/grid.toml"]);
+    assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_grid_is_played_as_a_simulation_is_with_the_same_options() {
+    let world = World::new();
+    world.file(
+        "g.toml",
+        "workload = 'set:B'\nmachines = ['pack:4 [numa] l3:1 core:6']\npolicies = ['adaptive', 'UE']\nseeds = 2\n",
+    );
+    let figures = |words: &[&str], cells: &str| -> serde_json::Value {
+        let output = world.run(words);
+        assert!(output.status.success(), "{output:?}");
+        let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        result[cells].as_array().unwrap().iter().map(|cell| cell["figures"].clone()).collect()
+    };
+    let mut seen = Vec::new();
+    for options in [&[][..], &["--notebook", "full"], &["--waiting", "active"]] {
+        let simulate =
+            ["simulate", "set:B", "--machine", "pack:4 [numa] l3:1 core:6", "--policy", "adaptive,UE"];
+        let simulated = figures(&[&simulate[..], &["--seeds", "2", "--json"], options].concat(), "policies");
+        let swept = figures(&[&["sweep", "g.toml", "--json"], options].concat(), "cells");
+        assert_eq!(simulated, swept, "{options:?}");
+        seen.push(swept);
+    }
+    assert!(seen[0] != seen[1] && seen[0] != seen[2], "the options make a difference");
+    world.fails(&["sweep", "g.toml", "--model", "none.toml"], 2, &["none.toml"]);
+}
+
+#[test]
+fn jobs_that_no_machine_of_the_grid_can_have_are_left_out_and_counted_where_that_is_asked_for() {
+    let world = World::new();
+    let job = |wide: u32| {
+        format!(
+            "[[program]]\nprofile = 'cg.B'\n[program.demand]\nmalleability = 'rigid'\nmax_threads = {wide}\n"
+        )
+    };
+    world.file("jobs.toml", &(job(2) + &job(9)));
+    world.file("g.toml", "workload = 'jobs.toml'\nmachines = ['core:4', 'core:12']\npolicies = ['TA']\n");
+    world.fails(&["sweep", "g.toml"], 2, &["jobs.toml on core:4", "line 6", "needs 9 CPUs"]);
+    let output = world.run(&["sweep", "g.toml", "--lenient", "--json"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && told.contains("1 jobs of ") && told.contains("unfit for core:4"),
+        "{told}"
+    );
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&result["cells"][0]["skipped"], &result["cells"][1]["skipped"]), (&1.into(), &0.into()));
 }
 
 #[test]

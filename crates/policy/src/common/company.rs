@@ -223,7 +223,11 @@ pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> S
     };
     let may = |program: usize, place: usize| {
         let need = &cx.needs[members[program]];
-        need.scope.is_none() && places[place].len() >= need.floor as usize
+        // Threads on one CPU were dealt evenly: whoever brings several would take more than its part from those
+        // whom it joins, and leave more than theirs to those whom it leaves.
+        let brings_several =
+            crowd > 1 && places[place].len() == 1 && need.own_threads.unwrap_or(need.least_threads) > 1;
+        need.scope.is_none() && !brings_several && places[place].len() >= need.floor as usize
     };
     let begin = |at: Vec<usize>, on: Vec<Vec<usize>>| {
         let (domain, domains) = (&domain, domains.len());
