@@ -104,6 +104,9 @@ fn show(status: &Status) -> String {
         if let Some(why) = &app.waits_for {
             out += &format!("\n{} waits: {why}\n", app.id);
         }
+        if let Some(waiting) = &app.waiting {
+            out += &format!("\n{}'s threads were told to wait {waiting}\n", app.id);
+        }
         if !app.bubbles.is_empty() {
             out += &format!("\n{}'s bubbles\n", app.id);
             app.bubbles.lines().for_each(|line| out += &format!("  {line}\n"));

@@ -225,9 +225,12 @@ impl Live {
         }
     }
 
-    pub fn was_let_go(&mut self, app: &AppId) {
+    /// `passive`: why its waiting was made passive, if it was.
+    pub fn was_let_go(&mut self, app: &AppId, passive: Option<String>) {
         if let Some(managed) = self.apps.get_mut(app) {
             managed.let_go = true;
+            managed.watch.made_passive |= passive.is_some();
+            managed.record.terms.passive = passive.or(managed.record.terms.passive.take());
         }
     }
 
@@ -413,6 +416,7 @@ impl Live {
                     _ => None,
                 }),
                 attached: managed.record.terms.attached,
+                waiting: managed.waiting(),
                 waits_for: None,
                 speedup: managed.speedup.clone(),
                 memory: self.follower.figures(id),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use plan::Speedup;
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
-use workload::{AppId, Demand};
+use workload::{AppId, Demand, WaitPolicy};
 
 /// Version of the messages; both sides must speak the same.
 pub const VERSION: u32 = 2;
@@ -69,6 +69,14 @@ pub struct Terms {
     pub memory_bytes: Option<u64>,
     /// CPU masks that its launcher or its runtime chose for single threads do not count.
     pub rebind: bool,
+    /// How its runtimes are told to wait; `AsIs`, too, where its environment says that already.
+    pub waiting: WaitPolicy,
+    /// Nothing in its environment stands against a narrow start that the policy chooses.
+    pub may_start_narrow: bool,
+    /// Why the policy chose a narrow start; `None`: it did not.
+    pub narrow: Option<String>,
+    /// Why the scheduler made its waiting passive; `None`: it did not.
+    pub passive: Option<String>,
     /// By what it is known again when it is started another time; empty: not at all.
     pub key: ProgramKey,
 }
@@ -171,9 +179,15 @@ pub enum FromScheduler {
         id: AppId,
         environment: BTreeMap<String, String>,
     },
-    /// Let it go.
+    /// Let it go, with what was decided for it since it came.
     Start {
         id: AppId,
+        /// A narrow start with so many threads.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        threads: Option<u32>,
+        /// Its runtimes are told to sleep while they wait; why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        passive: Option<String>,
     },
     /// It waits for memory before it is let go, or for another reason than its turn.
     Waits {
@@ -265,6 +279,9 @@ pub struct AppStatus {
     /// It was running when it was taken in.
     #[serde(default)]
     pub attached: bool,
+    /// What its runtimes were told about waiting, and why; `None`: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<String>,
     /// What it waits for, other than its turn.
     #[serde(default)]
     pub waits_for: Option<String>,
