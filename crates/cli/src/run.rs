@@ -132,7 +132,7 @@ fn run(args: &Args) -> Result<Ended, Failure> {
         may_start: true,
         quiet: args.quiet,
         resume_at_ns: None,
-        decided: (None, WaitPolicy::AsIs),
+        decided: None,
     };
     if let Some(variable) = environment::says_waiting(|name| held.variable(name))
         && matches!(args.waiting, WaitPolicy::Passive | WaitPolicy::Active)
@@ -157,9 +157,10 @@ fn run(args: &Args) -> Result<Ended, Failure> {
     }
     let ended = loop {
         if guardian.may_start {
-            let (threads, waiting) = guardian.decided;
-            let decided = environment::additions(|name| held.variable(name), args.rebind, threads, waiting);
-            additions.extend(decided);
+            if let Some((threads, waiting)) = guardian.decided {
+                let present = |name: &str| held.variable(name);
+                additions.extend(environment::additions(present, args.rebind, threads, waiting));
+            }
             break guardian.execute(held, &additions)?;
         }
         if let Some(ended) = guardian.watch(held.running()).map_err(Failure::ours)? {
@@ -204,7 +205,7 @@ struct Guardian {
     may_start: bool,
     quiet: bool,
     /// What its scheduler decided when it let it go: a narrow start, and how it waits.
-    decided: (Option<u32>, WaitPolicy),
+    decided: Option<(Option<u32>, WaitPolicy)>,
     /// When a program that got a terminating signal is taken to have survived it.
     resume_at_ns: Option<u64>,
 }
@@ -323,7 +324,7 @@ impl Guardian {
                 FromScheduler::Start { id, threads, passive } if id == self.name => {
                     self.may_start = true;
                     let waiting = passive.map_or(WaitPolicy::AsIs, |_| WaitPolicy::Passive);
-                    self.decided = (threads, waiting);
+                    self.decided = Some((threads, waiting));
                 }
                 FromScheduler::Waits { id, why } if id == self.name && !self.quiet => {
                     say(&format!("coplace: {id} waits: {why}"));

@@ -186,9 +186,7 @@ impl Membership {
             if let FromScheduler::Start { id, threads, passive } = message
                 && let Some(program) = self.programs.iter_mut().find(|program| program.id == *id)
             {
-                // Its next scheduler is told what it was started with.
-                program.record.terms.passive.clone_from(passive);
-                program.record.terms.threads = threads.or(program.record.terms.threads);
+                program.record.started_with(*threads, passive.clone());
             }
             if let FromScheduler::GivenBack { id, .. } = message {
                 // It runs on without any scheduler, and is not brought to the next one.

@@ -13,7 +13,7 @@ use std::io;
 
 use linux::{Root, unmanaged};
 use plan::{Plan, Speedup};
-use protocol::{Account, AppRecord, AppStatus};
+use protocol::{Account, AppRecord, AppStatus, MemoryMoves};
 use topology::CpuSet;
 use workload::{AppId, Demand};
 
@@ -361,6 +361,10 @@ impl Live {
                 Some([other]) => names.get(*other).cloned().map_or(Beside::Several, Beside::One),
                 _ => Beside::Several,
             };
+            if self.follower.is_moving(app) {
+                // What it does meanwhile belongs neither to the old place nor to the new one.
+                managed.rates.moved();
+            }
             managed.learn_speed(!self.settling && !sharing.contains(app), beside);
         }
         news
@@ -419,7 +423,7 @@ impl Live {
                 waiting: managed.waiting(),
                 waits_for: None,
                 speedup: managed.speedup.clone(),
-                memory: self.follower.figures(id),
+                memory: MemoryMoves { brought: managed.rates.brought(), ..self.follower.figures(id) },
                 bubbles: managed.watch.bubbles(),
                 account: managed.ledger.read(now_ns),
             }

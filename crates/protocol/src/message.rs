@@ -57,6 +57,17 @@ pub struct AppRecord {
     pub terms: Terms,
 }
 
+impl AppRecord {
+    /// What was decided for it when it was let go: its next scheduler is to know.
+    pub fn started_with(&mut self, threads: Option<u32>, passive: Option<String>) {
+        self.terms.passive = passive.or(self.terms.passive.take());
+        if threads.is_some() {
+            self.terms.threads = threads;
+            self.demand.max_threads = threads;
+        }
+    }
+}
+
 /// How a program came, and what its user said about it beyond its demand.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -299,12 +310,24 @@ pub struct AppStatus {
 
 /// What moving a program's pages after it cost and brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MemoryMoves {
     pub bytes: u64,
     /// Time in the kernel's calls, off the scheduler's thread.
     pub cost_ns: u64,
     /// Pages that the kernel would not move: shared, pinned or gone.
     pub failed_pages: u64,
+    /// How fast it was before the last move and has been since; `None` where its rates do not tell (yet).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub brought: Option<Brought>,
+}
+
+/// Steady rates of a program with teams of one size, in thousandths of a parallel region a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Brought {
+    pub threads: u32,
+    pub before_milli: u64,
+    pub after_milli: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -87,7 +87,7 @@ impl Managed {
             // One that its user declared so has shown nothing; one that was told how many threads to have,
             // not how many it has otherwise.
             _ if self.record.demand.malleability == Malleability::Rigid => None,
-            _ if self.record.terms.threads.is_some() => None,
+            Some(Nature::Rigid(_)) if self.record.terms.threads.is_some() => None,
             Some(Nature::Rigid(_)) => width.map(Some),
             Some(Nature::Resizable | Nature::Stays(_) | Nature::Serial) => Some(None),
             _ => None,
