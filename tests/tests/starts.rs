@@ -133,3 +133,50 @@ fn a_rigid_program_of_little_speed_up_starts_narrow_beside_a_neighbour_under_ada
     daemon.signal(libc::SIGTERM);
     home.is_left_clean();
 }
+
+#[test]
+fn run_attach_and_rules_hand_on_all_that_is_said_of_a_programs_threads() {
+    let home = Home::new();
+    let program = home.path().join("solver");
+    fs::copy("/bin/sleep", &program).unwrap();
+    let rule = format!(
+        "adopt = [{{ path = '{}', name = 'by_rule', min_threads = 2, max_threads = 4, coschedule = false }}]\n",
+        program.display()
+    );
+    fs::write(home.path().join("config.toml"), rule).unwrap();
+    let daemon = home.daemon(&[]);
+    let demand = |name: &str| {
+        let path = home.path().join("h/apps").join(format!("{name}.json"));
+        home.until("it is on record", || path.exists());
+        let record: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        record["demand"].clone()
+    };
+    let sleep = |command: &mut std::process::Command| command.arg("100").spawn().unwrap();
+    let mut started = vec![sleep(&mut home.command(&program)), sleep(&mut home.command("sleep"))];
+    let run =
+        ["run", "-q", "--name", "by_run", "--moldable", "--min-threads", "2", "--max-threads", "3", "sleep"];
+    started.push(sleep(home.coplace().args(run)));
+    let pid = started[1].id().to_string();
+    let attach = ["attach", "--name", "by_attach", "--evolving", "--min-threads", "2", "--no-coschedule"];
+    let refused = home.ask(&[&attach[..], &["--max-threads", "1", &pid]].concat());
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let taken_in = home.ask(&[&attach[..], &[&pid]].concat());
+    assert!(taken_in.status.success(), "{taken_in:?}");
+    for (name, malleability, max_threads, coschedule) in [
+        ("by_run", "moldable", json!(3), true),
+        ("by_attach", "evolving", json!(null), false),
+        ("by_rule", "malleable", json!(4), false),
+    ] {
+        let demand = demand(name);
+        assert_eq!(demand["malleability"], malleability, "{name}: {demand}");
+        assert_eq!((&demand["min_threads"], &demand["max_threads"]), (&json!(2), &max_threads), "{name}");
+        assert_eq!(demand["coschedule"], coschedule, "{name}: {demand}");
+    }
+    for child in &mut started {
+        processes::signal(child.id(), libc::SIGTERM);
+        child.wait().unwrap();
+    }
+    home.until("all have left", || home.status().is_some_and(|status| status["apps"] == json!([])));
+    daemon.signal(libc::SIGTERM);
+    home.is_left_clean();
+}
