@@ -259,9 +259,11 @@ impl Drop for Home {
             left.into_iter().for_each(processes::end);
             std::thread::sleep(Duration::from_millis(20));
         }
-        // Groups that a failed test left behind must not disturb the next one.
+        // Groups that a failed test left behind must not disturb the next one, nor keep anybody frozen now that the
+        // guard has been ended with everything else.
         for group in self.groups() {
             for child in fs::read_dir(&group).into_iter().flatten().flatten() {
+                let _ = fs::write(child.path().join("freezer.state"), "THAWED");
                 let _ = fs::remove_dir(child.path());
             }
             let _ = fs::remove_dir(group);

@@ -15,8 +15,10 @@ pub struct Adopt {
     name: Option<String>,
     #[serde(default)]
     rigid: bool,
+    min_threads: Option<u32>,
     max_threads: Option<u32>,
     weight_milli: Option<u32>,
+    coschedule: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -41,8 +43,17 @@ impl Adopt {
             text.as_ref().map(pattern).transpose()
         };
         let name = |text: &String| AppId::new(text).map_err(|error| format!("name: {error}"));
-        if self.max_threads == Some(0) {
-            return Err("max_threads must be at least 1".into());
+        for (key, threads) in [("min_threads", self.min_threads), ("max_threads", self.max_threads)] {
+            if threads == Some(0) {
+                return Err(format!("{key} must be at least 1"));
+            }
+        }
+        if let Some((least, most)) =
+            self.min_threads.zip(self.max_threads).filter(|(least, most)| least > most)
+        {
+            return Err(format!(
+                "min_threads = {least} is more than max_threads = {most}; lower it or raise that"
+            ));
         }
         let default = Demand::default();
         Ok(Rule {
@@ -52,9 +63,10 @@ impl Adopt {
             name: self.name.as_ref().map(name).transpose()?,
             demand: Demand {
                 malleability: if self.rigid { Malleability::Rigid } else { default.malleability },
+                min_threads: self.min_threads.unwrap_or(default.min_threads),
                 max_threads: self.max_threads,
                 weight_milli: self.weight_milli.unwrap_or(default.weight_milli).clamp(1, 1_000_000),
-                ..default
+                coschedule: self.coschedule.unwrap_or(default.coschedule),
             },
         })
     }
@@ -87,11 +99,12 @@ mod tests {
     #[test]
     fn a_rule_says_by_what_programs_are_known_and_how_they_are_treated() {
         let rule =
-            rule("path = '/opt/sim/**'\nuser = 'root'\nname = 'sim'\nrigid = true\nmax_threads = 4").unwrap();
+            rule("path = '/opt/sim/**'\nuser = 'root'\nname = 'sim'\nrigid = true\nmin_threads = 2\nmax_threads = 4\ncoschedule = false").unwrap();
         assert_eq!(rule.uid, Some(0));
         assert!(rule.path.unwrap().matches("/opt/sim/bin/solver"));
         assert_eq!(rule.demand.malleability, Malleability::Rigid);
-        assert_eq!(rule.demand.max_threads, Some(4));
+        assert_eq!((rule.demand.min_threads, rule.demand.max_threads), (2, Some(4)));
+        assert!(!rule.demand.coschedule);
         assert_eq!(rule.name.unwrap().as_str(), "sim");
     }
 
@@ -103,7 +116,10 @@ mod tests {
             ("path = '/a***'", "path = '/a***': "),
             ("user = 'nobody-of-that-name'", "there is no user 'nobody-of-that-name'"),
             ("user = 7\ncolour = 1", "unknown field `colour`"),
-            ("user = 7\nmax_threads = 0", "at least 1"),
+            ("user = 7\nmax_threads = 0", "max_threads must be at least 1"),
+            ("user = 7\nmin_threads = 0", "min_threads must be at least 1"),
+            ("user = 7\nmin_threads = 3\nmax_threads = 2", "more than max_threads = 2"),
+            ("user = 7\ncoschedule = 1", "boolean"),
             ("user = 7\nname = '7'", "not an application name"),
         ] {
             let error = rule(text).unwrap_err();

@@ -7,8 +7,9 @@ use node::home::Home;
 use node::registry::Registry;
 use node::restore;
 use protocol::{Client, ClientError, FromScheduler, Role, ToScheduler, Which};
-use workload::{AppId, Demand, Malleability};
+use workload::AppId;
 
+use crate::demand::DemandArgs;
 use crate::exit::{BAD_INPUT, Failure, Outcome};
 use crate::scheduler;
 
@@ -37,15 +38,8 @@ pub struct AttachArgs {
     /// Name to show it by [default: the program's file name]
     #[arg(long, value_name = "NAME")]
     name: Option<AppId>,
-    /// Its teams must keep their size, even if they could be resized
-    #[arg(long)]
-    rigid: bool,
-    /// Most threads that it can use
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    max_threads: Option<u32>,
-    /// Share of the machine relative to other programs
-    #[arg(long, value_name = "W", default_value = "1", value_parser = crate::run::weight_milli)]
-    weight: u32,
+    #[command(flatten)]
+    demand: DemandArgs,
 }
 
 /// Gives programs back as they were before they came under coplace
@@ -79,14 +73,10 @@ fn which(text: &str) -> Result<Which, String> {
 }
 
 pub fn attach(args: &AttachArgs) -> Outcome {
+    args.demand.check()?;
     let mut client = scheduler::connect()?;
     client.be_patient(PATIENCE);
-    let demand = Demand {
-        malleability: if args.rigid { Malleability::Rigid } else { Malleability::Malleable },
-        max_threads: args.max_threads,
-        weight_milli: args.weight,
-        ..Demand::default()
-    };
+    let demand = args.demand.demand(None);
     let mut refused = false;
     for &pid in &args.pids {
         let request = ToScheduler::Attach { pid, name: args.name.clone(), demand: demand.clone() };

@@ -9,6 +9,7 @@ mod completions;
 mod config;
 mod config_cmd;
 mod daemon;
+mod demand;
 mod doctor;
 #[cfg(test)]
 mod documented;

@@ -14,6 +14,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use linux::clock::now_ns;
 use linux::{Root, procfs};
 use node::home::Home;
@@ -24,9 +25,10 @@ use node::scheduler::{Options, StartError};
 use node::{environment, identity};
 use protocol::{AppRecord, FromScheduler, ProcessId, Role, Terms};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use workload::{AppId, Demand, Malleability};
+use workload::{AppId, WaitPolicy};
 
 use crate::choices::{Choices, join_failure};
+use crate::demand::DemandArgs;
 use crate::exit::Failure;
 use signals::{Arrival, STOPS, Signals, die_by};
 
@@ -63,21 +65,14 @@ pub struct Args {
     /// No line at the end, and no notices
     #[arg(short, long)]
     quiet: bool,
-    /// Its teams must keep their size: it gets a place of its width, in turn with others
-    #[arg(long)]
-    rigid: bool,
+    #[command(flatten)]
+    demand: DemandArgs,
     /// Its regions in this library (libmine.so; a pattern) do with fewer threads than they ask for; may be repeated
     #[arg(long, value_name = "LIBRARY", value_parser = library_pattern)]
     tolerant: Vec<String>,
     /// Only it is resized, not the programs that it executes
     #[arg(long)]
     no_inherit: bool,
-    /// Fewest threads that it can run with
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    min_threads: Option<u32>,
-    /// Most threads that it can use
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    max_threads: Option<u32>,
     /// A narrow start: tell every runtime in it, by its own variables, to have N threads, for good
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
@@ -87,12 +82,10 @@ pub struct Args {
     /// Binding to CPUs that its launcher was told to do (mpirun --bind-to) does not count
     #[arg(long)]
     rebind: bool,
-    /// Share of the machine relative to other programs
-    #[arg(long, value_name = "W", default_value = "1", value_parser = weight_milli)]
-    weight: u32,
-    /// Its threads need not run at the same time
-    #[arg(long)]
-    no_coschedule: bool,
+    /// How its threads are told to wait for one another: auto tells them to sleep where nothing else helps against
+    /// their spinning, as-is tells them nothing; what its own variables say stays
+    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = PossibleValuesParser::new(WaitPolicy::WORDS).try_map(|word| word.parse::<WaitPolicy>()))]
+    waiting: WaitPolicy,
     /// Write what it got into this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -101,15 +94,6 @@ pub struct Args {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
-}
-
-pub fn weight_milli(text: &str) -> Result<u32, String> {
-    let weight: f64 = text.parse().map_err(|_| "a number is expected, for example 2 or 0.5".to_owned())?;
-    if (0.01..=100.0).contains(&weight) {
-        Ok((weight * 1000.0).round() as u32)
-    } else {
-        Err("it must lie between 0.01 and 100".into())
-    }
 }
 
 fn library_pattern(text: &str) -> Result<String, String> {
@@ -133,9 +117,7 @@ pub fn main(args: Args) -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<Ended, Failure> {
-    if args.min_threads.zip(args.max_threads).is_some_and(|(least, most)| least > most) {
-        return Err(Failure::bad_input("--min-threads is greater than --max-threads"));
-    }
+    args.demand.check()?;
     let options = args.choices.options()?;
     let signals = Signals::catch().map_err(Failure::ours)?;
     let launch = Launch { command: args.command.clone(), ..Launch::default() };
@@ -150,11 +132,17 @@ fn run(args: &Args) -> Result<Ended, Failure> {
         may_start: true,
         quiet: args.quiet,
         resume_at_ns: None,
+        decided: None,
     };
-    // A narrow start was asked for, whoever schedules.
-    let mut additions = match args.threads {
-        Some(_) => environment::additions(|name| held.variable(name), args.rebind, args.threads),
-        None => BTreeMap::new(),
+    if let Some(variable) = environment::says_waiting(|name| held.variable(name))
+        && matches!(args.waiting, WaitPolicy::Passive | WaitPolicy::Active)
+    {
+        args.notice(&format!("--waiting {} is not told to it: it finds {variable} set", args.waiting));
+    }
+    // What was asked for is told to it, whoever schedules.
+    let mut additions = match (args.threads, args.waiting) {
+        (None, WaitPolicy::Auto | WaitPolicy::AsIs) => BTreeMap::new(),
+        _ => environment::additions(|name| held.variable(name), args.rebind, args.threads, args.waiting),
     };
     match guardian.join(args, options, &held, &mut additions) {
         Ok(()) => {}
@@ -169,6 +157,10 @@ fn run(args: &Args) -> Result<Ended, Failure> {
     }
     let ended = loop {
         if guardian.may_start {
+            if let Some((threads, waiting)) = guardian.decided {
+                let present = |name: &str| held.variable(name);
+                additions.extend(environment::additions(present, args.rebind, threads, waiting));
+            }
             break guardian.execute(held, &additions)?;
         }
         if let Some(ended) = guardian.watch(held.running()).map_err(Failure::ours)? {
@@ -201,16 +193,6 @@ impl Args {
         }
         told
     }
-
-    fn demand(&self) -> Demand {
-        Demand {
-            malleability: if self.rigid { Malleability::Rigid } else { Malleability::Malleable },
-            min_threads: self.min_threads.unwrap_or(1).min(self.threads.unwrap_or(u32::MAX)),
-            max_threads: self.max_threads.into_iter().chain(self.threads).min(),
-            weight_milli: self.weight,
-            coschedule: !self.no_coschedule,
-        }
-    }
 }
 
 /// Looks after the program from its first moment to its last.
@@ -222,6 +204,8 @@ struct Guardian {
     began_ns: u64,
     may_start: bool,
     quiet: bool,
+    /// What its scheduler decided when it let it go: a narrow start, and how it waits.
+    decided: Option<(Option<u32>, WaitPolicy)>,
     /// When a program that got a terminating signal is taken to have survived it.
     resume_at_ns: Option<u64>,
 }
@@ -245,14 +229,22 @@ impl Guardian {
             threads: args.threads,
             memory_bytes: args.mem,
             rebind: args.rebind,
+            waiting: environment::left_open(args.waiting, |name| held.variable(name)),
+            may_start_narrow: environment::says_threads(|name| held.variable(name)).is_none(),
+            narrow: None,
+            passive: None,
             key: held.key(&args.command),
         };
         let record = record(args, self.name.clone(), process, pages.clone(), terms);
         let registered = member.register(record);
         let (name, environment) = registered.inspect_err(|_| drop(std::fs::remove_dir_all(&pages)))?;
         self.name = name;
-        additions.extend(environment::additions(|name| held.variable(name), args.rebind, None));
-        additions.extend(environment.into_iter().map(|(name, value)| (name.into(), value.into())));
+        let bindings =
+            environment::additions(|name| held.variable(name), args.rebind, None, WaitPolicy::AsIs);
+        additions.extend(bindings);
+        // What the user says goes before what the policy recommends.
+        let open = environment.into_iter().filter(|(name, _)| held.variable(name).is_none());
+        additions.extend(open.map(|(name, value)| (name.into(), value.into())));
         additions.insert("COPLACE_PAGES".into(), pages.clone().into());
         match library {
             Ok(library) => {
@@ -329,7 +321,11 @@ impl Guardian {
         let Some(member) = &mut self.member else { return };
         for message in member.pump() {
             match message {
-                FromScheduler::Start { id } if id == self.name => self.may_start = true,
+                FromScheduler::Start { id, threads, passive } if id == self.name => {
+                    self.may_start = true;
+                    let waiting = passive.map_or(WaitPolicy::AsIs, |_| WaitPolicy::Passive);
+                    self.decided = Some((threads, waiting));
+                }
                 FromScheduler::Waits { id, why } if id == self.name && !self.quiet => {
                     say(&format!("coplace: {id} waits: {why}"));
                 }
@@ -473,7 +469,7 @@ fn record(args: &Args, id: AppId, process: ProcessId, pages: PathBuf, terms: Ter
         directory: std::env::current_dir().unwrap_or_default(),
         pages,
         original_cpus: linux::affinity::get(process.pid).unwrap_or_default(),
-        demand: args.demand(),
+        demand: args.demand.demand(args.threads),
         arrived_ns: now_ns(),
         started: false,
         terms,
@@ -513,14 +509,5 @@ mod tests {
         assert_eq!(told(&two[..2], Some("libc.so")), "COPLACE_TOLERANT=libc.so:liba.so");
         assert_eq!(told(&two[..2], Some("")), "COPLACE_TOLERANT=liba.so");
         assert!(library_pattern("").is_err());
-    }
-
-    #[test]
-    fn a_weight_is_a_positive_number_of_reasonable_size() {
-        assert_eq!(weight_milli("2"), Ok(2000));
-        assert_eq!(weight_milli("0.25"), Ok(250));
-        for wrong in ["0", "-1", "1e9", "NaN", "much"] {
-            assert!(weight_milli(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use protocol::{AppStatus, FromScheduler, Role, Status, ToScheduler};
+use protocol::{AppStatus, Brought, FromScheduler, Role, Status, ToScheduler};
 
 use crate::advise::shell;
 use crate::exit::{Failure, Outcome};
@@ -104,6 +104,9 @@ fn show(status: &Status) -> String {
         if let Some(why) = &app.waits_for {
             out += &format!("\n{} waits: {why}\n", app.id);
         }
+        if let Some(waiting) = &app.waiting {
+            out += &format!("\n{}'s threads were told to wait {waiting}\n", app.id);
+        }
         if !app.bubbles.is_empty() {
             out += &format!("\n{}'s bubbles\n", app.id);
             app.bubbles.lines().for_each(|line| out += &format!("  {line}\n"));
@@ -111,18 +114,31 @@ fn show(status: &Status) -> String {
         let memory = app.memory;
         if memory.bytes > 0 || memory.failed_pages > 0 {
             out += &format!(
-                "\n{}: {} of memory followed it to other nodes, which took {}{}\n",
+                "\n{}: {} of memory followed it to other nodes, which took {}{}{}\n",
                 app.id,
                 workload::show_bytes(memory.bytes),
                 units::show_ns(memory.cost_ns),
                 match memory.failed_pages {
                     0 => String::new(),
                     pages => format!("; {pages} pages could not be moved"),
-                }
+                },
+                memory.brought.map_or(String::new(), brought)
             );
         }
     }
     out
+}
+
+/// What moving brought, for people.
+fn brought(rates: Brought) -> String {
+    let per_s = |milli: u64| milli as f64 / 1000.0;
+    let change = (rates.after_milli as f64 / rates.before_milli.max(1) as f64 - 1.0) * 100.0;
+    format!(
+        "; with {} threads it entered {:.1} regions a second before and {:.1} since ({change:+.0}%)",
+        rates.threads,
+        per_s(rates.before_milli),
+        per_s(rates.after_milli)
+    )
 }
 
 fn state(app: &AppStatus) -> String {
@@ -135,4 +151,19 @@ pub fn clip(text: &str, most: usize) -> String {
         return text.to_owned();
     }
     text.chars().take(most - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moving_memory_brought_is_told_with_both_rates_and_the_change() {
+        let told = |before_milli, after_milli| brought(Brought { threads: 2, before_milli, after_milli });
+        assert_eq!(
+            told(1_000_000, 1_300_000),
+            "; with 2 threads it entered 1000.0 regions a second before and 1300.0 since (+30%)"
+        );
+        assert!(told(2_000, 1_500).ends_with("2.0 regions a second before and 1.5 since (-25%)"));
+    }
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
+use workload::WaitPolicy;
+
 /// By these MPI launchers are told not to bind ranks to CPUs of their choice: two jobs on one
 /// machine would be bound to the same ones, and a place could not be changed. Asked for on a
 /// launcher's command line, binding goes before the variable.
@@ -33,12 +35,23 @@ const THREADS: &[&str] = &[
 ];
 const JAVA: &str = "JAVA_TOOL_OPTIONS";
 
+/// By these OpenMP runtimes are told how their threads wait; whoever set one has decided.
+const WAITING: &[&str] = &["OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY"];
+/// libgomp and LLVM's listen to the first; LLVM's and Intel's spin 200 ms before they sleep without the second.
+const PASSIVE: &[(&str, &str)] = &[("OMP_WAIT_POLICY", "passive"), ("KMP_BLOCKTIME", "0")];
+const ACTIVE: &[(&str, &str)] = &[("OMP_WAIT_POLICY", "active")];
+/// Ranks poll for messages whatever OpenMP is told. Open MPI's then let others run in between; other MPI
+/// libraries have nothing of that kind that can be told by a variable alone.
+const YIELDING: (&str, &str) = ("OMPI_MCA_mpi_yield_when_idle", "1");
+
 /// What a program's environment gains: launchers do not bind, unless the user said how
-/// (`rebind` overrules that), and with `threads` everything starts that narrow.
+/// (`rebind` overrules that), with `threads` everything starts that narrow, and waiting threads are
+/// told to sleep or to spin unless the user's own variables say how they wait.
 pub fn additions<'a>(
     present: impl Fn(&str) -> Option<&'a OsStr>,
     rebind: bool,
     threads: Option<u32>,
+    waiting: WaitPolicy,
 ) -> BTreeMap<OsString, OsString> {
     let mut added = BTreeMap::new();
     for (name, value) in NO_BINDING {
@@ -55,7 +68,34 @@ pub fn additions<'a>(
         options.push(format!("-XX:ActiveProcessorCount={threads}"));
         added.insert(JAVA.into(), options);
     }
+    let told: &[(&str, &str)] = match waiting {
+        WaitPolicy::Passive => PASSIVE,
+        WaitPolicy::Active => ACTIVE,
+        WaitPolicy::Auto | WaitPolicy::AsIs => &[],
+    };
+    if says_waiting(&present).is_none() {
+        added.extend(told.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));
+    }
+    let (yielding, yes) = YIELDING;
+    if waiting == WaitPolicy::Passive && present(yielding).is_none() {
+        added.insert(yielding.into(), yes.into());
+    }
     added
+}
+
+/// The variable by which a program's user told OpenMP how its threads wait.
+pub fn says_waiting<'a>(present: impl Fn(&str) -> Option<&'a OsStr>) -> Option<&'static str> {
+    WAITING.iter().copied().find(|name| present(name).is_some())
+}
+
+/// The variable by which a program's user told it how many threads to have.
+pub fn says_threads<'a>(present: impl Fn(&str) -> Option<&'a OsStr>) -> Option<&'static str> {
+    THREADS.iter().copied().find(|name| present(name).is_some())
+}
+
+/// What is left to the scheduler of how its threads wait: nothing where the user's variables say it.
+pub fn left_open<'a>(asked: WaitPolicy, present: impl Fn(&str) -> Option<&'a OsStr>) -> WaitPolicy {
+    if says_waiting(present).is_some() { WaitPolicy::AsIs } else { asked }
 }
 
 #[cfg(test)]
@@ -65,18 +105,46 @@ mod tests {
     #[test]
     fn launchers_do_not_bind_unless_their_user_said_how() {
         let nothing = |_: &str| None;
-        assert_eq!(additions(nothing, false, None).len(), NO_BINDING.len());
+        let additions = |present: &dyn Fn(&str) -> Option<&'static OsStr>, rebind| {
+            additions(present, rebind, None, WaitPolicy::Auto)
+        };
+        assert_eq!(additions(&nothing, false).len(), NO_BINDING.len());
         let said = |name: &str| (name == "HYDRA_BINDING").then_some(OsStr::new("core"));
-        assert!(!additions(said, false, None).contains_key(OsStr::new("HYDRA_BINDING")));
-        assert_eq!(additions(said, true, None)[OsStr::new("HYDRA_BINDING")], "none");
+        assert!(!additions(&said, false).contains_key(OsStr::new("HYDRA_BINDING")));
+        assert_eq!(additions(&said, true)[OsStr::new("HYDRA_BINDING")], "none");
     }
 
     #[test]
     fn a_narrow_start_is_told_to_every_runtime_and_added_to_what_java_is_told_already() {
         let java = |name: &str| (name == JAVA).then_some(OsStr::new("-Xmx1g"));
-        let added = additions(java, false, Some(3));
+        let added = additions(java, false, Some(3), WaitPolicy::Auto);
         assert_eq!(added[OsStr::new("OMP_NUM_THREADS")], "3");
         assert_eq!(added[OsStr::new("GOMAXPROCS")], "3");
         assert_eq!(added[OsStr::new(JAVA)], "-Xmx1g -XX:ActiveProcessorCount=3");
+    }
+
+    #[test]
+    fn threads_are_told_to_sleep_or_to_spin_unless_their_user_said_how_they_wait() {
+        let told = |waiting, said: Option<&'static str>| {
+            let present = move |name: &str| (Some(name) == said).then_some(OsStr::new("its"));
+            let mut added = additions(present, false, None, waiting);
+            added.retain(|name, _| !NO_BINDING.iter().any(|(binding, _)| name == binding));
+            added.into_iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect()
+        };
+        let [openmp, blocktime, ranks] =
+            ["OMP_WAIT_POLICY=passive", "KMP_BLOCKTIME=0", "OMPI_MCA_mpi_yield_when_idle=1"];
+        let passive: Vec<String> = told(WaitPolicy::Passive, None);
+        assert_eq!(passive, [blocktime, ranks, openmp]);
+        for said in WAITING {
+            assert_eq!(told(WaitPolicy::Passive, Some(said)), [ranks], "{said}");
+            assert_eq!(told(WaitPolicy::Active, Some(said)), Vec::<String>::new(), "{said}");
+        }
+        assert_eq!(told(WaitPolicy::Passive, Some(YIELDING.0)), [blocktime, openmp]);
+        assert_eq!(told(WaitPolicy::Active, None), ["OMP_WAIT_POLICY=active"]);
+        for nothing in [WaitPolicy::Auto, WaitPolicy::AsIs] {
+            assert_eq!(told(nothing, None), Vec::<String>::new());
+        }
+        assert_eq!(left_open(WaitPolicy::Auto, |_| None), WaitPolicy::Auto);
+        assert_eq!(left_open(WaitPolicy::Auto, |_| Some(OsStr::new("0"))), WaitPolicy::AsIs);
     }
 }

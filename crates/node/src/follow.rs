@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use linux::numa::{self, Node, Range};
@@ -28,7 +28,8 @@ struct Job {
     to: Vec<u32>,
 }
 
-type Figures = Arc<Mutex<BTreeMap<AppId, MemoryMoves>>>;
+/// What was moved, and how many jobs are under way.
+type Figures = Arc<Mutex<BTreeMap<AppId, (MemoryMoves, u32)>>>;
 
 /// Moves programs' pages; without several nodes it does nothing.
 pub struct Follower {
@@ -51,26 +52,37 @@ impl Follower {
         Follower { nodes, jobs: thread.is_ok().then_some(sender), figures }
     }
 
-    /// A program moved to another place: where that touches other nodes its pages follow.
-    pub fn moved(&self, app: &AppId, processes: &[Process], from: &CpuSet, to: &CpuSet) {
-        let Some(jobs) = &self.jobs else { return };
+    /// A program moved to another place: where that touches other nodes its pages follow. Returns
+    /// whether they do.
+    pub fn moved(&self, app: &AppId, processes: &[Process], from: &CpuSet, to: &CpuSet) -> bool {
+        let Some(jobs) = &self.jobs else { return false };
         let (before, now) = (numa::touched(&self.nodes, from), numa::touched(&self.nodes, to));
         // Who only lost a node keeps its pages on the rest of its place's nodes and moves the others.
         if now.is_empty() || before.iter().all(|node| now.contains(node)) {
-            return;
+            return false;
         }
+        lock(&self.figures).entry(app.clone()).or_default().1 += 1;
         let job = Job { app: app.clone(), processes: processes.to_vec(), to: now };
         // The thread ends only with us.
-        let _ = jobs.send(job);
+        jobs.send(job).is_ok()
+    }
+
+    /// Whether pages of it are on their way.
+    pub fn is_moving(&self, app: &AppId) -> bool {
+        lock(&self.figures).get(app).is_some_and(|(_, under_way)| *under_way > 0)
     }
 
     pub fn figures(&self, app: &AppId) -> MemoryMoves {
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner).get(app).copied().unwrap_or_default()
+        lock(&self.figures).get(app).map(|(moves, _)| *moves).unwrap_or_default()
     }
 
     pub fn forget(&self, app: &AppId) {
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner).remove(app);
+        lock(&self.figures).remove(app);
     }
+}
+
+fn lock(figures: &Figures) -> MutexGuard<'_, BTreeMap<AppId, (MemoryMoves, u32)>> {
+    figures.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn work(jobs: &Receiver<Job>, figures: &Figures, root: &Root) {
@@ -94,14 +106,17 @@ fn work(jobs: &Receiver<Job>, figures: &Figures, root: &Root) {
                 let began_ns = clock::now_ns();
                 let Ok(done) = numa::move_range(*process, batch, &job.to, root) else { break };
                 let took_ns = clock::now_ns() - began_ns;
-                let mut figures = figures.lock().unwrap_or_else(PoisonError::into_inner);
-                let sum = figures.entry(job.app.clone()).or_default();
+                let mut figures = lock(figures);
+                let (sum, _) = figures.entry(job.app.clone()).or_default();
                 sum.bytes += done.moved * numa::page_bytes();
                 sum.cost_ns += took_ns;
                 sum.failed_pages += done.failed;
                 drop(figures);
                 std::thread::sleep(Duration::from_nanos(took_ns).max(SHORTEST_PAUSE));
             }
+        }
+        if let Some((_, under_way)) = lock(figures).get_mut(&job.app) {
+            *under_way = under_way.saturating_sub(1);
         }
         next = match later.is_empty() {
             true => jobs.recv().ok(),
@@ -136,7 +151,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let follower = Follower::start(&Root::at(directory.path()));
         let app = AppId::new("a").unwrap();
-        follower.moved(&app, &[], &"0".parse().unwrap(), &"1".parse().unwrap());
+        assert!(!follower.moved(&app, &[], &"0".parse().unwrap(), &"1".parse().unwrap()));
+        assert!(!follower.is_moving(&app));
         assert_eq!(follower.figures(&app), MemoryMoves::default());
     }
 }

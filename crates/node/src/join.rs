@@ -183,6 +183,11 @@ impl Membership {
         let messages = std::mem::take(&mut self.inbox);
         let messages: Vec<_> = messages.into_iter().map(|message| self.in_callers_names(message)).collect();
         for message in &messages {
+            if let FromScheduler::Start { id, threads, passive } = message
+                && let Some(program) = self.programs.iter_mut().find(|program| program.id == *id)
+            {
+                program.record.started_with(*threads, passive.clone());
+            }
             if let FromScheduler::GivenBack { id, .. } = message {
                 // It runs on without any scheduler, and is not brought to the next one.
                 self.programs.retain(|program| program.id != *id);
@@ -194,7 +199,9 @@ impl Membership {
     fn in_callers_names(&self, message: FromScheduler) -> FromScheduler {
         let known = |id: AppId| self.programs.iter().find(|p| p.record.id == id).map_or(id, |p| p.id.clone());
         match message {
-            FromScheduler::Start { id } => FromScheduler::Start { id: known(id) },
+            FromScheduler::Start { id, threads, passive } => {
+                FromScheduler::Start { id: known(id), threads, passive }
+            }
             FromScheduler::Waits { id, why } => FromScheduler::Waits { id: known(id), why },
             FromScheduler::GivenBack { id, processes, problems } => {
                 FromScheduler::GivenBack { id: known(id), processes, problems }

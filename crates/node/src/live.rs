@@ -13,7 +13,7 @@ use std::io;
 
 use linux::{Root, unmanaged};
 use plan::{Plan, Speedup};
-use protocol::{Account, AppRecord, AppStatus};
+use protocol::{Account, AppRecord, AppStatus, MemoryMoves};
 use topology::CpuSet;
 use workload::{AppId, Demand};
 
@@ -225,9 +225,12 @@ impl Live {
         }
     }
 
-    pub fn was_let_go(&mut self, app: &AppId) {
+    /// `passive`: why its waiting was made passive, if it was.
+    pub fn was_let_go(&mut self, app: &AppId, passive: Option<String>) {
         if let Some(managed) = self.apps.get_mut(app) {
             managed.let_go = true;
+            managed.watch.made_passive |= passive.is_some();
+            managed.record.terms.passive = passive.or(managed.record.terms.passive.take());
         }
     }
 
@@ -358,6 +361,10 @@ impl Live {
                 Some([other]) => names.get(*other).cloned().map_or(Beside::Several, Beside::One),
                 _ => Beside::Several,
             };
+            if self.follower.is_moving(app) {
+                // What it does meanwhile belongs neither to the old place nor to the new one.
+                managed.rates.moved();
+            }
             managed.learn_speed(!self.settling && !sharing.contains(app), beside);
         }
         news
@@ -413,9 +420,10 @@ impl Live {
                     _ => None,
                 }),
                 attached: managed.record.terms.attached,
+                waiting: managed.waiting(),
                 waits_for: None,
                 speedup: managed.speedup.clone(),
-                memory: self.follower.figures(id),
+                memory: MemoryMoves { brought: managed.rates.brought(), ..self.follower.figures(id) },
                 bubbles: managed.watch.bubbles(),
                 account: managed.ledger.read(now_ns),
             }

@@ -17,6 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use plan::{Speedup, Tree, TurnMode};
+use protocol::Brought;
 use workload::AppId;
 
 /// Shortest interval of a sample, in time that the program was let run.
@@ -75,6 +76,9 @@ pub struct Rates {
     samples: BTreeMap<u32, Samples>,
     /// Those with nobody or one neighbour.
     beside: BTreeMap<(u32, Beside), Samples>,
+    /// Those since its memory last moved to other nodes, and the steady rates before that.
+    here: BTreeMap<u32, Samples>,
+    before: BTreeMap<u32, f64>,
 }
 
 impl Rates {
@@ -99,6 +103,7 @@ impl Rates {
             [(threads, count)] if ran_ns >= SAMPLE_NS && count >= FEWEST_REGIONS => {
                 let rate = count as f64 * 1e9 / ran_ns as f64;
                 keep(self.samples.entry(threads).or_default(), rate);
+                keep(self.here.entry(threads).or_default(), rate);
                 if now.beside != Beside::Several {
                     keep(self.beside.entry((threads, now.beside.clone())).or_default(), rate);
                 }
@@ -108,10 +113,29 @@ impl Rates {
         }
     }
 
+    /// Its memory moves to other nodes.
+    pub fn moved(&mut self) {
+        let so_far = all_steady(&self.here);
+        if !so_far.is_empty() {
+            self.before = so_far;
+        }
+        self.here.clear();
+        self.from = None;
+    }
+
+    /// How fast it was before its memory moved, and since, with the widest teams that both tell of.
+    pub fn brought(&self) -> Option<Brought> {
+        let milli = |rate: f64| (rate * 1000.0).round() as u64;
+        let both = all_steady(&self.here).into_iter().rev().find_map(|(threads, after)| {
+            let before = self.before.get(&threads)?;
+            Some(Brought { threads, before_milli: milli(*before), after_milli: milli(after) })
+        });
+        both.filter(|both| both.before_milli > 0)
+    }
+
     /// The steady rate with teams of each size, in regions a second.
     fn steady(&self) -> BTreeMap<u32, f64> {
-        let rates = self.samples.iter();
-        rates.filter_map(|(&threads, samples)| Some((threads, steady(samples)?))).collect()
+        all_steady(&self.samples)
     }
 
     /// What each neighbour cost that it was alone with, as long as it was alone, too, with teams as large.
@@ -141,6 +165,10 @@ fn keep(samples: &mut Samples, rate: f64) {
         samples.pop_front();
     }
     samples.push_back(rate);
+}
+
+fn all_steady(samples: &BTreeMap<u32, Samples>) -> BTreeMap<u32, f64> {
+    samples.iter().filter_map(|(&threads, samples)| Some((threads, steady(samples)?))).collect()
 }
 
 /// The median of rates that are enough and near each other.
@@ -218,6 +246,11 @@ mod tests {
     /// many looks, 100 ms of running apart.
     fn after(parts: &[(u32, u32, Rate)]) -> Rates {
         let (mut rates, mut now) = (Rates::default(), Moment::default());
+        go_on(&mut rates, &mut now, parts);
+        rates
+    }
+
+    fn go_on(rates: &mut Rates, now: &mut Moment, parts: &[(u32, u32, Rate)]) {
         for &(threads, looks, rate) in parts {
             now.own_cpus = threads;
             for look in 0..looks {
@@ -227,7 +260,27 @@ mod tests {
             }
             rates.look(now.clone());
         }
-        rates
+    }
+
+    #[test]
+    fn what_a_move_of_memory_brought_is_told_once_rates_before_and_since_are_steady() {
+        let (mut rates, mut now) = (Rates::default(), Moment::default());
+        go_on(&mut rates, &mut now, &[(1, 40, |_| 500), (2, 40, |_| 1000)]);
+        assert_eq!(rates.brought(), None);
+        rates.moved();
+        // While pages are on their way nothing counts, and what was before stays known.
+        go_on(&mut rates, &mut now, &[(2, 4, |_| 400)]);
+        rates.moved();
+        go_on(&mut rates, &mut now, &[(2, 5, |_| 1300)]);
+        assert_eq!(rates.brought(), None);
+        go_on(&mut rates, &mut now, &[(2, 40, |_| 1300), (4, 40, |_| 9000)]);
+        // With teams of four it was not seen before.
+        let brought = Brought { threads: 2, before_milli: 1_000_000, after_milli: 1_300_000 };
+        assert_eq!(rates.brought(), Some(brought));
+        rates.moved();
+        go_on(&mut rates, &mut now, &[(2, 40, |_| 650)]);
+        let brought = Brought { before_milli: 1_300_000, after_milli: 650_000, ..brought };
+        assert_eq!(rates.brought(), Some(brought));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod admission;
 mod attach;
+mod begin;
 mod observe;
 mod requests;
 
@@ -16,10 +17,10 @@ use linux::Root;
 use linux::clock::{now_ns, raise_priority};
 use plan::{App, TurnMode};
 use policy::Settings;
-use protocol::{AppRecord, FromScheduler, Role};
+use protocol::{AppRecord, Role};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use topology::{CpuSet, Machine};
-use workload::{AppId, Demand, Malleability};
+use workload::AppId;
 
 use crate::adopt::{Adopter, Rule};
 use crate::guard::{self, GuardHandle};
@@ -417,9 +418,9 @@ impl Scheduler {
         let ready: Vec<AppId> =
             ready.map(|app| app.record.id.clone()).filter(|id| !waiting.contains(id)).collect();
         for id in ready {
-            if let Some(peer) = self.owners.get(&id) {
-                self.live.was_let_go(&id);
-                self.server.send(*peer, &FromScheduler::Start { id });
+            if let Some(peer) = self.owners.get(&id).copied() {
+                let start = self.start_word(id);
+                self.server.send(peer, &start);
             }
         }
     }
@@ -432,7 +433,7 @@ impl Scheduler {
         self.history.push_back(format!("{at_s:9.3} s  {line}"));
     }
 
-    fn take_in(&mut self, record: AppRecord) -> Option<Event> {
+    fn take_in(&mut self, mut record: AppRecord) -> Option<Event> {
         let now = now_ns();
         let arrived_ns = record.arrived_ns.max(self.began_ns) - self.began_ns;
         // One that was running keeps within what it was allowed, as its threads still know it.
@@ -440,7 +441,7 @@ impl Scheduler {
         let narrower = record.terms.attached && !allowed.is_subset(&record.original_cpus);
         let recalled = self.remembered.recall(&record.terms.key);
         let expected_bytes = record.terms.memory_bytes.or(recalled.peak_bytes);
-        let expected = as_remembered(&record.demand, recalled.rigid);
+        let mut expected = begin::as_remembered(&record.demand, recalled.rigid);
         if let Some(demand) = &expected {
             let width = demand.max_threads.unwrap_or(1);
             self.note(format!(
@@ -448,15 +449,17 @@ impl Scheduler {
                 record.id
             ));
         }
-        if let Some(threads) = record.terms.threads {
-            self.note(narrow_start(&record.id, threads, allowed.len() as u32));
-        }
-        let app = App {
+        let mut app = App {
             demand: expected.clone().unwrap_or_else(|| record.demand.clone()),
             speedup: recalled.speedup.clone(),
             within: narrower.then(|| allowed.intersection(&record.original_cpus)),
             ..App::new(record.id.clone(), arrived_ns)
         };
+        expected = self.narrow(&mut record, &mut app).or(expected);
+        if let Some(threads) = record.terms.threads {
+            let asked = || begin::as_asked(&record.id, threads, allowed.len() as u32);
+            self.note(record.terms.narrow.clone().unwrap_or_else(asked));
+        }
         self.note(format!("{} comes: {}", record.id, record.command.join(" ")));
         let id = record.id.clone();
         self.live.take(record, now);
@@ -464,26 +467,6 @@ impl Scheduler {
         self.live.members_changed();
         Some(Event::Arrived(app))
     }
-}
-
-/// The demand of a program that proved rigid last time, where its user says nothing about that.
-fn as_remembered(demand: &Demand, rigid: Option<u32>) -> Option<Demand> {
-    let width = rigid.filter(|width| *width > 1)?;
-    let said = demand.max_threads.is_some() || demand.malleability != Malleability::Malleable;
-    (!said).then(|| Demand { malleability: Malleability::Rigid, max_threads: Some(width), ..demand.clone() })
-}
-
-/// What a narrow start costs, for `explain`.
-fn narrow_start(id: &AppId, threads: u32, cpus: u32) -> String {
-    let cost = match cpus > threads {
-        true => format!(
-            ": when its neighbours leave it cannot use the other {}, and may take up to {:.1} times as long as with all",
-            cpus - threads,
-            f64::from(cpus) / f64::from(threads)
-        ),
-        false => String::new(),
-    };
-    format!("{id} was started with {threads} of {cpus} threads, as asked{cost}")
 }
 
 /// The settings as the mechanism at hand can keep them.

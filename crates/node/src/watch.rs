@@ -115,6 +115,9 @@ pub struct Watch {
     /// When that is looked into again; its binary is read for it.
     unheard_at_ns: u64,
     passive: Option<bool>,
+    /// The scheduler told it to wait passively. Whether it listens nobody knows: it is given no fewer
+    /// CPUs for that.
+    pub made_passive: bool,
     protected: Option<String>,
     foreground: bool,
     /// When its processes are next asked what forbids to stop them.
@@ -134,6 +137,7 @@ impl Watch {
             examined: BTreeMap::new(),
             target: 0,
             declared_rigid: record.demand.malleability == Malleability::Rigid,
+            made_passive: record.terms.passive.is_some(),
             attached: record.terms.attached,
             let_run_ns: 0,
             looked_ns: now_ns,
@@ -293,8 +297,10 @@ impl Watch {
         }
         let runtime = self.has_runtime();
         if self.passive.is_none() && (runtime || now_ns.saturating_sub(self.started_ns) > SETTLE_NS) {
-            self.passive =
-                Some(self.members.first().is_some_and(|process| waits_passively(process.pid, &self.root)));
+            // Ranks poll for messages whatever their launcher's environment says of OpenMP.
+            let passive = |process: &Process| waits_passively(process.pid, &self.root);
+            let unsure = self.made_passive || !self.outsiders.is_empty();
+            self.passive = Some(!unsure && self.members.first().is_some_and(passive));
         }
         let told = self.teams.told(now_ns).map(|told| told + self.busy);
         Sight {

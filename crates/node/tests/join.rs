@@ -60,7 +60,7 @@ fn enter(member: &mut Membership, program: &Program) -> AppId {
         member
             .pump()
             .iter()
-            .any(|message| matches!(message, FromScheduler::Start { id: started } if *started == id))
+            .any(|message| matches!(message, FromScheduler::Start { id: started, .. } if *started == id))
     });
     member.started(&id);
     id

@@ -109,6 +109,10 @@ impl Policy for Fixed {
         Promise::default()
     }
 
+    fn hands_off(&self) -> bool {
+        true
+    }
+
     fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
         let cx = Context::new(snapshot, &self.settings, memory);
         let live: BTreeSet<&AppId> = cx

@@ -66,6 +66,10 @@ impl Policy for LoadAdaptive {
         vec![("OMP_DYNAMIC", "TRUE")]
     }
 
+    fn hands_off(&self) -> bool {
+        true
+    }
+
     fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
         let load_milli = snapshot.load_average_15min_milli;
         overlapping(snapshot, memory, &self.settings, |own| threads(own, load_milli))

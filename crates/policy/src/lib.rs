@@ -38,7 +38,7 @@ mod ue;
 
 use std::collections::BTreeMap;
 
-use plan::{Plan, Promise, Snapshot};
+use plan::{App, Plan, Promise, Snapshot};
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 use workload::AppId;
@@ -70,12 +70,35 @@ pub trait Policy: Send + Sync {
         Vec::new()
     }
 
+    /// Whether a program that is about to start beside those of `snapshot` had better have fewer threads
+    /// than it would have by itself, for good. It is not in `snapshot` yet; what is known of it comes
+    /// with it. As pure as `decide`.
+    fn narrow_start(&self, _newcomer: &App, _snapshot: &Snapshot) -> Option<NarrowStart> {
+        None
+    }
+
+    /// Whether programs are to run as they would without coplace, or as somebody prescribed: nothing is
+    /// added to how they start then.
+    fn hands_off(&self) -> bool {
+        false
+    }
+
     fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision;
 
     /// What the engine asks: policies that are somebody's script can fail to decide.
     fn try_decide(&self, snapshot: &Snapshot, memory: &Memory) -> Result<Decision, Failed> {
         Ok(self.decide(snapshot, memory))
     }
+}
+
+/// A start with fewer threads than a program would have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NarrowStart {
+    pub threads: u32,
+    /// Why, as what `it` does.
+    pub why: String,
+    /// How many times as long it takes as with all its threads while it is alone.
+    pub slower_alone: f64,
 }
 
 /// Why a policy came to no decision: where, and what is wrong there.

@@ -65,6 +65,10 @@ impl Policy for Uncontrolled {
         Promise { waiting_bound: Some(WaitingBound::Terminations(0)), ..Promise::default() }
     }
 
+    fn hands_off(&self) -> bool {
+        true
+    }
+
     fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
         overlapping(snapshot, memory, &self.settings, |threads| threads)
     }

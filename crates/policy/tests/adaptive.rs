@@ -166,3 +166,64 @@ fn the_report_cites_the_evidence_that_decided() {
     assert!(lines.contains("scales") && lines.contains("remembered"), "{lines}");
     assert!(lines.contains("nothing is known of unknown"), "{lines}");
 }
+
+#[test]
+fn a_rigid_program_starts_narrow_only_where_its_curve_says_that_turns_are_worse() {
+    let known = "speedup 2:1200,12:1300,24:1400";
+    let start = |others: &str, newcomer: &str, without: Vec<Lever>| {
+        let mut bench = Bench::new(MACHINE, "adaptive", &Settings { without, ..Settings::default() });
+        bench.arrive(others);
+        let newcomer: plan::App = newcomer.parse().unwrap();
+        let before = bench.snapshot.clone();
+        let narrow = bench.policy.narrow_start(&newcomer, &bench.snapshot);
+        // Pure: what it says depends on nothing but what it is asked, and changes nothing.
+        assert_eq!(narrow, bench.policy.narrow_start(&newcomer, &bench.snapshot));
+        assert_eq!(before, bench.snapshot);
+        narrow
+    };
+    let flat = format!("r rigid max 24 {known}");
+    let narrow =
+        start("a team 24 left 1000s", &flat, Vec::new()).expect("half of the time it would stand still");
+    assert_eq!(narrow.threads, 12);
+    assert!(narrow.why.starts_with("beside one other program it is expected to take 0."), "{}", narrow.why);
+    assert!((narrow.slower_alone - 1.4 / 1.3).abs() < 1e-9);
+    // Its share is a third, as its weight says.
+    assert_eq!(
+        start("a team 24 left 1000s weight 2000", &flat, Vec::new()).map(|start| start.threads),
+        Some(8)
+    );
+    for (others, newcomer, without, why) in [
+        ("", flat.clone(), Vec::new(), "it is alone"),
+        ("a suspended left 1000s", flat.clone(), Vec::new(), "nobody else runs"),
+        ("a team 24 left 1000s", "r rigid max 24".to_owned(), Vec::new(), "nothing is known of it"),
+        ("a team 24 left 1000s", format!("r max 24 {known}"), Vec::new(), "it can be resized"),
+        (
+            "a team 24 left 1000s",
+            format!("r rigid max 24 {}", &SCALES[..SCALES.find(" b").unwrap()]),
+            Vec::new(),
+            "it scales",
+        ),
+        ("a team 24 left 1000s", format!("r rigid max 12 {known}"), Vec::new(), "it fits an equal part"),
+        (
+            "a team 24 left 1000s",
+            format!("r rigid min 13 max 24 {known}"),
+            Vec::new(),
+            "it needs more threads",
+        ),
+        ("a team 24 left 1s", format!("{flat} left 1000s"), Vec::new(), "the other has left soon"),
+        ("a team 24 left 1000s", flat.clone(), vec![Lever::Widths], "it does without widths"),
+    ] {
+        assert_eq!(start(others, &newcomer, without), None, "{why}: {newcomer} beside {others}");
+    }
+}
+
+#[test]
+fn no_other_policy_starts_a_program_narrow() {
+    for policy in coplace_policy::list().iter().filter(|policy| policy.letters != "adaptive") {
+        let settings = Settings { plan: Some("a on 0".into()), ..Settings::default() };
+        let bench = Bench::new(MACHINE, policy.letters, &settings);
+        let newcomer: plan::App = "r rigid max 24 speedup 24:1001".parse().unwrap();
+        let snapshot = bench.snapshot.clone().with_apps("a team 24 left 1000s").unwrap();
+        assert_eq!(bench.policy.narrow_start(&newcomer, &snapshot), None, "{}", policy.letters);
+    }
+}

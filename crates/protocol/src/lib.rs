@@ -11,6 +11,6 @@ mod message;
 pub use client::{Client, ClientError};
 pub use line::{LineError, Lines};
 pub use message::{
-    Account, AppRecord, AppStatus, FromScheduler, MemoryMoves, ProcessId, ProgramKey, Role, Status, Terms,
-    ToScheduler, VERSION, Which,
+    Account, AppRecord, AppStatus, Brought, FromScheduler, MemoryMoves, ProcessId, ProgramKey, Role, Status,
+    Terms, ToScheduler, VERSION, Which,
 };

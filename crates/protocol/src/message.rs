@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use plan::Speedup;
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
-use workload::{AppId, Demand};
+use workload::{AppId, Demand, WaitPolicy};
 
 /// Version of the messages; both sides must speak the same.
 pub const VERSION: u32 = 2;
@@ -57,6 +57,17 @@ pub struct AppRecord {
     pub terms: Terms,
 }
 
+impl AppRecord {
+    /// What was decided for it when it was let go: its next scheduler is to know.
+    pub fn started_with(&mut self, threads: Option<u32>, passive: Option<String>) {
+        self.terms.passive = passive.or(self.terms.passive.take());
+        if threads.is_some() {
+            self.terms.threads = threads;
+            self.demand.max_threads = threads;
+        }
+    }
+}
+
 /// How a program came, and what its user said about it beyond its demand.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -69,6 +80,14 @@ pub struct Terms {
     pub memory_bytes: Option<u64>,
     /// CPU masks that its launcher or its runtime chose for single threads do not count.
     pub rebind: bool,
+    /// How its runtimes are told to wait; `AsIs`, too, where its environment says that already.
+    pub waiting: WaitPolicy,
+    /// Nothing in its environment stands against a narrow start that the policy chooses.
+    pub may_start_narrow: bool,
+    /// Why the policy chose a narrow start; `None`: it did not.
+    pub narrow: Option<String>,
+    /// Why the scheduler made its waiting passive; `None`: it did not.
+    pub passive: Option<String>,
     /// By what it is known again when it is started another time; empty: not at all.
     pub key: ProgramKey,
 }
@@ -171,9 +190,15 @@ pub enum FromScheduler {
         id: AppId,
         environment: BTreeMap<String, String>,
     },
-    /// Let it go.
+    /// Let it go, with what was decided for it since it came.
     Start {
         id: AppId,
+        /// A narrow start with so many threads.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        threads: Option<u32>,
+        /// Its runtimes are told to sleep while they wait; why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        passive: Option<String>,
     },
     /// It waits for memory before it is let go, or for another reason than its turn.
     Waits {
@@ -265,6 +290,9 @@ pub struct AppStatus {
     /// It was running when it was taken in.
     #[serde(default)]
     pub attached: bool,
+    /// What its runtimes were told about waiting, and why; `None`: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<String>,
     /// What it waits for, other than its turn.
     #[serde(default)]
     pub waits_for: Option<String>,
@@ -282,12 +310,24 @@ pub struct AppStatus {
 
 /// What moving a program's pages after it cost and brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MemoryMoves {
     pub bytes: u64,
     /// Time in the kernel's calls, off the scheduler's thread.
     pub cost_ns: u64,
     /// Pages that the kernel would not move: shared, pinned or gone.
     pub failed_pages: u64,
+    /// How fast it was before the last move and has been since; `None` where its rates do not tell (yet).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub brought: Option<Brought>,
+}
+
+/// Steady rates of a program with teams of one size, in thousandths of a parallel region a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Brought {
+    pub threads: u32,
+    pub before_milli: u64,
+    pub after_milli: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -11,6 +11,7 @@ mod reader;
 mod scenario;
 mod scenario_file;
 mod swf;
+mod wait_policy;
 mod words;
 
 pub use app::{AppId, ByApp, Demand, Malleability, NameHasher, ParseAppIdError};
@@ -23,3 +24,4 @@ pub use random::Random;
 pub use reader::MixError;
 pub use scenario::{Job, Scenario, SlowsDown, TooWide};
 pub use scenario_file::{ScenarioFile, profiles};
+pub use wait_policy::WaitPolicy;

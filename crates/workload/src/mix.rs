@@ -17,6 +17,7 @@
 //! alone_s = 4.1                       # run time alone, for the slowdown
 //! mem = "2G"                          # memory that it needs at most; it waits until that is there
 //! threads = 2                         # a narrow start, by its own variables, for good
+//! waiting = "auto"                    # auto, passive, active, as-is: how its threads wait for one another
 //!
 //! [program.environment]
 //! OMP_WAIT_POLICY = "passive"
@@ -33,7 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::reader::{MixError, Reader, Table};
-use crate::{AppId, Demand, Malleability};
+use crate::{AppId, Demand, Malleability, WaitPolicy};
 
 /// A workload as its file describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +69,8 @@ pub struct Program {
     pub memory_bytes: Option<u64>,
     /// Threads that its own variables tell it to have from its start.
     pub threads: Option<u32>,
+    /// How its runtimes are told to wait.
+    pub waiting: WaitPolicy,
     pub demand: Demand,
 }
 
@@ -142,6 +145,7 @@ const PROGRAM_KEYS: &[&str] = &[
     "alone_s",
     "mem",
     "threads",
+    "waiting",
     "environment",
     "demand",
 ];
@@ -185,6 +189,10 @@ fn program(table: &Table<'_>, path: &Path, names: &mut Names) -> Result<Program,
         None => None,
     };
     let threads = table.whole("threads", 1..=u64::from(topology::MAX_CPUS))?.map(|at| at.value as u32);
+    let waiting = match table.string("waiting")? {
+        Some(word) => word.value.parse().map_err(|what: String| table.error_at(word.at, "waiting", &what))?,
+        None => WaitPolicy::default(),
+    };
     let mut demand = demand(table)?;
     if let Some(threads) = threads {
         demand.max_threads = Some(demand.max_threads.map_or(threads, |most| most.min(threads)));
@@ -204,6 +212,7 @@ fn program(table: &Table<'_>, path: &Path, names: &mut Names) -> Result<Program,
         alone_ns,
         memory_bytes,
         threads,
+        waiting,
         demand,
     })
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use coplace_workload::{Malleability, Mix};
+use coplace_workload::{Malleability, Mix, WaitPolicy};
 use proptest::prelude::*;
 
 fn parse(text: &str) -> Mix {
@@ -42,6 +42,7 @@ fn every_key_is_read() {
         stdout = "/tmp/out"
         stderr = "err"
         alone_s = 4.1
+        waiting = "passive"
         [program.environment]
         OMP_WAIT_POLICY = "passive"
         OMP_NUM_THREADS = 2
@@ -63,6 +64,7 @@ fn every_key_is_read() {
     assert_eq!(program.stdout.as_deref(), Some(Path::new("/tmp/out")));
     assert_eq!(program.stderr.as_deref(), Some(Path::new("dir/work/err")));
     assert_eq!(program.alone_ns, Some(4_100_000_000));
+    assert_eq!(program.waiting, WaitPolicy::Passive);
     assert_eq!(program.environment["OMP_WAIT_POLICY"], "passive");
     assert_eq!(program.environment["OMP_NUM_THREADS"], "2");
     assert_eq!(program.demand.malleability, Malleability::Rigid);
@@ -152,6 +154,7 @@ rejections! {
     a_variable_with_an_equals_sign_is_refused: "[program.environment]\n'A=B' = 'c'" => "m.toml:4:1: program.environment.A=B", "name of a variable";
     a_list_as_a_variable_is_refused: "[program.environment]\nA = []" => "m.toml:4:5: program.environment.A", "must be a string", "not a list";
     an_environment_in_a_string_is_refused: "environment = 'A=b'" => "m.toml:3:15", "table";
+    an_unknown_way_to_wait_is_refused: "waiting = 'lazy'" => "m.toml:3:11: program.waiting", "'lazy' is none of auto, passive";
     malformed_toml_is_refused: "name = " => "m.toml:3:", "";
     a_second_value_is_refused: "repeat = 1\nrepeat = 2" => "m.toml:4:1", "duplicate";
 }

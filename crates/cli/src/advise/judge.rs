@@ -3,6 +3,8 @@
 use serde::Serialize;
 use topology::CpuSet;
 
+use super::runtimes;
+
 /// One program as seen from outside over a while.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Seen {
@@ -16,6 +18,8 @@ pub struct Seen {
     pub pids: Vec<u32>,
     /// Threads that wanted a CPU for more than half of the time.
     pub busy_threads: u32,
+    /// How much of the time these ran or were ready to run, summed: as many as they are if none ever slept.
+    pub awake_cpus: f64,
     /// CPUs that it used on average.
     pub used_cpus: f64,
     /// CPUs that it could have used: running or ready to run.
@@ -32,6 +36,8 @@ pub struct Seen {
     pub passive: bool,
     /// Runs under coplace already.
     pub managed: bool,
+    /// Its regions ask for numbers of threads of their own, so that coplace leaves them alone.
+    pub keeps_its_number: bool,
     /// It may be stopped for a while without harm: no shell, no session leader, not traced.
     pub stoppable: bool,
 }
@@ -47,8 +53,19 @@ impl Seen {
     pub fn spins(&self) -> bool {
         // Ranks spin for messages whatever OpenMP is told; threads of no known runtime that are all
         // busy all the time are taken not to.
-        let mpi = self.runtime.as_deref().is_some_and(|runtime| runtime.contains("MPI"));
-        self.busy_threads > 1 && (self.openmp.is_some() && !self.passive || mpi)
+        let mpi = self.is_mpi();
+        let waits_by_spinning = self.openmp.is_some() && !self.passive || mpi;
+        self.busy_threads > 1 && waits_by_spinning && self.awake() >= AWAKE
+    }
+
+    /// For what part of the time its busy threads did not sleep. A team that waits by sleeping sleeps
+    /// whenever a partner has no CPU.
+    fn awake(&self) -> f64 {
+        self.awake_cpus / f64::from(self.busy_threads.max(1))
+    }
+
+    fn is_mpi(&self) -> bool {
+        self.runtime.as_deref().is_some_and(|runtime| runtime.contains("MPI"))
     }
 
     /// The command that starts it again: its launcher's, where it has one.
@@ -90,6 +107,8 @@ pub struct Remedy {
     pub command: String,
 }
 
+/// Threads that wait for one another and sleep less than the rest of this do not wait by sleeping.
+const AWAKE: f64 = 0.9;
 /// Waiting below this share is what any machine with a few daemons shows.
 const STRETCH_WORTH_TELLING: f64 = 1.10;
 
@@ -120,7 +139,10 @@ pub fn judge(seen: &[Seen], cpus: &CpuSet) -> Verdict {
             why += &format!(", and the program may use only {room}");
         }
         if victim.spins() {
-            why += "; its threads spin for one another while a partner is not running";
+            why += &format!(
+                "; its threads spin for one another while a partner is not running (they slept for {:.0}% of the time)",
+                (1.0 - victim.awake().min(1.0)) * 100.0
+            );
         }
         verdict.hurt.push(Hurt {
             pid: victim.pid,
@@ -161,15 +183,27 @@ fn remedies(seen: &[Seen], hurt: &[Hurt], cpus: &CpuSet) -> Vec<Remedy> {
     involved.sort_by_key(|program| program.pid);
     for entry in hurt {
         let Some(program) = find(entry.pid) else { continue };
+        if !program.own {
+            continue;
+        }
         let room = program.allowed.intersection(cpus).len();
-        if program.own
-            && program.openmp.is_some()
-            && program.processes == 1
-            && program.busy_threads as usize > room
+        let wide = program.processes == 1 && program.busy_threads as usize > room;
+        if wide
+            && let Some(setting) =
+                runtimes::setting(program.openmp.is_some(), program.runtime.as_deref(), room)
         {
             remedies.push(Remedy {
-                what: format!("start {} with a team that fits", program.name),
-                command: format!("OMP_NUM_THREADS={room} {}", shell(&program.command)),
+                what: format!("start {} with as many threads as it has CPUs", program.name),
+                command: format!("{setting} {}", shell(&program.command)),
+            });
+        }
+        if program.managed && program.keeps_its_number {
+            remedies.push(Remedy {
+                what: format!(
+                    "if {} computes the same with fewer threads than it asks for: have its teams resized",
+                    program.name
+                ),
+                command: format!("coplace run --tolerant 1 {}", shell(program.start())),
             });
         }
     }
@@ -178,7 +212,7 @@ fn remedies(seen: &[Seen], hurt: &[Hurt], cpus: &CpuSet) -> Vec<Remedy> {
             what: "start them under coplace".into(),
             command: involved
                 .iter()
-                .map(|program| format!("coplace run {} &", shell(program.start())))
+                .map(|program| format!("coplace run {}{} &", rebinding(program), shell(program.start())))
                 .collect::<Vec<_>>()
                 .join(" "),
         });
@@ -188,6 +222,20 @@ fn remedies(seen: &[Seen], hurt: &[Hurt], cpus: &CpuSet) -> Vec<Remedy> {
             what: "or, as they run now: take them in (coplace release gives them back)".into(),
             command: format!("coplace daemon & coplace attach {}", pids.join(" ")),
         });
+        let spinning: Vec<&&Seen> =
+            involved.iter().filter(|program| program.spins() && program.openmp.is_some()).collect();
+        if !spinning.is_empty() {
+            remedies.push(Remedy {
+                what:
+                    "or, where they are to share CPUs all the same: have their threads sleep while they wait"
+                        .into(),
+                command: spinning
+                    .iter()
+                    .map(|program| format!("OMP_WAIT_POLICY=passive {} &", shell(program.start())))
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            });
+        }
         // The widest goes on, so that the machine is not left half empty.
         let first = involved
             .iter()
@@ -206,6 +254,14 @@ fn remedies(seen: &[Seen], hurt: &[Hurt], cpus: &CpuSet) -> Vec<Remedy> {
         });
     }
     remedies
+}
+
+/// Binding that a launcher was asked for on its command line stays under `run` without this, and two jobs
+/// that others use the CPUs of are mostly bound to the same ones.
+fn rebinding(program: &Seen) -> &'static str {
+    let options = program.launched_by.iter().flatten().take_while(|word| *word != "--");
+    let bound = options.filter(|word| word.starts_with('-')).any(|word| word.contains("bind"));
+    if bound { "--rebind " } else { "" }
 }
 
 /// Arguments as a shell takes them.
@@ -235,6 +291,8 @@ mod tests {
             runtime: None,
             launched_by: None,
             busy_threads: threads,
+            awake_cpus: f64::from(threads),
+            keeps_its_number: false,
             used_cpus: used,
             wanted_cpus: wanted,
             allowed: "0-1".parse().unwrap(),
@@ -262,6 +320,7 @@ mod tests {
             [
                 "coplace run ./p10 'a b' & coplace run ./p11 'a b' &",
                 "coplace daemon & coplace attach 10 11",
+                "OMP_WAIT_POLICY=passive ./p10 'a b' & OMP_WAIT_POLICY=passive ./p11 'a b' &",
                 "kill -STOP 11; tail --pid=10 -f /dev/null; kill -CONT 11"
             ]
         );
@@ -283,6 +342,58 @@ mod tests {
         let commands: Vec<_> = verdict.remedies.iter().map(|remedy| remedy.command.as_str()).collect();
         assert_eq!(commands[0], "coplace run mpirun -np 2 ./lmp & coplace run mpirun -np 2 ./lmp &");
         assert_eq!(commands[1], "coplace daemon & coplace attach 10 11 20 21");
+    }
+
+    #[test]
+    fn binding_that_a_launcher_was_asked_for_is_undone_by_the_command_that_starts_it_under_coplace() {
+        let job = |pid: u32, options: &[&str]| {
+            let words = ["mpirun"].iter().chain(options).chain(&["./lmp", "--bind"]);
+            Seen {
+                launched_by: Some(words.map(|word| (*word).to_owned()).collect()),
+                ..seen(pid, 2, 1.0, 2.0)
+            }
+        };
+        let verdict = judge(&[job(10, &["--bind-to", "core"]), job(20, &["-np", "2", "--"])], &cpus());
+        let command = &verdict.remedies[0].command;
+        assert_eq!(
+            command,
+            "coplace run --rebind mpirun --bind-to core ./lmp --bind & coplace run mpirun -np 2 -- ./lmp --bind &"
+        );
+    }
+
+    #[test]
+    fn threads_that_sleep_while_they_wait_are_not_said_to_spin() {
+        let slept = |awake_cpus| Seen { awake_cpus, ..seen(10, 2, 1.0, 1.8) };
+        let spins = |awake_cpus| {
+            let verdict = judge(&[slept(awake_cpus), seen(11, 2, 1.0, 2.0)], &cpus());
+            verdict.hurt.into_iter().find(|hurt| hurt.pid == 10).unwrap()
+        };
+        let never = spins(1.98);
+        assert!(never.spins && never.why.contains("slept for 1% of the time"), "{}", never.why);
+        assert!(!spins(1.7).spins);
+        let unknown = Seen { openmp: None, ..slept(2.0) };
+        assert!(!unknown.spins());
+    }
+
+    #[test]
+    fn every_program_that_is_too_wide_is_told_so_by_its_own_variable() {
+        for (runtime, wanted) in [
+            (Some("Go"), "GOMAXPROCS=2 ./p10 'a b'"),
+            (Some("OpenBLAS"), "OPENBLAS_NUM_THREADS=2 ./p10 'a b'"),
+            (Some("Numba"), "NUMBA_NUM_THREADS=2 ./p10 'a b'"),
+        ] {
+            let wide = Seen { openmp: None, runtime: runtime.map(str::to_owned), ..seen(10, 8, 2.0, 8.0) };
+            assert_eq!(judge(&[wide], &cpus()).remedies[0].command, wanted);
+        }
+        let unknown = Seen { openmp: None, ..seen(10, 8, 2.0, 8.0) };
+        assert_eq!(judge(&[unknown], &cpus()).remedies, []);
+    }
+
+    #[test]
+    fn a_program_under_coplace_that_insists_on_its_numbers_is_told_of_tolerance() {
+        let insists = Seen { managed: true, keeps_its_number: true, ..seen(10, 2, 1.0, 2.0) };
+        let verdict = judge(&[insists, seen(11, 2, 1.0, 2.0)], &cpus());
+        assert_eq!(verdict.remedies[0].command, "coplace run --tolerant 1 ./p10 'a b'");
     }
 
     #[test]

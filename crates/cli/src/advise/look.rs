@@ -1,13 +1,16 @@
 //! Looks at the running programs from outside: CPU time that threads got and waited for.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
+use linux::page::{PageDir, RigidReason};
 use linux::procfs::{self, Process, Stat, TaskRuntime, Tid};
 use linux::{Result, Root};
 
 use super::judge::Seen;
+use super::runtimes;
 
 /// Threads' run and wait times of all processes that can be looked at.
 struct Sample {
@@ -44,10 +47,19 @@ pub fn look(duration: Duration, root: &Root) -> Result<Look> {
         let seen = programs.entry(process).or_insert_with(|| describe(stat, &stats, root));
         seen.used_cpus += run_ns as f64 / interval_ns;
         seen.wanted_cpus += (run_ns + wait_ns) as f64 / interval_ns;
-        seen.busy_threads += u32::from((run_ns + wait_ns) as f64 > interval_ns / 2.0);
+        let awake = (run_ns + wait_ns) as f64 / interval_ns;
+        if awake > 0.5 {
+            seen.busy_threads += 1;
+            seen.awake_cpus += awake.min(1.0);
+        }
     }
     let mut seen = join_ranks(programs, &stats);
     seen.retain(|seen| seen.wanted_cpus >= 0.05);
+    // Files are read of those only whose threads get into somebody's way.
+    for seen in seen.iter_mut().filter(|seen| seen.busy_threads > 1 && seen.openmp.is_none()) {
+        let file = procfs::exe(seen.pid, root).ok();
+        seen.runtime = seen.runtime.take().or_else(|| runtimes::linked_in(&file?));
+    }
     seen.sort_by(|a, b| b.wanted_cpus.total_cmp(&a.wanted_cpus).then(a.pid.cmp(&b.pid)));
     Ok(Look { seen, hidden, blind: keeps_no_times(root)? })
 }
@@ -111,14 +123,23 @@ fn describe(stat: &Stat, stats: &BTreeMap<Process, Stat>, root: &Root) -> Seen {
         used_cpus: 0.0,
         wanted_cpus: 0.0,
         allowed: status.cpus_allowed,
-        openmp: library(&maps, OPENMP),
-        runtime: library(&maps, RUNTIMES),
+        awake_cpus: 0.0,
+        openmp: runtimes::openmp(&maps),
+        runtime: runtimes::other(&maps),
         launched_by: launcher(stat, stats, root),
         passive: variable("OMP_WAIT_POLICY").is_some_and(|v| v.eq_ignore_ascii_case("passive"))
             || variable("GOMP_SPINCOUNT").is_some_and(|v| v.as_bytes() == b"0"),
         managed: variable("COPLACE_PAGES").is_some() || descends_from_coplace(stat, stats),
+        keeps_its_number: keeps_its_number(variable("COPLACE_PAGES"), status.uid),
         stoppable: !stat.is_session_leader() && status.tracer_pid == 0 && !is_shell(&stat.comm),
     }
+}
+
+/// Whether the preload library in it says that its regions ask for numbers of threads of their own.
+fn keeps_its_number(pages: Option<&OsString>, uid: u32) -> bool {
+    let Some(pages) = pages.filter(|pages| !pages.is_empty()) else { return false };
+    let pages = PageDir::open_of(pages, uid).pages().unwrap_or_default();
+    pages.iter().any(|(_, page)| page.rigid().contains(&RigidReason::ExplicitNumThreads))
 }
 
 fn is_shell(comm: &str) -> bool {
@@ -137,30 +158,6 @@ fn descends_from_coplace(stat: &Stat, stats: &BTreeMap<Process, Stat>) -> bool {
         }
     }
     false
-}
-
-/// Libraries by the beginning of their file names, and what they are called. Python wheels bring
-/// them under names with a suffix of their own.
-const OPENMP: &[(&str, &str)] =
-    &[("libgomp", "libgomp"), ("libomp.", "libomp"), ("libomp-", "libomp"), ("libiomp5", "libiomp5")];
-const RUNTIMES: &[(&str, &str)] = &[
-    ("libopen-pal", "Open MPI"),
-    ("libmpich", "MPICH (MPI)"),
-    ("libmpi.so.12", "MPICH (MPI)"),
-    ("libmpi", "MPI"),
-    ("libmkl_", "MKL"),
-    ("libopenblas", "OpenBLAS"),
-    ("libscipy_openblas", "OpenBLAS"),
-    ("libtbb", "TBB"),
-    ("libjvm", "Java"),
-];
-
-/// The first of these libraries that is mapped.
-fn library(maps: &str, known: &[(&str, &str)]) -> Option<String> {
-    let files: Vec<&str> =
-        maps.lines().filter_map(|line| line.rsplit_once('/')).map(|(_, file)| file).collect();
-    let found = known.iter().find(|(name, _)| files.iter().any(|file| file.starts_with(name)));
-    found.map(|(_, called)| (*called).to_owned())
 }
 
 /// How the launcher was started that a process descends from.
@@ -204,6 +201,7 @@ fn join_ranks(programs: BTreeMap<Process, Seen>, stats: &BTreeMap<Process, Stat>
                 all.busy_threads += 1;
                 all.used_cpus += seen.used_cpus;
                 all.wanted_cpus += seen.wanted_cpus;
+                all.awake_cpus += seen.awake_cpus;
                 all.allowed = all.allowed.union(&seen.allowed);
             })
             .or_insert(seen);
@@ -235,16 +233,5 @@ mod tests {
         let idle = look_after(1_000_000);
         assert!(!idle.blind && idle.seen.is_empty());
         assert!(look_after(0).blind);
-    }
-
-    #[test]
-    fn libraries_are_known_by_their_files_also_under_the_names_of_python_wheels() {
-        let maps = "1-2 r-xp 0 08:01 5 /usr/lib/libc.so.6\n\
-                    2-3 r-xp 0 08:01 6 /venv/numpy.libs/libscipy_openblas64_-ff.so\n\
-                    3-4 r-xp 0 08:01 7 /venv/lightgbm.libs/libgomp-24e2ab19.so.1.0.0\n";
-        assert_eq!(library(maps, OPENMP).as_deref(), Some("libgomp"));
-        assert_eq!(library(maps, RUNTIMES).as_deref(), Some("OpenBLAS"));
-        assert_eq!(library("", OPENMP), None);
-        assert_eq!(library("1-2 r-xp 0 08:01 5 /usr/lib/libmpi.so.40\n", RUNTIMES).as_deref(), Some("MPI"));
     }
 }

@@ -2,6 +2,7 @@
 
 mod judge;
 mod look;
+mod runtimes;
 
 pub use judge::shell;
 

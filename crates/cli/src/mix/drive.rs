@@ -14,7 +14,7 @@ use node::scheduler::Options;
 use node::{environment, identity, preload};
 use protocol::{AppRecord, Client, ClientError, FromScheduler, Role, Status, Terms};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use workload::{Instance, Mix, Program};
+use workload::{Instance, Mix, Program, WaitPolicy};
 
 use super::entry::{Entry, State, close, launch, own_cpus, register};
 use super::output::{self, Scratch};
@@ -157,7 +157,12 @@ impl Drive<'_> {
             let messages = self.membership.pump();
             for message in messages {
                 match message {
-                    FromScheduler::Start { id } => self.let_go(|entry| entry.result.name == id),
+                    FromScheduler::Start { id, threads, passive } => {
+                        let waiting = passive.map_or(WaitPolicy::AsIs, |_| WaitPolicy::Passive);
+                        let its = self.entries.iter_mut().filter(|entry| entry.result.name == id);
+                        its.for_each(|entry| entry.take_up(threads, waiting));
+                        self.let_go(|entry| entry.result.name == id);
+                    }
                     FromScheduler::Waits { id, why } => {
                         self.progress.print(id.as_str(), &format!("waits: {why}"))
                     }
@@ -255,7 +260,8 @@ impl Drive<'_> {
             entry.additions.extend(additions);
         }
         let command: Vec<OsString> = program.command.iter().map(OsString::from).collect();
-        let more = environment::additions(|name| held.variable(name), false, program.threads);
+        let present = |name: &str| held.variable(name);
+        let more = environment::additions(present, false, program.threads, program.waiting);
         entry.additions.extend(more);
         let record = AppRecord {
             id: instance.id.clone(),
@@ -274,6 +280,10 @@ impl Drive<'_> {
                 threads: program.threads,
                 memory_bytes: program.memory_bytes,
                 rebind: false,
+                waiting: environment::left_open(program.waiting, |name| held.variable(name)),
+                may_start_narrow: environment::says_threads(|name| held.variable(name)).is_none(),
+                narrow: None,
+                passive: None,
                 key: held.key(&command),
             },
         };

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
+use node::environment;
 use node::join::Membership;
 use node::launch::{Held, Launch, LaunchError, Running};
 use protocol::{Account, AppRecord};
 use topology::CpuSet;
-use workload::Program;
+use workload::{Program, WaitPolicy};
 
 use super::output::{self, Output};
 use super::result::{Ending, ProgramResult};
@@ -25,6 +26,16 @@ pub struct Entry {
     /// What it finds in its environment besides its own.
     pub additions: BTreeMap<OsString, OsString>,
     pub state: State,
+}
+
+impl Entry {
+    /// What its scheduler decided when it let it go.
+    pub fn take_up(&mut self, threads: Option<u32>, waiting: WaitPolicy) {
+        if let State::Held(held, ..) = &self.state {
+            let decided = environment::additions(|name| held.variable(name), false, threads, waiting);
+            self.additions.extend(decided);
+        }
+    }
 }
 
 pub fn register(membership: &mut Membership, entry: &mut Entry) {

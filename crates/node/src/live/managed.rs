@@ -6,7 +6,7 @@ use linux::{Process, Root, affinity, procfs};
 use plan::Speedup;
 use protocol::AppRecord;
 use topology::CpuSet;
-use workload::{AppId, Demand, Malleability};
+use workload::{AppId, Demand, Malleability, WaitPolicy};
 
 use crate::account::Ledger;
 use crate::identity;
@@ -69,12 +69,25 @@ impl Managed {
         self.expected.as_ref().is_some_and(|demand| demand.malleability == Malleability::Rigid)
     }
 
+    /// What its runtimes were told about waiting, and why.
+    pub fn waiting(&self) -> Option<String> {
+        let terms = &self.record.terms;
+        match (&terms.passive, terms.waiting) {
+            (Some(why), _) => Some(format!("passively: {why}")),
+            (None, WaitPolicy::Passive) => Some("passively, as asked".into()),
+            (None, WaitPolicy::Active) => Some("actively, as asked".into()),
+            (None, WaitPolicy::Auto | WaitPolicy::AsIs) => None,
+        }
+    }
+
     /// What it turned out to be.
     pub fn learned(&self) -> Learned {
         let width = self.sight.as_ref().and_then(|sight| sight.team);
         let rigid = match self.sight.as_ref().map(|sight| &sight.nature) {
-            // One that its user declared so has shown nothing.
+            // One that its user declared so has shown nothing; one that was told how many threads to have,
+            // not how many it has otherwise.
             _ if self.record.demand.malleability == Malleability::Rigid => None,
+            Some(Nature::Rigid(_)) if self.record.terms.threads.is_some() => None,
             Some(Nature::Rigid(_)) => width.map(Some),
             Some(Nature::Resizable | Nature::Stays(_) | Nature::Serial) => Some(None),
             _ => None,

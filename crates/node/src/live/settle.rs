@@ -55,7 +55,9 @@ impl Live {
                 let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
                 match harness.place(&managed.watch.insiders(), &next, keep) {
                     Ok(()) => {
-                        self.follower.moved(app, managed.watch.members(), &managed.placed, &next);
+                        if self.follower.moved(app, managed.watch.members(), &managed.placed, &next) {
+                            managed.rates.moved();
+                        }
                         managed.placed = next;
                         managed.unplaced = None;
                     }

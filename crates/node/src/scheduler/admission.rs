@@ -100,6 +100,7 @@ impl Gate {
             team: None,
             rigid: None,
             attached: false,
+            waiting: None,
             waits_for: Some(entry.why.clone()),
             speedup: None,
             memory: Default::default(),

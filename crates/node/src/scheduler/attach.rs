@@ -120,7 +120,7 @@ impl Scheduler {
         let owner = self.owners.remove(&id);
         if let Some(owner) = owner {
             // Held, it would wait for a word that nobody gives any more.
-            self.server.send(owner, &FromScheduler::Start { id: id.clone() });
+            self.server.send(owner, &FromScheduler::Start { id: id.clone(), threads: None, passive: None });
         }
         let report = self.forget(&id);
         self.note(format!("{id} was given back"));

@@ -279,6 +279,10 @@ impl Scheduler {
         if let Some(why) = id.and_then(|id| self.gate.why(id)) {
             lines.push(format!("  it waits: {why}"));
         }
+        let app = id.and_then(|id| self.live.apps().get(id));
+        if let Some(waiting) = app.and_then(|app| app.waiting()) {
+            lines.push(format!("  its threads were told to wait {waiting}"));
+        }
         if let Some(why) = id.and_then(|id| report.moves.get(id)) {
             lines.push(format!("  it was moved: {why}"));
         }

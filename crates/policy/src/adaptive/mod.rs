@@ -42,6 +42,8 @@
 //! The expected time (`model`) takes the curve, the neighbours' demands on memory and cache, what is left
 //! of the work, and what a move to other nodes costs. What is not known is assumed, for all alike.
 //!
+//! A program that cannot be resized may start narrow, for good, where that is worth more than turns (`narrow`).
+//!
 //! # Properties
 //!
 //! - `a_lone_program_gets_everything`
@@ -52,6 +54,7 @@
 //! - everybody always runs, on a quarter of an equal part at least (less on machines of more than four
 //!   nodes): `nobody_ever_has_less_than_a_quarter_of_an_equal_part`
 //! - who had less gets more: `who_was_given_less_is_given_more`
+//! - who starts narrow: `a_rigid_program_starts_narrow_only_where_its_curve_says_that_turns_are_worse`
 //! - `a_rigid_program_is_never_narrowed`, `every_plan_of_every_policy_passes_the_checker`
 //!
 //! # Cost
@@ -66,15 +69,17 @@
 
 mod account;
 mod model;
+mod narrow;
 mod search;
 mod seats;
 
-use plan::{Promise, Snapshot, WaitingBound};
+use plan::{App, Promise, Snapshot, WaitingBound};
 use topology::CpuSet;
 
 use crate::common::compose::{Context, Divide, Division, compose};
 use crate::eq;
-use crate::{Decision, Memory, Policy, Settings};
+use crate::settings::Lever;
+use crate::{Decision, Memory, NarrowStart, Policy, Settings};
 pub use account::{Account, Served};
 use model::{Facts, Ground};
 use seats::Seats;
@@ -101,6 +106,10 @@ impl Policy for Adaptive {
 
     fn promise(&self) -> Promise {
         Promise { waiting_bound: Some(WaitingBound::Terminations(0)), ..Promise::default() }
+    }
+
+    fn narrow_start(&self, newcomer: &App, snapshot: &Snapshot) -> Option<NarrowStart> {
+        if self.settings.without.contains(&Lever::Widths) { None } else { narrow::start(newcomer, snapshot) }
     }
 
     fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {

@@ -19,7 +19,7 @@
 //! it. The second term evens CPU time out over a program's life; it aims below 1 because start-ups and
 //! teams on their way to another size use less than they are given.
 
-use plan::{Known, Source};
+use plan::{Known, Source, Speedup};
 
 use super::account::Served;
 use crate::common::needs::Need;
@@ -36,7 +36,7 @@ const SURE_MILLI: u32 = 100;
 /// Of a program whose curve is not known: what the next doubling of its CPUs brings.
 const UNKNOWN_DOUBLING: f64 = 1.6;
 /// Of a program that was never seen to its end: what it still has to do, in seconds on one CPU.
-const UNKNOWN_LEFT_S: f64 = 60.0;
+pub(super) const UNKNOWN_LEFT_S: f64 = 60.0;
 /// Running time in seconds that a program loses by a move to other nodes, as long as nobody has seen it.
 const UNKNOWN_MOVE_S: f64 = 30.0;
 
@@ -104,6 +104,14 @@ pub(super) fn worth(facts: &[Facts], ground: &Ground, counts: &Counts) -> f64 {
     -facts.iter().zip(counts).map(lost).sum::<f64>()
 }
 
+/// Speed on so many CPUs against one; a part of a CPU more counts only where nothing is known.
+pub(super) fn curve_of(curve: Option<&Speedup>, cpus: f64) -> f64 {
+    match curve {
+        Some(curve) => curve.milli(cpus as u32) as f64 / 1000.0,
+        None => libm::pow(cpus, libm::log2(UNKNOWN_DOUBLING)),
+    }
+}
+
 impl Facts {
     /// `memory` and `served` as for [`Facts`].
     pub fn of(
@@ -116,10 +124,7 @@ impl Facts {
         let (evidence, nodes) = (&need.app.evidence, ground.cells.len());
         let with = |lever: Lever| !without.contains(&lever);
         let curve = need.app.speedup.as_ref().filter(|_| with(Lever::Widths));
-        let on = |cpus: usize| match curve {
-            Some(curve) => curve.milli(cpus as u32) as f64 / 1000.0,
-            None => libm::pow(cpus as f64, libm::log2(UNKNOWN_DOUBLING)),
-        };
+        let on = |cpus: usize| curve_of(curve, cpus as f64);
         let widest = ground.cells.iter().copied().max().unwrap_or(1);
         let full = on(widest * ground.cell_cpus);
         let speed = (0..=widest).map(|cells| if cells == 0 { 0.0 } else { on(cells * ground.cell_cpus) });
