@@ -1,6 +1,45 @@
 //! `coplace profile`: measured once, kept, handed on.
 
-use coplace_tests::{Home, app};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use coplace_tests::{Home, app, processes, skipped, top};
+
+/// Exit status, stdout and stderr of a command with a store in this home.
+fn coplace(home: &Home, words: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = home.coplace();
+    command.env("COPLACE_EVIDENCE", home.path().join("store"));
+    command.env("COPLACE_REUSE_TOOL", top().join("build/reuse-tool"));
+    let output = command.args(words).output().expect("coplace can be started");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// Kinds of the samples in the store, with what they say.
+fn samples(home: &Home) -> Vec<(String, serde_json::Value)> {
+    let read = |line: &str| {
+        let sample: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        (sample["kind"].as_str().expect("a kind").to_owned(), sample["value"].clone())
+    };
+    coplace(home, &["profile", "export"]).1.lines().map(read).collect()
+}
+
+/// Whether the reuse tool can be used here; a word about the part of a test that goes without it.
+fn has_tool(test: &str) -> bool {
+    let made = Command::new("make").args(["--quiet", "reuse-tool"]).current_dir(top()).output();
+    let there = made.is_ok_and(|made| made.status.success()) && top().join("build/reuse-tool").is_dir();
+    if !there {
+        skipped(test, "there is no valgrind");
+    }
+    there
+}
+
+fn runs(word: &str) -> bool {
+    let pids = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.into_iter().any(|pid: u32| processes::command(pid).iter().any(|own| own == word))
+}
 
 #[test]
 fn a_program_is_measured_once_and_what_is_known_goes_from_store_to_store() {
@@ -76,7 +115,7 @@ fn slowdowns_are_kept_round_by_round_and_speak_for_a_class_beside_the_others() {
     assert_eq!(measured.0, Some(0), "{measured:?}");
     let shown: serde_json::Value =
         serde_json::from_str(&coplace(&["profile", "show", "cg", "--json"]).1).expect("JSON");
-    assert_eq!(shown["samples"].as_array().unwrap().len(), 15, "five rounds of three footprints");
+    assert_eq!(shown["samples"].as_array().unwrap().len(), 20, "five rounds of four footprints");
     let verdicts = shown["verdicts"][0]["verdicts"].as_array().unwrap();
     let by: Vec<_> = verdicts.iter().map(|verdict| verdict["by"].as_str().unwrap()).collect();
     assert_eq!(by, ["counters", "distances", "slowdowns", "bursts"]);
@@ -101,6 +140,14 @@ fn slowdowns_are_kept_round_by_round_and_speak_for_a_class_beside_the_others() {
     assert_eq!(code, Some(0), "{error}");
     let found: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((found["rounds"].as_array().unwrap().len(), found["curve"].as_array().unwrap().len()), (4, 2));
+    // With several numbers of threads of the probe a curve each.
+    let sweep = ["lab", "slowdown", "-q", "--rounds", "2", "--footprints", "512K", "--probe-threads", "1,2"];
+    let (code, out, error) = coplace(&[&sweep[..], &["--json", "-", "--", &cg, "--size", "T"]].concat());
+    assert_eq!(code, Some(0), "{error}");
+    let found: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    let count = |of: usize, part: &str| found[of][part].as_array().unwrap().len();
+    let counts = |of| (count(of, "probe_cpus"), count(of, "rounds"), count(of, "curve"));
+    assert_eq!((counts(0), counts(1), found[0]["whole"].as_bool()), ((1, 2, 1), (2, 2, 1), Some(true)));
     for (program, status, said) in [("/nowhere/at/all", 2, "/nowhere/at/all"), ("false", 1, "exit status 1")]
     {
         let (code, _, error) =
@@ -108,5 +155,129 @@ fn slowdowns_are_kept_round_by_round_and_speak_for_a_class_beside_the_others() {
         assert_eq!(code, Some(status), "{error}");
         assert!(error.contains(said), "{error}");
     }
+    home.is_left_clean();
+}
+
+#[test]
+fn a_program_that_never_ends_is_ended_with_all_that_it_started_and_what_the_tool_saw_is_kept() {
+    let home = Home::new();
+    let script = "setsid sleep 86411 & while :; do :; done";
+    let words = ["profile", "--only", "alone,reuse,counters,slowdown", "--threads", "1", "--limit", "1s"];
+    let (code, shown, error) = coplace(&home, &[&words[..], &["--", "sh", "-c", script]].concat());
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("no time alone: sh did not end within 1 s, the limit"), "{error}");
+    for kind in ["counters", "slowdown"] {
+        assert!(error.contains(&format!("no {kind}: the program does not end")), "{error}");
+    }
+    assert!(!runs("86411"), "what it started outlives it");
+    let kept = samples(&home);
+    if has_tool("an endless program under the reuse tool") {
+        assert!(error.contains("reuse distances of the first 1 s only"), "{error}");
+        assert!(shown.contains("cut off by the time limit"), "{shown}");
+        assert_eq!(kept.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), ["reuse"]);
+        assert_eq!(kept[0].1["programs"][0]["ended"], "time_limit");
+    } else {
+        assert!(kept.is_empty(), "{kept:?}");
+    }
+    home.is_left_clean();
+}
+
+#[test]
+fn nothing_is_kept_of_a_run_under_the_tool_that_failed() {
+    if !has_tool("a program that fails under the reuse tool alone") {
+        return;
+    }
+    let home = Home::new();
+    // The first time, natively, it ends well.
+    let script = format!("test ! -e {0} && touch {0}", home.path().join("ran").display());
+    let words = ["profile", "--only", "alone,reuse", "--threads", "1", "--", "sh", "-c", &script];
+    let (code, _, error) = coplace(&home, &words);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(
+        error.contains("ended with status 1") && error.contains("nothing of that run was kept"),
+        "{error}"
+    );
+    assert_eq!(samples(&home).into_iter().map(|(kind, _)| kind).collect::<Vec<_>>(), ["alone"]);
+    home.is_left_clean();
+}
+
+/// A program for 32 bits that ends well, where they can be built and run.
+fn narrow(home: &Home) -> Option<String> {
+    let (source, program) = (home.path().join("narrow.c"), home.path().join("narrow"));
+    let text = r#"void _start(void) { __asm__ volatile("movl $1, %eax; xorl %ebx, %ebx; int $0x80"); }"#;
+    std::fs::write(&source, text).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-m32", "-O1", "-nostdlib", "-static", "-o"]).args([&program, &source]).stderr(Stdio::null());
+    let is_there = cc.status().is_ok_and(|status| status.success())
+        && Command::new(&program).status().is_ok_and(|status| status.success());
+    is_there.then(|| program.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn of_a_32_bit_program_all_is_measured_but_reuse_distances() {
+    let home = Home::new();
+    let Some(narrow) = narrow(&home) else {
+        return skipped("a 32-bit program's profile", "programs for 32 bits cannot be built or run here");
+    };
+    let words = ["profile", "--threads", "1", "--only", "alone,reuse,slowdown", "--", &narrow];
+    let (code, _, error) = coplace(&home, &words);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("no reuse distances") && error.contains("is a 32-bit program"), "{error}");
+    let kinds: Vec<String> = samples(&home).into_iter().map(|(kind, _)| kind).collect();
+    assert!(kinds.contains(&"alone".to_owned()) && !kinds.contains(&"reuse".to_owned()), "{kinds:?}");
+    assert!(kinds.contains(&"slowdown".to_owned()) || error.contains("no slowdowns"), "{kinds:?}: {error}");
+    // The tool's own command refuses it.
+    assert_eq!(coplace(&home, &["lab", "reuse", "--without-native", "--", &narrow]).0, Some(2));
+    home.is_left_clean();
+}
+
+/// Starts a command, sends it a Ctrl-C's signal once it has said this, and waits for its end.
+fn interrupted(mut command: Command, said: impl Fn(&str) -> bool) -> (Option<i32>, String) {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut text = String::new();
+    for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+        let line = line.unwrap();
+        if said(&line) {
+            processes::signal(child.id(), libc::SIGINT);
+        }
+        text += &(line + "\n");
+    }
+    (child.wait().unwrap().code(), text)
+}
+
+#[test]
+fn rounds_that_were_measured_before_an_interruption_are_written() {
+    if processes::cpu_count() < 2 {
+        return skipped("interrupted slowdowns", "there is one CPU only");
+    }
+    let home = Home::new();
+    let json = home.path().join("rounds.json");
+    let mut command = home.coplace();
+    command.args(["lab", "slowdown", "--rounds", "1000", "--footprints", "512K,1M", "--json"]).arg(&json);
+    command.args(["--", "sleep", "0.05"]);
+    let (code, error) = interrupted(command, |line| line.contains("round 3 of"));
+    assert_eq!(code, Some(130), "{error}");
+    assert!(error.contains("of 2000 comparisons, which are kept"), "{error}");
+    let found: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let rounds = found["rounds"].as_array().unwrap().len();
+    assert!((4..2000).contains(&rounds) && found["whole"] == false, "{found}");
+    home.is_left_clean();
+}
+
+#[test]
+fn an_interrupted_profile_ends_the_program_and_does_not_go_on() {
+    let home = Home::new();
+    let mut command = home.coplace();
+    command.env("COPLACE_EVIDENCE", home.path().join("store"));
+    command.args(["profile", "--only", "alone,reuse", "--", "sh", "-c", "sleep 86412 & sleep 86413"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    home.until("the program runs", || runs("86412") && runs("86413"));
+    processes::signal(child.id(), libc::SIGINT);
+    let status = child.wait().unwrap();
+    let error = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+    assert_eq!(status.code(), Some(130), "{error}");
+    assert!(error.contains("interrupted; what was measured is kept"), "{error}");
+    assert!(!runs("86412") && !runs("86413"), "{error}");
+    assert!(samples(&home).is_empty());
     home.is_left_clean();
 }

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 pub const DOES_NOT_HOLD: u8 = 1;
 /// Wrong usage or bad input.
 pub const BAD_INPUT: u8 = 2;
+/// Somebody wanted it to stop.
+pub const INTERRUPTED: u8 = 130;
 /// coplace itself failed.
 pub const OURS: u8 = 125;
 /// Why a command ends without having done what it was asked for.

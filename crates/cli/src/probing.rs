@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use evidence::{Kind, Program, Sample, Store};
 use probe::online::{Burst, Company, Evidence, Online};
+use probe::slowdown::{class_footprints, llc_bytes};
 use serde_json::json;
 use topology::Machine;
 
 use crate::exit::Failure;
-use crate::lab::slowdown;
 use crate::profile;
 
 /// Starts the probe; `None`, with a word about it, where the machine does not tell its last-level cache.
 pub fn start() -> Result<Option<Online>, Failure> {
     let machine = Arc::new(Machine::discover().machine);
-    let Some(llc_bytes) = slowdown::llc_bytes(&machine) else {
+    let Some((footprints, llc_bytes)) = class_footprints(&machine).zip(llc_bytes(&machine)) else {
         eprintln!("coplace: no probe: this machine does not tell the size of its last-level cache");
         return Ok(None);
     };
     let kept = Kept { store: profile::open()?, machine_words: profile::machine_words(&machine), llc_bytes };
-    Online::start(machine, llc_bytes, Box::new(kept)).map(Some).map_err(Failure::ours)
+    Online::start(machine, footprints.to_vec(), Box::new(kept)).map(Some).map_err(Failure::ours)
 }
 
 struct Kept {

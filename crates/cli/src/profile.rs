@@ -12,6 +12,7 @@ use evidence::{Kind, Program, Store};
 use protocol::ProgramKey;
 
 use crate::exit::{Failure, Outcome};
+use crate::units::parse_duration_ns;
 
 pub use known::machine_words;
 
@@ -27,12 +28,13 @@ const SYSTEM: &str = "/var/lib/coplace/evidence.sqlite";
     long_about = "Measures what is not known yet of a program with so many threads on this machine, and keeps it: its time
 alone, the reuse distances of its accesses (from a sample of 1% of the lines; needs valgrind, see
 `coplace lab reuse`), what hardware counters say (where there are any), and what it loses beside a probe
-and takes from it (`coplace lab slowdown`, in five rounds with a probe of half the last-level cache, all
-of it and twice as much). Then it shows the class that each of them speaks for.
+and takes from it (`coplace lab slowdown`, in five rounds with a probe in private caches, of a quarter of
+the last-level cache, half of it and twice as much). Then it shows the class that each of them speaks for.
 
-The program runs some thirty times, nearly all of them for the slowdowns; its output goes nowhere. A
+The program runs some forty times, nearly all of them for the slowdowns; its output goes nowhere. A
 program is known again by the content of its file and by its arguments; one that was changed is another
-one.
+one. A run that reaches the --limit is ended with all that it started, and nothing of it is kept; under the
+reuse tool what was seen until then is.
 
 The store is the file $COPLACE_EVIDENCE, else /var/lib/coplace/evidence.sqlite for root and
 ~/.local/share/coplace/evidence.sqlite for others.
@@ -55,6 +57,9 @@ pub struct Args {
     /// Measure these only: alone, reuse, counters, slowdown (bursts come from `coplace daemon --probe`)
     #[arg(long, value_name = "KIND,…", value_delimiter = ',')]
     only: Vec<Kind>,
+    /// End a single run that takes longer; if left out 10 minutes, under the reuse tool two hours
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
+    limit: Option<u64>,
     /// Measure again what is known already; all samples are kept
     #[arg(long)]
     again: bool,

@@ -14,5 +14,6 @@ pub mod distgen;
 pub mod online;
 pub mod slowdown;
 pub mod spread;
+mod started;
 pub mod timed;
 pub mod tool;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use reuse::LINE_BYTES;
 use serde::{Deserialize, Serialize};
+use topology::Machine;
 
 use crate::classes::Class;
 use crate::distgen::{DistGen, Mixture, Order, Settings, StartError};
@@ -23,6 +24,36 @@ use crate::timed::{Fault, Place, once};
 const PROBE_ALONE: Duration = Duration::from_millis(300);
 /// Losses below are none: what neighbours cost by the clock frequency alone, and noise.
 pub const LOSS: f64 = 0.05;
+/// A probe of this part of the last-level cache or less leaves that cache alone.
+const PRIVATE_PART: u64 = 16;
+
+/// The last-level cache of the first CPU.
+pub fn llc_bytes(machine: &Machine) -> Option<u64> {
+    machine.last_level_cache_of(machine.all_cpus().lowest()?)?.size_bytes
+}
+
+/// A probe that lives in private caches: half of a second-level cache, and little enough of the last one.
+pub fn private_bytes(machine: &Machine) -> Option<u64> {
+    let first = machine.all_cpus().lowest()?;
+    let last = machine.last_level_cache_of(first)?;
+    let private =
+        machine.caches.iter().filter(|cache| cache.cpus.contains(first) && cache.level < last.level);
+    let half =
+        private.max_by_key(|cache| cache.level).and_then(|cache| cache.size_bytes).map(|bytes| bytes / 2);
+    let most = last.size_bytes? / PRIVATE_PART;
+    Some(half.map_or(most, |half| half.min(most)))
+}
+
+/// The footprints of the probe that a [`verdict`] takes.
+pub fn class_footprints(machine: &Machine) -> Option<[u64; 4]> {
+    Some(around(private_bytes(machine)?, llc_bytes(machine)?))
+}
+
+/// In private caches, twice within the last-level cache, since what a stream loses there hangs on how much of it
+/// is taken, and beyond.
+fn around(private_bytes: u64, llc_bytes: u64) -> [u64; 4] {
+    [private_bytes, llc_bytes / 4, llc_bytes / 2, 2 * llc_bytes]
+}
 
 /// What is to be measured.
 #[derive(Clone, Debug)]
@@ -155,23 +186,24 @@ pub struct Verdict {
 /// streams, too; and who does none of these keeps to itself.
 ///
 /// What the program loses beside a probe within private caches (of a sixteenth of the last one or less) is
-/// not the shared ones' doing, so that losses are over that, round by round. `None` without rounds on both
-/// sides: of a quarter to three quarters of the cache, and of its whole size or more.
+/// not the shared ones' doing, so that losses are over that, round by round. `None` without such rounds (noise
+/// and the clock frequency would pass for losses), and without rounds on both sides: of a quarter to three
+/// quarters of the cache, and of its whole size or more.
 pub fn verdict(rounds: &[Round], llc_bytes: u64) -> Option<Verdict> {
     // The k-th round at each footprint is one of the k-th round of all.
     let mut suffers: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for round in rounds {
         suffers.entry(round.footprint_bytes).or_default().push(round.beside_s / round.alone_s);
     }
-    let private = suffers.iter().next().filter(|(bytes, _)| 16 * **bytes <= llc_bytes);
-    let private: &[f64] = private.map_or(&[], |(_, ratios)| ratios);
+    let (_, private) = suffers.first_key_value().filter(|(bytes, _)| PRIVATE_PART * **bytes <= llc_bytes)?;
     let loses = |counts: &dyn Fn(u64) -> bool| {
         let own: Vec<&Vec<f64>> =
             suffers.iter().filter(|(bytes, _)| counts(**bytes)).map(|(_, ratios)| ratios).collect();
         let longest = own.iter().map(|ratios| ratios.len()).max()?;
-        Spread::of((0..longest).map(|k| {
+        // One without its other half says nothing.
+        Spread::of(private.iter().take(longest).enumerate().map(|(k, private)| {
             let ratios: Vec<f64> = own.iter().filter_map(|ratios| ratios.get(k).copied()).collect();
-            ratios.iter().sum::<f64>() / ratios.len() as f64 / private.get(k).copied().unwrap_or(1.0) - 1.0
+            ratios.iter().sum::<f64>() / ratios.len() as f64 / private - 1.0
         }))
     };
     let lives_within = |bytes: u64| 4 * bytes >= llc_bytes && 4 * bytes <= 3 * llc_bytes;
@@ -266,15 +298,80 @@ mod tests {
     }
 
     #[test]
-    fn without_rounds_on_either_side_of_the_cache_there_is_no_verdict() {
+    fn without_rounds_in_private_caches_and_on_either_side_of_the_last_there_is_no_verdict() {
         let at = |footprints: &[u64]| -> Vec<Round> {
             footprints.iter().flat_map(|&bytes| rounds(bytes, 1.0, 1.0, 0.0)).collect()
         };
         assert_eq!(verdict(&[], LLC), None);
         assert_eq!(verdict(&at(&[LLC / 64, 2 * LLC]), LLC), None);
         assert_eq!(verdict(&at(&[LLC / 2]), LLC), None);
-        // Without one in private caches all counts.
-        assert!(verdict(&at(&[LLC / 2, LLC]), LLC).is_some());
+        assert_eq!(verdict(&at(&[LLC / 64, LLC / 2]), LLC), None);
+        assert_eq!(verdict(&at(&[LLC / 8, LLC / 2, LLC]), LLC), None);
+        assert!(verdict(&at(&[LLC / 16, LLC / 2, LLC]), LLC).is_some());
+        // A round that was cut short counts with what it has to be compared with.
+        let mut cut = at(&[LLC / 16, LLC / 2, LLC]);
+        cut.remove(0);
+        cut.extend(rounds(LLC / 2, 9.0, 1.0, 0.0));
+        assert_eq!(verdict(&cut, LLC).map(|found| (found.class, found.within)), Some((Class::N, 0.0)));
+    }
+
+    /// What `experiments/slowdown` recorded, with the class of each program's arithmetic.
+    fn recorded() -> Vec<(String, Option<Class>, u64, Vec<Round>)> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/slowdown/raw");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let read = |path: std::path::PathBuf| {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+            let part = |name: &str| value[name].clone();
+            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            let llc = part("llc_bytes").as_u64().unwrap();
+            let arithmetic = serde_json::from_value(part("arithmetic")).unwrap();
+            (name, arithmetic, llc, serde_json::from_value(part("rounds")).unwrap())
+        };
+        files.map(read).collect()
+    }
+
+    #[test]
+    fn recorded_programs_have_the_class_of_their_arithmetic_at_the_footprints_of_a_class() {
+        let mut placed = Vec::new();
+        for (name, arithmetic, llc, rounds) in recorded() {
+            let Some(arithmetic) = arithmetic else { continue };
+            let private = rounds.iter().map(|round| round.footprint_bytes).min().unwrap();
+            let footprints = around(private, llc);
+            let at = |footprints: &[u64], from: usize, count: usize| -> Vec<Round> {
+                let of = |bytes: &u64| {
+                    let own = rounds.iter().filter(|round| round.footprint_bytes == *bytes).copied();
+                    own.skip(from).take(count).collect::<Vec<_>>()
+                };
+                footprints.iter().flat_map(of).collect()
+            };
+            assert_eq!(at(&footprints, 0, usize::MAX).len(), 4 * rounds.len() / 6, "{name}");
+            let found = verdict(&at(&footprints, 0, usize::MAX), llc).unwrap();
+            assert_eq!(found.class, arithmetic, "{name}: {found:?}");
+            // As `coplace profile` measures it: of five rounds it may not be sure, but not sure of another.
+            for from in [0, 5, 10] {
+                let five = verdict(&at(&footprints, from, 5), llc).unwrap();
+                assert!(five.class == arithmetic || !five.sure, "{name} from round {from}: {five:?}");
+            }
+            assert_eq!(verdict(&at(&footprints[1..], 0, usize::MAX), llc), None, "{name}");
+            placed.push(arithmetic);
+        }
+        for class in [Class::N, Class::C, Class::S] {
+            assert!(placed.contains(&class), "{placed:?}");
+        }
+    }
+
+    #[test]
+    fn the_probe_in_private_caches_is_small_beside_the_last_level_cache() {
+        let with = |l2: &str, l3: &str| {
+            let machine = Machine::synthetic(&format!("pack:1 l3:1({l3}) l2:2({l2}) core:1 pu:1")).unwrap();
+            class_footprints(&machine)
+        };
+        const MIB: u64 = 1 << 20;
+        assert_eq!(with("size=1MB", "size=32MB"), Some([MIB / 2, 8 * MIB, 16 * MIB, 64 * MIB]));
+        // Not half of an L2 that is large beside the last level.
+        assert_eq!(with("size=1MB", "size=4MB"), Some([MIB / 4, MIB, 2 * MIB, 8 * MIB]));
+        assert_eq!(class_footprints(&Machine::synthetic("pack:1 core:2").unwrap()), None);
     }
 
     #[test]

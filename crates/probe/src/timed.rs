@@ -84,8 +84,8 @@ fn here(command: &[OsString], place: Place<'_>, stopped: &dyn Fn() -> bool) -> R
         }
         if began.elapsed() > place.longest {
             return Err(Fault::Failed(format!(
-                "did not end within {} s (--longest)",
-                place.longest.as_secs()
+                "did not end within {} s, the limit",
+                place.longest.as_secs_f64()
             )));
         }
         match &ended {

@@ -9,18 +9,20 @@ use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use reuse::{Ended, Rate, Report, ReportError};
 use thiserror::Error;
+
+pub use crate::started::Until;
+use crate::started::{Finished, GRACE, Started};
 
 /// Names the folder that holds the tool.
 pub const TOOL_VARIABLE: &str = "COPLACE_REUSE_TOOL";
 /// Threads that wait by spinning would be measured spinning, for as long as Valgrind runs another.
 const WAITING: (&str, &str) = ("OMP_WAIT_POLICY", "passive");
-/// After the limit, what the tool has to write its report; then a signal, and the same time again.
-const GRACE: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(10);
 /// Word size and machine of an ELF file.
 const ELF64: u8 = 2;
 #[cfg(target_arch = "x86_64")]
@@ -59,6 +61,12 @@ pub enum RunError {
     NoReport { status: ExitStatus },
     #[error("cannot use {path}: {why}", path = path.display())]
     Files { path: PathBuf, why: io::Error },
+    #[error("interrupted")]
+    Interrupted,
+    #[error("{program}: {status}")]
+    Failed { program: String, status: ExitStatus },
+    #[error("{program} did not end within {} s, the limit", limit.as_secs_f64())]
+    TooLong { program: String, limit: Duration },
 }
 
 /// What to look at.
@@ -105,6 +113,7 @@ pub struct Cost {
 pub struct Tool {
     valgrind: PathBuf,
     folder: PathBuf,
+    stopped: Option<Arc<AtomicBool>>,
 }
 
 impl Tool {
@@ -122,9 +131,14 @@ impl Tool {
         }
         let is_there = |folder: &&PathBuf| folder.join(format!("reuse-{}-linux", MACHINE.0)).is_file();
         match folders.iter().find(is_there).and_then(|folder| folder.canonicalize().ok()) {
-            Some(folder) => Ok(Tool { valgrind, folder }),
+            Some(folder) => Ok(Tool { valgrind, folder, stopped: None }),
             None => Err(Missing::Tool { tried: folders.iter().map(|f| f.display().to_string()).collect() }),
         }
+    }
+
+    /// Somebody may want to stop: a run ends then, with [`RunError::Interrupted`].
+    pub fn stopping(self, stopped: Arc<AtomicBool>) -> Tool {
+        Tool { stopped: Some(stopped), ..self }
     }
 
     /// Runs a program to its end, or to the limit.
@@ -138,8 +152,10 @@ impl Tool {
         if options.quiet {
             command.stdin(Stdio::null()).stdout(Stdio::null());
         }
-        let Finished { status, cost, pid, cut_off } =
-            finish(&mut command, options.limit, options.omp_threads)?;
+        let until = Until { limit: options.limit, stopped: self.stopped.clone() };
+        // It looks at the clock only while it runs; one that sleeps is woken, and reports as it ends.
+        let (Finished { status, at_limit, .. }, cost, pid) =
+            finish(&mut command, &until, GRACE, options.omp_threads)?;
         let mut reports = read(directory.path())?;
         reports.sort_by_key(|(own_pid, number, _)| (*own_pid != pid, *own_pid, *number));
         if reports.is_empty() {
@@ -149,7 +165,7 @@ impl Tool {
         if let Some(signal) = status.signal()
             && let Some((_, _, report)) = reports.iter_mut().rfind(|(own_pid, _, _)| *own_pid == pid)
         {
-            report.ended = if cut_off { Ended::TimeLimit } else { Ended::Signal(Some(signal)) };
+            report.ended = if at_limit { Ended::TimeLimit } else { Ended::Signal(Some(signal)) };
         }
         Ok(Run { reports: reports.into_iter().map(|(_, _, report)| report).collect(), status, cost })
     }
@@ -193,33 +209,56 @@ impl Tool {
     }
 }
 
-/// Runs a program natively, without anything to read and with nobody to listen to it; to its end, or
-/// until a signal somewhat after the limit.
+/// Runs a program natively, without anything to read and with nobody to listen to it; to its end, or until it is
+/// ended at the limit. Whoever is ended by a Ctrl-C is not to be run again under the tool.
 pub fn native(
     words: &[OsString],
-    limit: Option<Duration>,
+    until: impl Into<Until>,
     omp_threads: Option<u32>,
 ) -> Result<(ExitStatus, Cost), RunError> {
-    check(&words[0])?;
+    let (finished, cost) = natively(words, &until.into(), omp_threads)?;
+    Ok((finished.status, cost))
+}
+
+/// The same, to its own good end.
+pub fn alone(words: &[OsString], until: &Until, omp_threads: Option<u32>) -> Result<Cost, RunError> {
+    let program = || words[0].to_string_lossy().into_owned();
+    match natively(words, until, omp_threads)? {
+        (Finished { at_limit: true, .. }, _) => {
+            let limit = until.limit.unwrap_or_default();
+            Err(RunError::TooLong { program: program(), limit })
+        }
+        (Finished { status, .. }, _) if !status.success() => {
+            Err(RunError::Failed { program: program(), status })
+        }
+        (_, cost) => Ok(cost),
+    }
+}
+
+fn natively(
+    words: &[OsString],
+    until: &Until,
+    omp_threads: Option<u32>,
+) -> Result<(Finished, Cost), RunError> {
+    exists(&words[0])?;
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    finish(&mut command, limit, omp_threads).map(|finished| (finished.status, finished.cost))
+    let (finished, cost, _) = finish(&mut command, until, Duration::ZERO, omp_threads)?;
+    // A terminal tells all in the foreground.
+    let asked = [libc::SIGINT, libc::SIGTERM].map(Some).contains(&finished.status.signal());
+    if asked && !finished.at_limit {
+        return Err(RunError::Interrupted);
+    }
+    Ok((finished, cost))
 }
 
-struct Finished {
-    status: ExitStatus,
-    cost: Cost,
-    pid: u32,
-    /// We had to end it.
-    cut_off: bool,
-}
-
-/// To its end, or a little beyond its limit.
+/// To its end, or somewhat beyond its limit; what it cost, and its pid.
 fn finish(
     command: &mut Command,
-    limit: Option<Duration>,
+    until: &Until,
+    grace: Duration,
     omp_threads: Option<u32>,
-) -> Result<Finished, RunError> {
+) -> Result<(Finished, Cost, u32), RunError> {
     if let Some(threads) = omp_threads {
         command.env("OMP_NUM_THREADS", threads.to_string());
     }
@@ -229,32 +268,14 @@ fn finish(
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |why| RunError::Start { what: name.clone(), why };
     let before = children_user_s();
-    let began = Instant::now();
-    let mut child = command.spawn().map_err(failed)?;
-    let pid = child.id();
-    let mut cut_off = false;
-    let status = loop {
-        let status = match limit {
-            None => child.wait().map(Some),
-            Some(_) => child.try_wait(),
-        };
-        if let Some(status) = status.map_err(failed)? {
-            break status;
-        }
-        let over = limit.map_or(Duration::ZERO, |limit| began.elapsed().saturating_sub(limit));
-        // It looks at the clock only while it runs; one that sleeps is woken, and reports as it ends.
-        if over > GRACE && !cut_off {
-            cut_off = true;
-            let pid = rustix::process::Pid::from_child(&child);
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        if over > 2 * GRACE {
-            let _ = child.kill();
-        }
-        std::thread::sleep(LOOK);
-    };
-    let seconds = began.elapsed().as_secs_f64();
-    Ok(Finished { status, cost: Cost { seconds, user_seconds: children_user_s() - before }, pid, cut_off })
+    let started = Started::new(command).map_err(failed)?;
+    let pid = started.pid();
+    let finished = started.finish(until, grace).map_err(failed)?;
+    if finished.stopped {
+        return Err(RunError::Interrupted);
+    }
+    let cost = Cost { seconds: finished.seconds, user_seconds: children_user_s() - before };
+    Ok((finished, cost, pid))
 }
 
 /// CPU time of all children that were waited for.
@@ -351,5 +372,23 @@ mod tests {
         let (status, cost) = native(&["sleep".into(), "0.05".into()], None, None).unwrap();
         assert!(status.success());
         assert!((0.05..5.0).contains(&cost.seconds) && cost.user_seconds < 1.0, "{cost:?}");
+    }
+
+    #[test]
+    fn only_a_run_to_its_own_good_end_is_one() {
+        let shell = |script: &str, limit: Option<Duration>| {
+            alone(&["sh".into(), "-c".into(), script.into()], &limit.into(), None)
+        };
+        assert!(shell("exit 0", None).is_ok());
+        let failed = shell("exit 3", None).unwrap_err();
+        assert_eq!(failed.to_string(), "sh: exit status: 3");
+        assert!(matches!(shell("kill -ILL $$", None), Err(RunError::Failed { .. })));
+        // Even if it takes the end for a success.
+        let limit = Some(Duration::from_millis(200));
+        let late = shell("trap 'exit 0' TERM; while :; do sleep 0.01; done", limit).unwrap_err();
+        assert_eq!(late.to_string(), "sh did not end within 0.2 s, the limit");
+        assert!(matches!(shell("kill -INT $$", None), Err(RunError::Interrupted)));
+        let words = ["sh".into(), "-c".into(), "kill -INT $$".into()];
+        assert!(matches!(native(&words, None, None), Err(RunError::Interrupted)));
     }
 }

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use probe::distgen::Order;
-use probe::slowdown::{Plan, Point, Round, SlowdownError, Verdict, curve, round, verdict};
+use probe::slowdown::{
+    Plan, Point, Round, SlowdownError, Verdict, curve, llc_bytes, private_bytes, round, verdict,
+};
 use probe::spread::Spread;
 use probe::tool::{self, RunError};
 use serde_json::{Value, json};
@@ -17,7 +19,7 @@ use topology::{CpuSet, Machine};
 use workload::{Random, parse_bytes, show_bytes};
 
 use super::matrix::halves;
-use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
+use crate::exit::{DOES_NOT_HOLD, Failure, INTERRUPTED, Outcome};
 use crate::simulate::output;
 use crate::table::Table;
 use crate::units::parse_duration_ns;
@@ -36,10 +38,12 @@ median over all rounds of time beside over time alone in the same round, with a 
 
 Programs should end in a second or more, and exit with 0.
 
-Exit status: 0, 1 where the program fails, 2 for wrong usage, 130 when interrupted.
+Exit status: 0, 1 where the program fails, 2 for wrong usage, 130 when interrupted (what was measured
+until then is shown and written).
 
-Example: as short as can be
-  coplace lab slowdown --rounds 3 --footprints 512K,16M,128M -- ./cg --size S"
+Examples: as short as can be; curves beside one, two and four threads of the probe
+  coplace lab slowdown --rounds 3 --footprints 512K,16M,128M -- ./cg --size S
+  coplace lab slowdown --probe-threads 1,2,4 --json cg.json -- ./cg --size S"
 )]
 pub struct Args {
     /// Bytes of all the probe's threads together, as 512K,16M,128M; from half a second-level cache to four
@@ -49,9 +53,10 @@ pub struct Args {
     /// Rounds, each with every footprint once
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Threads of the probe; one for each CPU that it has if left out
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    probe_threads: Option<u32>,
+    /// Threads of the probe, or several numbers of them, as 1,2,4: a curve each, measured by turns; one for each CPU
+    /// that it has if left out
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    probe_threads: Vec<u32>,
     /// How the probe's reads follow one another: stream, random or linked
     #[arg(long, default_value = "stream")]
     order: Order,
@@ -86,44 +91,70 @@ pub fn main(args: &Args) -> Outcome {
             )
         })?,
     };
-    let [cpus, mut probe_cpus] = halves(args.cpus.as_ref())?;
-    if let Some(threads) = args.probe_threads {
-        probe_cpus = probe_cpus.iter().copied().cycle().take(threads as usize).collect();
-    }
-    let plan = Plan {
+    let [cpus, probe_cpus] = halves(args.cpus.as_ref())?;
+    let plan = |probe_cpus: Vec<u32>| Plan {
         name: args.program[0].to_string_lossy().into_owned(),
         command: args.program.clone(),
         threads: cpus.len() as u32,
-        cpus,
+        cpus: cpus.clone(),
         probe_cpus,
         order: args.order,
         longest: Duration::from_nanos(args.longest),
     };
-    let mut rounds: Vec<Round> = Vec::new();
+    let with = |threads: &u32| plan(probe_cpus.iter().copied().cycle().take(*threads as usize).collect());
+    let plans: Vec<Plan> = match &args.probe_threads[..] {
+        [] => vec![plan(probe_cpus.clone())],
+        numbers => numbers.iter().map(with).collect(),
+    };
+    let interrupted = interrupts()?;
+    let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); plans.len()];
     let count = args.rounds;
     let told = |number: u32| {
         if !args.quiet {
             eprintln!("coplace: round {number} of {count}");
         }
     };
-    match measure(&plan, &footprints, count, args.seed, told, |round| {
-        rounds.push(round);
+    let ended = measure(&plans, &footprints, count, args.seed, told, &interrupted, |of, round| {
+        rounds[of].push(round);
         Ok(())
-    })? {
-        Ended::Whole => {}
-        Ended::Stopped => {
-            eprintln!("coplace: interrupted; nothing was written");
-            return Ok(ExitCode::from(130));
-        }
+    })?;
+    let was: usize = rounds.iter().map(Vec::len).sum();
+    let wanted = count as usize * footprints.len() * plans.len();
+    if was == 0 {
+        return Err(Failure::new(INTERRUPTED, "interrupted before there was anything to write"));
     }
     let llc = llc_bytes(&machine);
+    let whole = was == wanted;
+    let curves = || plans.iter().zip(&rounds);
     if let Some(path) = &args.json {
-        output::write(path, &format!("{:#}\n", value(&plan, &rounds, llc)))?;
+        let mut values: Vec<Value> = curves().map(|(plan, rounds)| value(plan, rounds, llc, whole)).collect();
+        let json = if values.len() == 1 { values.remove(0) } else { json!(values) };
+        output::write(path, &format!("{json:#}\n"))?;
     }
     if args.json.as_ref().is_none_or(|path| path != Path::new("-")) {
-        print!("{}", show(&rounds, llc));
+        for (plan, rounds) in curves() {
+            if plans.len() > 1 {
+                println!("beside a probe of {} threads", plan.probe_cpus.len());
+            }
+            print!("{}", show(rounds, llc));
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    match ended {
+        Ended::Whole => Ok(ExitCode::SUCCESS),
+        Ended::Stopped => {
+            let why = format!("interrupted after {was} of {wanted} comparisons, which are kept");
+            Err(Failure::new(INTERRUPTED, why))
+        }
+    }
+}
+
+/// Says whether somebody wants to stop, from now on.
+pub fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(Failure::ours)?;
+    }
+    Ok(interrupted)
 }
 
 pub enum Ended {
@@ -131,30 +162,29 @@ pub enum Ended {
     Stopped,
 }
 
-/// Every footprint once a round, in an order of the seed; each round goes to `keep` as soon as it is there.
+/// Every footprint of every plan once a round, in an order of the seed; each goes to `keep` as soon as it is there,
+/// with the number of its plan.
 pub fn measure(
-    plan: &Plan,
+    plans: &[Plan],
     footprints: &[u64],
     rounds: u32,
     seed: u64,
     told: impl Fn(u32),
-    mut keep: impl FnMut(Round) -> Result<(), Failure>,
+    interrupted: &AtomicBool,
+    mut keep: impl FnMut(usize, Round) -> Result<(), Failure>,
 ) -> Result<Ended, Failure> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(Failure::ours)?;
-    }
     let stopped = || interrupted.load(Ordering::Relaxed);
     let mut random = Random::for_purpose(seed, "order of footprints");
     for number in 0..rounds {
         told(number + 1);
-        let mut order = footprints.to_vec();
+        let all = |of: usize| footprints.iter().map(move |&footprint| (of, footprint));
+        let mut order: Vec<(usize, u64)> = (0..plans.len()).flat_map(all).collect();
         for last in (1..order.len()).rev() {
             order.swap(last, random.below(last as u64 + 1) as usize);
         }
-        for footprint in order {
-            match round(plan, footprint, number % 2 == 1, &stopped) {
-                Ok(found) => keep(found)?,
+        for (of, footprint) in order {
+            match round(&plans[of], footprint, number % 2 == 1, &stopped) {
+                Ok(found) => keep(of, found)?,
                 Err(SlowdownError::Stopped) => return Ok(Ended::Stopped),
                 Err(error @ SlowdownError::Program(_)) => return Err(Failure::new(DOES_NOT_HOLD, error)),
                 Err(error @ SlowdownError::Probe(_)) => return Err(Failure::ours(error)),
@@ -164,27 +194,14 @@ pub fn measure(
     Ok(Ended::Whole)
 }
 
-/// The last-level cache of the first CPU.
-pub fn llc_bytes(machine: &Machine) -> Option<u64> {
-    machine.last_level_cache_of(machine.all_cpus().lowest()?)?.size_bytes
-}
-
-/// From half of a second-level cache to four times the last one.
-pub fn footprints(machine: &Machine) -> Option<Vec<u64>> {
-    let first = machine.all_cpus().lowest()?;
-    let last = machine.last_level_cache_of(first)?;
-    let private =
-        machine.caches.iter().filter(|cache| cache.cpus.contains(first) && cache.level < last.level);
-    let private = private.max_by_key(|cache| cache.level)?.size_bytes?;
-    let llc = last.size_bytes?;
-    let mut all = vec![private / 2, llc / 4, llc / 2, llc, 2 * llc, 4 * llc];
-    all.sort_unstable();
-    all.dedup();
-    Some(all)
+/// From private caches to four times the last one.
+fn footprints(machine: &Machine) -> Option<Vec<u64>> {
+    let llc = llc_bytes(machine)?;
+    Some(vec![private_bytes(machine)?, llc / 4, llc / 2, llc, 2 * llc, 4 * llc])
 }
 
 /// Everything, as JSON.
-pub fn value(plan: &Plan, rounds: &[Round], llc: Option<u64>) -> Value {
+fn value(plan: &Plan, rounds: &[Round], llc: Option<u64>, whole: bool) -> Value {
     let curve = curve(rounds);
     json!({
         "program": plan.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
@@ -192,6 +209,7 @@ pub fn value(plan: &Plan, rounds: &[Round], llc: Option<u64>) -> Value {
         "cpus": plan.cpus,
         "probe_cpus": plan.probe_cpus,
         "llc_bytes": llc,
+        "whole": whole,
         "verdict": llc.and_then(|llc| verdict(rounds, llc)),
         "curve": curve,
         "rounds": rounds,
@@ -226,11 +244,13 @@ fn show(rounds: &[Round], llc: Option<u64>) -> String {
     if curve.iter().any(|point| point.suffers.confidence < 0.95) {
         out += "In parentheses: the whole range of fewer rounds than a 95% interval needs.\n";
     }
-    if let Some(verdict) = llc.and_then(|llc| verdict(rounds, llc)) {
-        let _ = writeln!(out, "{}", words(&verdict));
-    }
+    let verdict = llc.and_then(|llc| verdict(rounds, llc));
+    let _ = writeln!(out, "{}", verdict.as_ref().map_or_else(|| NO_CLASS.to_owned(), words));
     out
 }
+
+/// What a class takes.
+const NO_CLASS: &str = "no class: it takes probes of a sixteenth of the last-level cache or less, of about half of it, and of all of it or more";
 
 fn words(verdict: &Verdict) -> String {
     format!("class {}: {}", verdict.class, losses(verdict))
@@ -257,7 +277,12 @@ mod tests {
         let machine = crate::machine::named("this").unwrap();
         if let Some(found) = footprints(&machine) {
             let llc = llc_bytes(&machine).unwrap();
-            assert!(found[0] < llc && *found.last().unwrap() == 4 * llc && found.contains(&(llc / 2)));
+            assert!(
+                found.is_sorted()
+                    && found[0] < llc / 4
+                    && *found.last().unwrap() == 4 * llc
+                    && found.contains(&(llc / 2))
+            );
         }
         let bare = crate::machine::named("package:1 core:2").unwrap();
         assert_eq!((footprints(&bare), llc_bytes(&bare)), (None, None));

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use ::reuse::Ended;
 use evidence::{Kind, Program, Sample, Store};
 use serde_json::json;
 use topology::Machine;
@@ -176,7 +177,11 @@ fn found(sample: &Sample) -> String {
                     let percent = cache["miss_ratio"].as_f64().unwrap_or(0.0) * 100.0;
                     format!("L{} misses {percent:.2}%", cache["level"])
                 });
-            misses.collect::<Vec<_>>().join(", ")
+            let mut words = misses.collect::<Vec<_>>();
+            if value["programs"][0]["ended"] == json!(Ended::TimeLimit) {
+                words.push("cut off by the time limit".into());
+            }
+            words.join(", ")
         }
     }
 }

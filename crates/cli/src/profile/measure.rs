@@ -2,26 +2,31 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use ::reuse::Rate;
+use ::reuse::{Ended, Rate};
 use evidence::{Kind, Program, Sample, Store};
 use probe::counters::{CountError, Definitions, Processor};
 use probe::distgen::Order;
-use probe::slowdown::Plan;
-use probe::tool::{self, Cost, Options, RunError, Tool};
+use probe::slowdown::{Plan, class_footprints, llc_bytes};
+use probe::tool::{self, Cost, Options, RunError, Tool, Until};
 use serde_json::{Value, json};
 use topology::Machine;
 
-use super::{Args, known};
-use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
+use super::{Args, known, verdicts};
+use crate::exit::{DOES_NOT_HOLD, Failure, INTERRUPTED, Outcome};
+use crate::lab::slowdown::interrupts;
 use crate::lab::{Summary, slowdown};
 
 /// Share of the lines that are looked at.
 const SAMPLE: f64 = 0.01;
-/// Of slowdowns; each has three footprints of the probe.
+/// Of slowdowns, each with every footprint that a class takes.
 const ROUNDS: u32 = 5;
+/// A native run, and one under the tool, where the user says nothing.
 const LONGEST: Duration = Duration::from_secs(600);
+const LONGEST_UNDER_TOOL: Duration = Duration::from_secs(7_200);
 
 /// A program at so many threads on this machine.
 struct Subject<'a> {
@@ -30,6 +35,11 @@ struct Subject<'a> {
     threads: u32,
     machine: Machine,
     machine_words: String,
+    /// Why the tool cannot run it.
+    narrow: Option<String>,
+    /// Of each run.
+    limit: Option<Duration>,
+    interrupted: Arc<AtomicBool>,
 }
 
 pub fn main(store: &mut Store, args: &Args) -> Outcome {
@@ -41,47 +51,52 @@ pub fn main(store: &mut Store, args: &Args) -> Outcome {
         };
         there.iter().filter(same).collect()
     };
-    let wanted = |kind: Kind| {
-        (args.only.is_empty() || args.only.contains(&kind)) && (args.again || of(kind).is_empty())
+    // Rounds that were cut short, or measured before a class took those in private caches, are no knowledge yet.
+    let is_known = |kind: Kind| match kind {
+        Kind::Slowdown => verdicts::by_slowdowns(&of(kind)).class.is_some(),
+        _ => !of(kind).is_empty(),
     };
+    let wanted =
+        |kind: Kind| (args.only.is_empty() || args.only.contains(&kind)) && (args.again || !is_known(kind));
     let mut missing = Vec::new();
     let mut native = of(Kind::Alone).last().and_then(|sample| cost(&sample.value));
+    let mut is_endless = false;
     // Distances say nothing of time without a run alone.
     if wanted(Kind::Alone) || (wanted(Kind::Reuse) && native.is_none()) {
-        let (status, cost) = tool::native(subject.words, None, Some(subject.threads)).map_err(failed)?;
-        if !status.success() {
-            let why = format!("{}: {status}; nothing was kept", subject.program.name);
-            return Err(Failure::new(DOES_NOT_HOLD, why));
-        }
-        let value = json!({ "seconds": cost.seconds, "user_seconds": cost.user_seconds });
-        subject.add(store, Kind::Alone, value)?;
-        native = Some(cost);
-    }
-    if wanted(Kind::Reuse) {
-        match Tool::find() {
-            Ok(tool) => {
-                let run = tool.run(subject.words, &subject.options()).map_err(failed)?;
-                let value = Summary::new(&run, native, &subject.machine).json();
-                subject.add(store, Kind::Reuse, value)?;
+        match tool::alone(subject.words, &subject.until(), Some(subject.threads)) {
+            Ok(cost) => {
+                let value = json!({ "seconds": cost.seconds, "user_seconds": cost.user_seconds });
+                subject.add(store, Kind::Alone, value)?;
+                native = Some(cost);
             }
-            Err(why) => missing.push(format!("no reuse distances: {why}")),
+            Err(error @ RunError::TooLong { .. }) => {
+                is_endless = true;
+                missing.push(format!("no time alone: {error}"));
+            }
+            Err(RunError::Failed { status, .. }) => {
+                let why = format!("{}: {status}; nothing was kept", subject.program.name);
+                return Err(Failure::new(DOES_NOT_HOLD, why));
+            }
+            Err(error) => return Err(failed(error)),
         }
     }
+    if wanted(Kind::Reuse)
+        && let Some(why) = subject.reuse(store, native)?
+    {
+        missing.push(why);
+    }
+    let endless =
+        |kind: Kind| is_endless.then(|| format!("no {kind}: the program does not end within the limit"));
     if wanted(Kind::Counters) {
-        match subject.count() {
-            Ok(value) => subject.add(store, Kind::Counters, value)?,
-            Err(CountError::Run(error)) => return Err(failed(error)),
-            Err(why) => missing.push(format!("no counters: {why}")),
+        match endless(Kind::Counters) {
+            Some(why) => missing.push(why),
+            None => missing.extend(subject.counters(store)?),
         }
     }
     if wanted(Kind::Slowdown) {
-        match subject.slowdowns(store)? {
-            Slowdowns::Whole => {}
-            Slowdowns::Stopped => {
-                eprintln!("coplace: interrupted; what was measured is kept");
-                return Ok(ExitCode::from(130));
-            }
-            Slowdowns::Absent(why) => missing.push(format!("no slowdowns: {why}")),
+        match endless(Kind::Slowdown) {
+            Some(why) => missing.push(why),
+            None => missing.extend(subject.slowdowns(store)?),
         }
     }
     known::show(store, &subject.program.name, false)?;
@@ -94,7 +109,13 @@ pub fn main(store: &mut Store, args: &Args) -> Outcome {
 fn subject(args: &Args) -> Result<Subject<'_>, Failure> {
     let words = &args.program;
     let name: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let key = node::remember::key_of(&tool::check(&words[0]).map_err(failed)?, words);
+    let narrow = match tool::check(&words[0]) {
+        Ok(_) => None,
+        // All but the tool can run it.
+        Err(error @ RunError::Narrow { .. }) => Some(error.to_string()),
+        Err(error) => return Err(failed(error)),
+    };
+    let key = node::remember::key_of(&tool::exists(&words[0]).map_err(failed)?, words);
     let machine = Machine::discover().machine;
     let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     Ok(Subject {
@@ -103,13 +124,10 @@ fn subject(args: &Args) -> Result<Subject<'_>, Failure> {
         threads: args.threads.unwrap_or((cpus / 2).max(1)),
         machine_words: known::machine_words(&machine),
         machine,
+        narrow,
+        limit: args.limit.map(Duration::from_nanos),
+        interrupted: interrupts()?,
     })
-}
-
-enum Slowdowns {
-    Whole,
-    Stopped,
-    Absent(String),
 }
 
 impl Subject<'_> {
@@ -125,19 +143,67 @@ impl Subject<'_> {
         store.add(&sample).map_err(Failure::ours)
     }
 
-    fn options(&self) -> Options {
-        Options {
+    /// Of a native run.
+    fn until(&self) -> Until {
+        Until { limit: Some(self.limit.unwrap_or(LONGEST)), stopped: Some(Arc::clone(&self.interrupted)) }
+    }
+
+    /// Why there are no distances, or not all.
+    fn reuse(&self, store: &mut Store, native: Option<Cost>) -> Result<Option<String>, Failure> {
+        if let Some(why) = &self.narrow {
+            return Ok(Some(format!("no reuse distances: {why}")));
+        }
+        let tool = match Tool::find() {
+            Ok(tool) => tool.stopping(Arc::clone(&self.interrupted)),
+            Err(why) => return Ok(Some(format!("no reuse distances: {why}"))),
+        };
+        let limit = self.limit.unwrap_or(LONGEST_UNDER_TOOL);
+        let options = Options {
             sample: Some(Rate::Fixed(SAMPLE)),
             omp_threads: Some(self.threads),
             quiet: true,
+            limit: Some(limit),
             ..Options::default()
+        };
+        let run = match tool.run(self.words, &options) {
+            Ok(run) => run,
+            Err(error @ RunError::NoReport { .. }) => {
+                return Ok(Some(format!("no reuse distances: {error}")));
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let ended = run.reports[0].ended;
+        let cut_off = ended == Ended::TimeLimit;
+        let well = run.status.success() && ended == Ended::Exit(0);
+        if !well && !cut_off {
+            return Ok(Some(format!(
+                "no reuse distances: under the tool {} {ended} ({}); nothing of that run was kept",
+                self.program.name, run.status
+            )));
+        }
+        self.add(store, Kind::Reuse, Summary::new(&run, native, &self.machine).json())?;
+        Ok(cut_off.then(|| {
+            let limit_s = limit.as_secs_f64();
+            format!("reuse distances of the first {limit_s} s only: it {ended}, and speaks for no class")
+        }))
+    }
+
+    /// Why there are none.
+    fn counters(&self, store: &mut Store) -> Result<Option<String>, Failure> {
+        match self.count() {
+            Ok(value) => self.add(store, Kind::Counters, value).map(|()| None),
+            Err(CountError::Run(error @ (RunError::Failed { .. } | RunError::TooLong { .. }))) => {
+                Ok(Some(format!("no counters: {error}; nothing of that run was kept")))
+            }
+            Err(CountError::Run(error)) => Err(failed(error)),
+            Err(why) => Ok(Some(format!("no counters: {why}"))),
         }
     }
 
     fn count(&self) -> Result<Value, CountError> {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let definitions = Definitions::of(&Processor::parse(&cpuinfo));
-        let counted = definitions.count(self.words, Some(self.threads))?;
+        let counted = definitions.count(self.words, &self.until(), Some(self.threads))?;
         let metrics: serde_json::Map<String, Value> = definitions
             .metrics(&counted)
             .into_iter()
@@ -147,18 +213,20 @@ impl Subject<'_> {
         Ok(json!({ "counted": counted, "metrics": metrics, "flows_bytes_per_s": flows }))
     }
 
-    fn slowdowns(&self, store: &mut Store) -> Result<Slowdowns, Failure> {
-        let Some(llc) = slowdown::llc_bytes(&self.machine) else {
-            return Ok(Slowdowns::Absent(
-                "this machine does not tell the size of its last-level cache".into(),
-            ));
+    /// Why there are none.
+    fn slowdowns(&self, store: &mut Store) -> Result<Option<String>, Failure> {
+        let Some((footprints, llc)) = class_footprints(&self.machine).zip(llc_bytes(&self.machine)) else {
+            let why = "no slowdowns: this machine does not tell the size of its last-level cache";
+            return Ok(Some(why.into()));
         };
         let allowed = rustix::thread::sched_getaffinity(None).map_err(Failure::ours)?;
         let cpus: Vec<u32> =
             self.machine.all_cpus().iter().filter(|&cpu| allowed.is_set(cpu as usize)).collect();
         if cpus.len() <= self.threads as usize {
-            let why = format!("{} threads leave no CPU to the probe: take fewer --threads", self.threads);
-            return Ok(Slowdowns::Absent(why));
+            let threads = self.threads;
+            let why =
+                format!("no slowdowns: {threads} threads leave no CPU to the probe: take fewer --threads");
+            return Ok(Some(why));
         }
         let (own, probe) = cpus.split_at(self.threads as usize);
         let plan = Plan {
@@ -168,17 +236,27 @@ impl Subject<'_> {
             cpus: own.to_vec(),
             probe_cpus: probe.to_vec(),
             order: Order::Stream,
-            longest: LONGEST,
+            longest: self.limit.unwrap_or(LONGEST),
         };
         let told = |number| eprintln!("coplace: slowdowns, round {number} of {ROUNDS}");
-        let ended = slowdown::measure(&plan, &[llc / 2, llc, 2 * llc], ROUNDS, 1, told, |round| {
-            let value = json!({ "round": round, "llc_bytes": llc, "probe_threads": plan.probe_cpus.len() });
-            self.add(store, Kind::Slowdown, value)
-        })?;
-        Ok(match ended {
-            slowdown::Ended::Whole => Slowdowns::Whole,
-            slowdown::Ended::Stopped => Slowdowns::Stopped,
-        })
+        let series = super::now_ns();
+        let ended = slowdown::measure(
+            std::slice::from_ref(&plan),
+            &footprints,
+            ROUNDS,
+            1,
+            told,
+            &self.interrupted,
+            |_, round| {
+                let value = json!({ "round": round, "llc_bytes": llc, "probe_threads": plan.probe_cpus.len(),
+                                "series": series });
+                self.add(store, Kind::Slowdown, value)
+            },
+        )?;
+        match ended {
+            slowdown::Ended::Whole => Ok(None),
+            slowdown::Ended::Stopped => Err(failed(RunError::Interrupted)),
+        }
     }
 }
 
@@ -191,6 +269,7 @@ fn failed(error: RunError) -> Failure {
         RunError::NotFound { .. } | RunError::Narrow { .. } | RunError::Foreign { .. } => {
             Failure::bad_input(error)
         }
+        RunError::Interrupted => Failure::new(INTERRUPTED, "interrupted; what was measured is kept"),
         other => Failure::ours(other),
     }
 }

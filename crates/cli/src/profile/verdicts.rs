@@ -1,5 +1,7 @@
 //! The classes that a program's samples speak for, side by side.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use evidence::{Kind, Sample};
 use interference::profile::Class;
 use probe::classes::{Flows, QUIET_BYTES_PER_S};
@@ -56,11 +58,39 @@ pub fn verdicts(samples: &[&Sample]) -> [Verdict; 4] {
     ]
 }
 
-fn by_slowdowns(samples: &[&Sample]) -> Verdict {
+pub fn by_slowdowns(samples: &[&Sample]) -> Verdict {
     let own: Vec<&Sample> = samples.iter().filter(|sample| sample.kind == Kind::Slowdown).copied().collect();
-    let rounds: Vec<Round> =
-        own.iter().filter_map(|sample| serde_json::from_value(sample.value["round"].clone()).ok()).collect();
-    by_rounds("slowdowns", &own, &rounds, "not measured")
+    let mut series: BTreeMap<i64, Vec<Round>> = BTreeMap::new();
+    for sample in &own {
+        if let Ok(round) = serde_json::from_value(sample.value["round"].clone()) {
+            series.entry(sample.value["series"].as_i64().unwrap_or(0)).or_default().push(round);
+        }
+    }
+    let nothing = match own.len() {
+        0 => "not measured".to_owned(),
+        rounds => format!("{rounds} rounds, without all that a class takes: measure it again"),
+    };
+    by_rounds("slowdowns", &own, &whole(series.into_values().collect()), &nothing)
+}
+
+/// What is compared with each other was measured together: of every series the rounds that have all footprints.
+/// Series that a class cannot be made of are left out.
+fn whole(mut series: Vec<Vec<Round>>) -> Vec<Round> {
+    let footprints =
+        |rounds: &[Round]| -> BTreeSet<u64> { rounds.iter().map(|round| round.footprint_bytes).collect() };
+    let Some(all) = series.iter().map(|rounds| footprints(rounds)).max_by_key(BTreeSet::len) else {
+        return Vec::new();
+    };
+    series.retain(|rounds| footprints(rounds) == all);
+    let of = |rounds: &[Round], footprint: u64| -> Vec<Round> {
+        rounds.iter().filter(|round| round.footprint_bytes == footprint).copied().collect()
+    };
+    let cut = |rounds: Vec<Round>| {
+        let count = all.iter().map(|&footprint| of(&rounds, footprint).len()).min().unwrap_or(0);
+        let first = |&footprint: &u64| of(&rounds, footprint).into_iter().take(count).collect::<Vec<_>>();
+        all.iter().flat_map(first).collect::<Vec<_>>()
+    };
+    series.into_iter().flat_map(cut).collect()
 }
 
 fn by_bursts(samples: &[&Sample]) -> Verdict {
@@ -114,25 +144,56 @@ mod tests {
             sample(Kind::Burst, json!({ "burst": burst, "llc_bytes": 32 << 20, "probe_threads": 1 }))
         };
         let pace = |during: f64| Some([1000.0, during, 1000.0]);
-        let few = [burst(16 << 20, pace(800.0)), burst(64 << 20, pace(700.0)), burst(64 << 20, None)];
+        let few = [
+            burst(1 << 20, pace(1000.0)),
+            burst(16 << 20, pace(800.0)),
+            burst(64 << 20, pace(700.0)),
+            burst(64 << 20, None),
+        ];
         let enough: Vec<&Sample> = few.iter().cycle().take(few.len() * LEAST_BURSTS).collect();
         let [.., found] = verdicts(&enough);
         assert_eq!((found.by, found.class), ("bursts", Some(Class::C)));
         let [.., found] = verdicts(&few.iter().collect::<Vec<_>>());
-        assert!(found.class.is_none() && found.evidence.starts_with("3 bursts, 2 of them"), "{found:?}");
+        assert!(found.class.is_none() && found.evidence.starts_with("4 bursts, 3 of them"), "{found:?}");
+    }
+
+    fn round(bytes: u64, beside_s: f64, probe: f64) -> Sample {
+        let round = json!({ "footprint_bytes": bytes, "alone_s": 1.0, "beside_s": beside_s,
+            "probe_alone_bytes_per_s": 1e10, "probe_beside_bytes_per_s": 1e10 / probe });
+        sample(Kind::Slowdown, json!({ "round": round, "llc_bytes": 32 << 20, "probe_threads": 1 }))
+    }
+
+    #[test]
+    fn rounds_are_compared_with_those_of_their_own_series() {
+        let of = |series: i64, rounds: Vec<Sample>| {
+            rounds.into_iter().map(move |mut sample| {
+                sample.value["series"] = json!(series);
+                sample
+            })
+        };
+        // Slowed by half whatever the probe: nothing that the last-level cache does.
+        let whole = || vec![round(1 << 20, 1.5, 1.0), round(16 << 20, 1.5, 1.0), round(64 << 20, 1.5, 1.0)];
+        // As `coplace profile` measured it once, and one that was interrupted.
+        let old = vec![round(16 << 20, 3.0, 1.0), round(32 << 20, 3.0, 1.0), round(64 << 20, 3.0, 1.0)];
+        let cut = vec![round(1 << 20, 1.0, 1.0), round(64 << 20, 9.0, 1.0)];
+        let cut_later = whole().into_iter().chain([round(16 << 20, 9.0, 1.0)]).collect();
+        let found = |series: [Vec<Sample>; 4]| {
+            let samples: Vec<Sample> = (0..).zip(series).flat_map(|(k, rounds)| of(k, rounds)).collect();
+            by_slowdowns(&samples.iter().collect::<Vec<_>>())
+        };
+        let all = found([old.clone(), cut.clone(), cut_later, whole()]);
+        assert_eq!(all.class, Some(Class::N), "{}", all.evidence);
+        let none = found([old, cut, Vec::new(), Vec::new()]);
+        assert!(none.class.is_none() && none.evidence.starts_with("5 rounds, without all"), "{none:?}");
     }
 
     #[test]
     fn three_ways_of_looking_stand_side_by_side_and_say_what_they_lack() {
         let flows = json!({ "into_l1": 20e9, "into_l2": 19e9, "into_llc": 18e9 });
-        let round = |bytes: u64, beside_s: f64, probe: f64| {
-            let round = json!({ "footprint_bytes": bytes, "alone_s": 1.0, "beside_s": beside_s,
-                "probe_alone_bytes_per_s": 1e10, "probe_beside_bytes_per_s": 1e10 / probe });
-            sample(Kind::Slowdown, json!({ "round": round, "llc_bytes": 32 << 20, "probe_threads": 1 }))
-        };
         let samples = [
             sample(Kind::Reuse, json!({ "programs": [{ "flows_bytes_per_s": flows }] })),
             sample(Kind::Counters, json!({ "flows_bytes_per_s": null })),
+            round(1 << 20, 1.0, 1.0),
             round(16 << 20, 1.0, 1.5),
             round(64 << 20, 1.1, 1.1),
         ];

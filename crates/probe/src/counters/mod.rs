@@ -12,10 +12,12 @@ use linux::{Absent, Root};
 use serde::{Deserialize, Serialize};
 
 use crate::classes::Flows;
-use crate::tool::{self, RunError};
+use crate::tool::{self, RunError, Until};
 
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 6] = [
     ("amd-zen.toml", include_str!("../../data/counters/amd-zen.toml")),
+    ("amd-zen2.toml", include_str!("../../data/counters/amd-zen2.toml")),
+    ("intel-e5.toml", include_str!("../../data/counters/intel-e5.toml")),
     ("intel-server.toml", include_str!("../../data/counters/intel-server.toml")),
     ("intel-server-rapids.toml", include_str!("../../data/counters/intel-server-rapids.toml")),
     ("any.toml", include_str!("../../data/counters/any.toml")),
@@ -158,7 +160,13 @@ impl Definitions {
     }
 
     /// A native run of a program with counters and under the processor's monitoring, or with what of them is there.
-    pub fn count(&self, words: &[OsString], omp_threads: Option<u32>) -> Result<Counted, CountError> {
+    /// Of one that fails or is ended there are none.
+    pub fn count(
+        &self,
+        words: &[OsString],
+        until: &Until,
+        omp_threads: Option<u32>,
+    ) -> Result<Counted, CountError> {
         let root = Root::live();
         let counters = Counters::of_children(&self.events(), &root);
         let monitor = Monitor::of_children(&root).ok();
@@ -166,7 +174,7 @@ impl Definitions {
             (Err(absent), None) => return Err(CountError::Absent(absent)),
             (counters, _) => counters.ok(),
         };
-        let (_, cost) = tool::native(words, None, omp_threads)?;
+        let cost = tool::alone(words, until, omp_threads)?;
         let traffic = monitor.map(|monitor| monitor.read()).unwrap_or_default();
         let mut events = BTreeMap::new();
         if let Some(counters) = &mut counters {
@@ -234,6 +242,11 @@ mod tests {
         }
         let name = |vendor: &str, family, model| Definitions::of(&processor(vendor, family, model)).name;
         assert_eq!(name("AuthenticAMD", 26, 2), "AMD Zen 3 to 5");
+        assert_eq!(name("AuthenticAMD", 23, 49), "AMD Zen 2");
+        // Zen 1 counts other things.
+        assert_eq!(name("AuthenticAMD", 23, 1), "any processor");
+        assert_eq!(name("GenuineIntel", 6, 45), "Intel Xeon E5, Sandy and Ivy Bridge");
+        assert_eq!(name("GenuineIntel", 6, 62), "Intel Xeon E5, Sandy and Ivy Bridge");
         assert_eq!(name("GenuineIntel", 6, 106), "Intel servers, Skylake to Ice Lake");
         assert_eq!(name("GenuineIntel", 6, 143), "Intel servers, Sapphire and Emerald Rapids");
         assert_eq!(name("GenuineIntel", 6, 42), "any processor");
@@ -258,11 +271,11 @@ mod tests {
         }
     }
 
-    /// The paper's counters, as far as it prints them: its Table 2 turned back into lines that were counted in
-    /// ten seconds, half of them by counters that had half of the time.
+    /// No counts of the paper's machine are at hand: its Table 2 is turned back into lines that would have been
+    /// counted in ten seconds, half of them by counters that had half of the time.
     #[test]
-    fn recorded_counts_give_the_flows_and_the_class_of_table_2() {
-        let definitions = Definitions::of(&processor("GenuineIntel", 6, 85));
+    fn counts_made_of_table_2_give_its_flows_and_classes() {
+        let definitions = Definitions::of(&processor("GenuineIntel", 6, 45));
         for row in &TABLE_2 {
             let wanted = flows(row);
             let lines = |bytes_per_s: f64, share: f64| Reading {
@@ -330,7 +343,7 @@ mod tests {
     fn a_program_is_counted_or_the_machine_says_why_not() {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap();
         let definitions = Definitions::of(&Processor::parse(&cpuinfo));
-        match definitions.count(&["true".into()], None) {
+        match definitions.count(&["true".into()], &Until::default(), None) {
             Ok(counted) => {
                 let monitored = counted.events.is_empty() && counted.traffic != Traffic::default();
                 assert!(monitored || counted.events.len() == definitions.event.len());
@@ -338,5 +351,8 @@ mod tests {
             Err(CountError::Absent(absent)) => assert!(!absent.remedy.is_empty(), "{absent}"),
             Err(other) => panic!("{other}"),
         }
+        // What one did that failed is not what it does.
+        let failed = definitions.count(&["false".into()], &Until::default(), None);
+        assert!(matches!(failed, Err(CountError::Absent(_) | CountError::Run(RunError::Failed { .. }))));
     }
 }

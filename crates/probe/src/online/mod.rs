@@ -170,10 +170,10 @@ pub struct Online {
 }
 
 impl Online {
-    /// Footprints are half of a last-level cache, all of it and twice as much.
+    /// Bursts are of these footprints.
     pub fn start(
         machine: Arc<Machine>,
-        llc_bytes: u64,
+        footprints: Vec<u64>,
         evidence: Box<dyn Evidence>,
     ) -> std::io::Result<Online> {
         let shared = Arc::new(Shared::default());
@@ -181,7 +181,7 @@ impl Online {
             shared: Arc::clone(&shared),
             machine: Arc::clone(&machine),
             budget: Budget::new(now_ns(), machine.pu_count() as u32),
-            footprints: [llc_bytes / 2, llc_bytes, 2 * llc_bytes],
+            footprints,
             alone: BTreeMap::new(),
             costs: BTreeMap::new(),
             known: None,
@@ -228,7 +228,7 @@ struct Prober {
     shared: Arc<Shared>,
     machine: Arc<Machine>,
     budget: Budget,
-    footprints: [u64; 3],
+    footprints: Vec<u64>,
     /// By footprint: when the idle machine's bandwidth was taken, and what it was, the latest last.
     alone: BTreeMap<u64, Vec<(u64, f64)>>,
     /// What the last burst of a footprint cost.
@@ -288,7 +288,7 @@ impl Prober {
             let count =
                 |footprint: &u64| self.alone.get(footprint).into_iter().flatten().filter(lasts).count();
             let missing = |footprint: &u64| count(footprint) < ENOUGH_ALONE;
-            return self.footprints.into_iter().filter(fits).filter(missing).min_by_key(count);
+            return self.footprints.iter().copied().filter(fits).filter(missing).min_by_key(count);
         };
         let (process, threads) = (company.record.process, company.threads);
         if self.known.as_ref().is_none_or(|(known, n, _)| (*known, *n) != (process, threads)) {
@@ -304,7 +304,7 @@ impl Prober {
         }
         let (.., known) = self.known.as_ref()?;
         let count = |footprint: &u64| known.get(footprint).copied().unwrap_or(0);
-        self.footprints.into_iter().filter(fits).filter(|f| count(f) < ENOUGH).min_by_key(count)
+        self.footprints.iter().copied().filter(fits).filter(|f| count(f) < ENOUGH).min_by_key(count)
     }
 
     /// The median of what the probe read while no program ran.
@@ -453,7 +453,7 @@ mod tests {
             shared: Arc::default(),
             machine: Arc::new(Machine::synthetic(TWO).unwrap()),
             budget: Budget::new(0, 2),
-            footprints: [10, 20, 40],
+            footprints: vec![10, 20, 40],
             alone: BTreeMap::new(),
             costs: BTreeMap::new(),
             known: Some((program("a", "0", Some(1)).record.process, 1, known)),
@@ -490,7 +490,7 @@ mod tests {
     fn a_service_that_is_never_shown_anything_does_nothing_and_ends() {
         let machine = Arc::new(Machine::synthetic(TWO).unwrap());
         let kept = Arc::new(Mutex::new(Vec::new()));
-        let mut online = Online::start(machine, 1 << 20, Box::new(Kept(Arc::clone(&kept)))).unwrap();
+        let mut online = Online::start(machine, vec![1 << 20], Box::new(Kept(Arc::clone(&kept)))).unwrap();
         online.withdraw();
         assert!(online.status().contains("0 short bursts"));
         drop(online);
