@@ -13,7 +13,8 @@
 
 #include "tool.h"
 
-enum { PENDING = 64, LINE_BYTES = 64 };
+// Below the stack pointer there is what leaf functions keep, and what the instruction at hand just popped.
+enum { PENDING = 64, LINE_BYTES = 64, RED_ZONE = 128 };
 
 // An access of the instruction at hand: [offset, offset + size) from `base`, whose atom is `address`.
 struct access {
@@ -33,6 +34,7 @@ struct block {
     Addr run_line; // instructions fetched from one line
     UInt run_count;
     struct origins origins;
+    Int offset_SP;
 };
 
 static IRExpr *number(ULong value) { return IRExpr_Const(IRConst_U64(value)); }
@@ -99,6 +101,20 @@ static void append(struct block *b, IRExpr *entry)
     b->appended++;
 }
 
+// 0 for an address in the running thread's stack, however the code came by it: through a frame pointer, an index, a
+// pointer. Both bounds are looked at, as the stack pointer may be elsewhere (coroutines), and a stack may lie in an
+// area with other things.
+static IRExpr *outside_stack(struct block *b, IRExpr *address)
+{
+    IRExpr *within = binary(b, Iop_Sub64, address, load(b, &stack_low));
+    IRExpr *in_area = assign(b, Ity_I1, IRExpr_Binop(Iop_CmpLT64U, within, load(b, &stack_bytes)));
+    IRExpr *sp = assign(b, Ity_I64, IRExpr_Get(b->offset_SP, Ity_I64));
+    IRExpr *lowest = binary(b, Iop_Sub64, sp, number(RED_ZONE));
+    IRExpr *below = assign(b, Ity_I1, IRExpr_Binop(Iop_CmpLT64U, address, lowest));
+    IRExpr *outside = assign(b, Ity_I64, IRExpr_ITE(in_area, number(0), address));
+    return assign(b, Ity_I64, IRExpr_ITE(below, address, outside));
+}
+
 // The line of what is `more` bytes into the access.
 static void append_access(struct block *b, const struct access *access, Int more)
 {
@@ -107,6 +123,8 @@ static void append_access(struct block *b, const struct access *access, Int more
         address = binary(b, Iop_Add64, address, number((ULong)more));
     if (access->guard)
         address = assign(b, Ity_I64, IRExpr_ITE(access->guard, address, number(0)));
+    if (!opt_stack && access->base != IRTemp_INVALID)
+        address = outside_stack(b, address);
     append(b, address);
 }
 
@@ -274,7 +292,8 @@ IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *lay
 #ifdef VGA_amd64
     in = join_writes(keep_numbers(join_fused(in, layout), layout), layout);
 #endif
-    struct block b = {.out = deepCopyIRSBExceptStmts(in), .origins = origins_new(in->tyenv)};
+    struct block b = {.out = deepCopyIRSBExceptStmts(in), .origins = origins_new(in->tyenv),
+                      .offset_SP = layout->offset_SP};
 
     Int at = 0;
     for (; at < in->stmts_used && in->stmts[at]->tag != Ist_IMark; at++)

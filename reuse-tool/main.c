@@ -9,6 +9,7 @@
 #include "pub_tool_libcfile.h"
 #include "pub_tool_libcprint.h"
 #include "pub_tool_libcproc.h"
+#include "pub_tool_machine.h"
 #include "pub_tool_mallocfree.h"
 #include "pub_tool_options.h"
 #include "pub_tool_threadstate.h"
@@ -32,6 +33,7 @@ enum { SYS_EXIT = 93, SYS_EXIT_GROUP = 94, SYS_EXECVE = 221, SYS_EXECVEAT = 281 
 
 uint64_t buffer_entries[BUFFER + 2 * BLOCK_MOST];
 uint64_t *buffer_next = buffer_entries;
+uint64_t stack_low, stack_bytes;
 // Lines with a hash from here on are in nobody's sample.
 static ULong sample_threshold;
 
@@ -261,6 +263,8 @@ static void starts(ThreadId thread, ULong blocks)
 {
     (void)blocks;
     running = number_of[thread];
+    stack_bytes = VG_(thread_get_stack_size)(thread);
+    stack_low = VG_(thread_get_stack_max)(thread) + 1 - stack_bytes;
     if (opt_limit_ms && counting && VG_(read_millisecond_timer)() >= (UInt)opt_limit_ms) {
         report("limit", -1);
         VG_(exit)(124);
@@ -342,7 +346,7 @@ static void usage(void)
     VG_(printf)("    --out=PREFIX              report into PREFIX.PID.N (needed)\n"
                 "    --sample-threshold=N      sample lines whose hash is below N of 2^64 [exact]\n"
                 "    --sample-size=N           sample at most N lines at a time [exact]\n"
-                "    --stack=yes|no            count accesses relative to the stack pointer [yes]\n"
+                "    --stack=yes|no            count accesses to the thread's own stack [yes]\n"
                 "    --fetches=yes|no          count instruction fetches, apart [no]\n"
                 "    --threads=yes|no          a histogram for each thread, too [yes]\n"
                 "    --children=yes|no         count in forked processes, too [no]\n"

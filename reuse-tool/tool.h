@@ -19,6 +19,8 @@ enum { BUFFER = 8192, BLOCK_MOST = 512 };
 extern uint64_t buffer_entries[BUFFER + 2 * BLOCK_MOST];
 // Where the next entry goes.
 extern uint64_t *buffer_next;
+// The area of the running thread's stack.
+extern uint64_t stack_low, stack_bytes;
 
 // Options
 extern Bool opt_stack, opt_fetches;

@@ -4,10 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use coplace_tests::{Home, app, helper, skipped, top};
 use reuse::{Exact, Histogram, Rate, Report, Scope, Shards};
 use serde_json::Value;
+use topology::CpuSet;
 
 const FETCH: u64 = 1 << 63;
 
@@ -161,55 +163,99 @@ fn distgen_has_the_distances_that_it_was_asked_for() {
     let home = Home::new();
     let coplace = coplace_tests::coplace();
     let coplace = coplace.to_str().unwrap();
-    let distances = ["1K", "4K", "12K", "40K", "150K", "600K"];
     let mut wrong: Vec<String> = Vec::new();
-    // Twenty mixtures of one to four distances, of all orders.
-    for number in 0..20usize {
-        let count = 1 + number % 4;
-        let mixture: Vec<(usize, u32)> = (0..count)
-            .map(|i| {
-                ((number * 5 + i * (1 + number / 7)) % distances.len(), 1 + (number * 3 + i * 2) as u32 % 5)
-            })
-            .collect();
-        let mut shares: Vec<(f64, f64)> = Vec::new();
-        let mut text = Vec::new();
-        for (distance, weight) in mixture {
-            let word = distances[distance];
-            let lines = word.trim_end_matches('K').parse::<f64>().unwrap() * 16.0;
-            if shares.iter().all(|share| share.0 != lines) {
-                shares.push((lines, f64::from(weight)));
-                text.push(format!("{word}:{weight}"));
-            }
-        }
-        let sum: f64 = shares.iter().map(|share| share.1).sum();
+    for (number, (mixture, threads)) in MIXTURES.into_iter().enumerate() {
+        let shares = shares(mixture);
         let order = ["stream", "random", "linked"][number % 3];
-        let program = [
-            coplace,
-            "lab",
-            "distgen",
-            &text.join(","),
-            "--order",
-            order,
-            "--accesses",
-            "4000000",
-            "--interval",
-            "1min",
-        ];
+        let (accesses, threads) = (enough(&shares, order).to_string(), threads.to_string());
+        let mut program = vec![coplace, "lab", "distgen", mixture, "--order", order, "--threads", &threads];
+        program.extend(["--accesses", &accesses, "--interval", "1min"]);
         let (json, output) = measured(&home, &tool, &["--without-native"], &program);
         assert!(output.status.success(), "{output:?}");
         assert_eq!(json["programs"][0]["ended"], serde_json::json!({ "exit": 0 }), "{output:?}");
-        // The thread that reads is the second.
-        let thread = part(&json, &serde_json::json!({ "thread": 2 }));
-        let accesses = thread["accesses"].as_f64().unwrap();
-        for (lines, weight) in shares {
-            let found = between(thread, lines * 0.98 - 3.0, lines * 1.02 + 3.0) / accesses;
-            let wanted = weight / sum;
-            if (found - wanted).abs() >= 0.02 {
-                wrong.push(format!("{} {order}: {found} of {wanted} at {lines} lines", text.join(",")));
+        // The first thread only waits for those that read.
+        for thread in 2..2 + threads.parse::<u32>().unwrap() {
+            let part = part(&json, &serde_json::json!({ "thread": thread }));
+            let all = part["accesses"].as_f64().unwrap();
+            let what = format!("{mixture} {order}, thread {thread} of {threads}");
+            let longest = shares.last().expect("there is a distance").0;
+            // As one sees it from outside, of all accesses, those of DistGen's own among them.
+            for &(lines, share) in &shares {
+                let found = between(part, lines * 0.98 - 3.0, lines * 1.02 + 3.0) / all;
+                if (found - share).abs() >= 0.02 {
+                    wrong.push(format!("{what}: {found} of {share} at {lines} lines"));
+                }
+            }
+            // By DistGen's own account. What it touches between two passes, some twenty lines, makes the first
+            // repetition of the next one so much deeper; and the first pass over its block cannot have a distance.
+            let account: Vec<f64> = shares
+                .iter()
+                .map(|&(lines, _)| {
+                    let first_pass = if lines == longest { lines } else { 0.0 };
+                    between(part, lines * 0.98 - 3.0, lines * 1.02 + OWN_LINES) + first_pass
+                })
+                .collect();
+            let sum: f64 = account.iter().sum();
+            for (&(lines, share), found) in shares.iter().zip(&account) {
+                let ratio = found / sum / share;
+                if (ratio - 1.0).abs() >= 0.02 {
+                    wrong.push(format!("{what}: {ratio} times the share of {share} at {lines} lines"));
+                }
+            }
+            if sum / all < 0.98 {
+                wrong.push(format!("{what}: {sum} of {all} accesses lie at distances that were asked for"));
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// With the number of threads.
+const MIXTURES: [(&str, u32); 20] = [
+    ("2K", 1),
+    ("6M", 1),
+    ("1M", 2),
+    ("1K:1,4K:1", 1),
+    ("4K:3,24K:1", 1),
+    ("2K:1,600K:1", 1),
+    ("8K:2,1500K:1", 1),
+    ("40K:1,150K:1", 1),
+    ("150K:3,3M:1", 1),
+    ("600K:1,2500K:1", 1),
+    ("12K:1,5M:1", 1),
+    ("1K:1,4K:1,12K:1", 1),
+    ("2K:1,40K:2,600K:1", 1),
+    ("4K:1,12K:2,150K:1", 1),
+    ("12K:2,300K:1,2M:1", 1),
+    ("8K:1,150K:1,1M:2", 1),
+    ("1K:1,12K:1,150K:1,600K:1", 1),
+    ("4K:1,40K:1,300K:2,1500K:1", 1),
+    ("12K:1,600K:1", 2),
+    ("4K:2,150K:1,1M:1", 2),
+];
+/// What DistGen touches of its own between two passes, and a bin of the histogram.
+const OWN_LINES: f64 = 26.0;
+
+/// Distances in lines with their shares, of a mixture by rising distance.
+fn shares(mixture: &str) -> Vec<(f64, f64)> {
+    let share = |part: &str| {
+        let (distance, weight) = part.split_once(':').unwrap_or((part, "1"));
+        (workload::parse_bytes(distance).unwrap() as f64 / 64.0, weight.parse::<f64>().unwrap())
+    };
+    let weights: Vec<(f64, f64)> = mixture.split(',').map(share).collect();
+    let sum: f64 = weights.iter().map(|weight| weight.1).sum();
+    weights.into_iter().map(|(lines, weight)| (lines, weight / sum)).collect()
+}
+
+/// So many accesses that a distance's turn more or less is a hundredth of what the rarest one has, and that what is
+/// done to the block beforehand stays below two hundredths: once a line, and some nine times where pointers are put
+/// into the lines.
+fn enough(shares: &[(f64, f64)], order: &str) -> u64 {
+    let rarest = shares.iter().map(|share| share.1).fold(1.0, f64::min);
+    let turn = |lines: f64| f64::max(16_384.0, if lines <= 1_024.0 { 64.0 * lines } else { lines });
+    let longest_turn = shares.iter().map(|share| turn(share.0)).fold(0.0, f64::max);
+    let block = shares.iter().map(|share| share.0).fold(0.0, f64::max);
+    f64::max(longest_turn * 100.0 / rarest, block * if order == "linked" { 600.0 } else { 150.0 }) as u64
 }
 
 #[test]
@@ -250,6 +296,45 @@ fn kernels_have_the_distances_of_their_arithmetic() {
             assert!((0.85..1.25).contains(&share), "cg {n}: {share} of the {what}' accesses");
         }
     }
+}
+
+#[test]
+fn distgen_keeps_to_its_cpu_and_its_rate() {
+    let home = Home::new();
+    let allowed = allowed_cpus("/proc/self/status").expect("/proc says on which CPUs this may run");
+    let cpu = allowed.highest().expect("this runs on a CPU").to_string();
+    let mut command = home.coplace();
+    command.args(["lab", "distgen", "32K:3,1M:1", "--threads", "1", "--cpus", &cpu, "--rate", "50M"]);
+    command.args(["--interval", "500ms", "--duration", "3s", "--json"]);
+    let mut distgen = home.start("distgen", &mut command);
+    let tasks = format!("/proc/{}/task", distgen.pid());
+    home.until("DistGen reads on the CPU that it was given", || {
+        let tasks = fs::read_dir(&tasks).into_iter().flatten().flatten().map(|task| task.path());
+        tasks.into_iter().any(|task| {
+            let named = fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("distgen"));
+            let cpus = allowed_cpus(task.join("status"));
+            named && cpus.is_some_and(|cpus| cpus.to_string() == cpu)
+        })
+    });
+    assert!(distgen.ended_within(Duration::from_secs(60)).success(), "{}", distgen.stderr());
+    let lines: Vec<Value> =
+        distgen.stdout().lines().map(|line| serde_json::from_str(line).expect("lines of JSON")).collect();
+    assert!(lines.len() >= 3, "an interval of half a second in three: {lines:?}");
+    let sum = |key: &str| lines.iter().map(|line| line[key].as_f64().expect("a number")).sum::<f64>();
+    // A hundredth of what the slowest machines can do.
+    let wanted = workload::parse_bytes("50M").unwrap() as f64;
+    let rate = sum("accesses") * 64.0 / sum("seconds");
+    assert!((0.95..1.03).contains(&(rate / wanted)), "{rate} bytes/s of {wanted}: {lines:?}");
+    for line in &lines {
+        let number = |key: &str| line[key].as_f64().unwrap();
+        let told = number("bytes_per_s") * number("seconds") / 64.0 / number("accesses");
+        assert!((told - 1.0).abs() < 1e-6, "{line}");
+    }
+}
+
+fn allowed_cpus(status: impl AsRef<Path>) -> Option<CpuSet> {
+    let text = fs::read_to_string(status).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().parse().ok()
 }
 
 /// The tool, and a program of a source, where this processor has what it needs.
@@ -377,6 +462,137 @@ fn programs_that_end_badly_or_never_are_reported_with_what_was_seen() {
     let missing = missing.unwrap();
     assert_eq!(missing.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("make -C reuse-tool"));
+}
+
+#[test]
+fn without_valgrind_in_path_it_is_said_what_to_install() {
+    let home = Home::new();
+    let mut command = home.coplace();
+    command.env("PATH", home.path()).args(["lab", "reuse", "--", "/bin/true"]);
+    let output = command.output().expect("coplace can be started");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("no valgrind in PATH") && error.contains("apt-get install valgrind"), "{error}");
+}
+
+#[test]
+fn without_the_stack_only_data_counts_however_the_code_reaches_its_stack() {
+    const TEST: &str = "the reuse tool without the stack";
+    const ROUNDS: f64 = 200.0;
+    for flags in [
+        &["-pthread", "-fomit-frame-pointer"][..],
+        &["-pthread", "-fno-omit-frame-pointer"],
+        &["-pthread", "-O0"],
+    ] {
+        let Some((tool, home, binary)) = built(TEST, "tests/programs/stack.c", true, flags) else { return };
+        let program = [&*binary, "500", "1000", "200"];
+        for (options, at_heap, at_both) in [
+            (&["--without-native"][..], 0.0, 1_500.0 * ROUNDS),
+            (&["--without-native", "--without-stack"], 1_000.0 * ROUNDS, 0.0),
+        ] {
+            let (json, output) = measured(&home, &tool, options, &program);
+            assert!(output.status.success(), "{output:?}");
+            assert_eq!(json["programs"][0]["stack"], at_heap == 0.0);
+            for thread in [1, 2] {
+                let part = part(&json, &serde_json::json!({ "thread": thread }));
+                // All lines of the heap and nothing else, or those of both.
+                for (lines, wanted) in [(1_000.0, at_heap), (1_500.0, at_both)] {
+                    let found = between(part, lines * 0.98, lines * 1.02 + 3.0);
+                    let told = format!("{flags:?} {options:?}, thread {thread}: {found} at {lines} lines");
+                    assert!((found - wanted).abs() < 0.02 * 1_500.0 * ROUNDS, "{told}, not {wanted}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn tables_and_pictures_have_all_programs_and_say_what_is_a_second() {
+    let Some(tool) = tool("CSV and SVG of the reuse tool") else { return };
+    let home = Home::new();
+    let walks = helper("walks", &home);
+    let (csv, svg) = (home.path().join("reuse.csv"), home.path().join("reuse.svg"));
+    let script = format!("{walks} 3000 40; {walks} 200 100; exit 0");
+    let mut options = vec!["--children", "--csv", csv.to_str().unwrap(), "--svg", svg.to_str().unwrap()];
+    options.extend(["--machine", "pack:1 l3:1(size=8MiB) core:2"]);
+    let (json, output) = measured(&home, &tool, &options, &["sh", "-c", &script]);
+    assert!(output.status.success(), "{output:?}");
+    let programs = json["programs"].as_array().expect("programs");
+    let (csv, picture) = (fs::read_to_string(&csv).unwrap(), fs::read_to_string(&svg).unwrap());
+    let mut lines = csv.lines();
+    assert_eq!(lines.next(), Some("pid,scope,from_lines,to_lines,accesses"));
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    let mut plots = 0;
+    for program in programs {
+        let pid = program["pid"].to_string();
+        let name = program["program"].as_str().expect("a name");
+        let whole =
+            program["parts"].as_array().unwrap().iter().find(|part| part["scope"] == "program").unwrap();
+        let own = rows.iter().filter(|row| row[0] == pid && row[1] == "program");
+        let (first, distances): (Vec<&Vec<&str>>, Vec<_>) = own.partition(|row| row[2].is_empty());
+        let sum = |rows: &[&Vec<&str>]| rows.iter().map(|row| row[4].parse::<f64>().unwrap()).sum::<f64>();
+        // What a process was before it executed another program stands under the same number.
+        let same = programs.iter().filter(|other| other["pid"] == program["pid"]).count();
+        if same == 1 {
+            assert_eq!(sum(&first), whole["first_touches"].as_f64().unwrap(), "{name}");
+            let all = sum(&first) + sum(&distances);
+            assert_eq!(all, whole["accesses"].as_f64().unwrap(), "{name}");
+        }
+        plots += program["parts"].as_array().unwrap().iter().filter(|part| part["accesses"] != 0.0).count();
+    }
+    for name in [format!("{walks} 3000 40"), format!("{walks} 200 100")] {
+        assert!(picture.contains(&format!("{name}: program")), "{name}: {picture}");
+    }
+    assert!(plots >= 3, "the shell and both programs: {json}");
+    assert_eq!(picture.matches("<polyline").count(), plots, "a curve for each histogram");
+    assert_eq!(picture.matches(">L3 8").count(), plots, "and the cache marked in each");
+    assert!(picture.contains("/s</text>") && picture.contains("accesses a second of the native run"));
+    // Without a native run nothing is said a second.
+    let (json, _) =
+        measured(&home, &tool, &["--without-native", "--svg", svg.to_str().unwrap()], &[&walks, "9", "9"]);
+    assert_eq!(json["programs"][0]["parts"][0]["accesses_per_s"], Value::Null);
+    let picture = fs::read_to_string(&svg).unwrap();
+    assert!(!picture.contains("/s</text>") && !picture.contains("native"), "{picture}");
+}
+
+#[test]
+fn of_a_machine_that_tells_no_caches_there_are_the_distances_all_the_same() {
+    let Some(tool) = tool("the reuse tool without caches") else { return };
+    let home = Home::new();
+    let walks = helper("walks", &home);
+    let (json, output) = measured(&home, &tool, &["--machine", "pack:1 core:2"], &[&walks, "1000", "50"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(json["caches"], serde_json::json!([]));
+    assert_eq!(json["programs"][0]["class"], Value::Null);
+    assert!(between(part(&json, &Value::from("program")), 985.0, 1_015.0) >= 49_000.0);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("does not tell the sizes of its caches") && text.contains("accesses/s"), "{text}");
+}
+
+#[test]
+fn what_was_cut_off_has_no_accesses_a_second() {
+    let Some(tool) = tool("a cut-off program's accesses a second") else { return };
+    let home = Home::new();
+    let walks = helper("walks", &home);
+    // Natively less than a second, under the tool far more than three.
+    let program = [&*walks, "50000", "4000"];
+    let (json, output) = measured(&home, &tool, &["--limit", "3s"], &program);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(json["programs"][0]["ended"], "time_limit");
+    assert!(json["native_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{json}");
+    assert_eq!(part(&json, &Value::from("program"))["accesses_per_s"], Value::Null);
+    assert_eq!(json["programs"][0]["flows_bytes_per_s"], Value::Null);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("– accesses/s") && text.contains("cut off by the time limit"), "{text}");
+    // To the end, there are.
+    let (json, _) = measured(&home, &tool, &[], &[&walks, "1000", "50"]);
+    let whole = part(&json, &Value::from("program"));
+    let per_s = whole["accesses"].as_f64().unwrap() / json["native_seconds"].as_f64().unwrap();
+    assert!((whole["accesses_per_s"].as_f64().unwrap() / per_s - 1.0).abs() < 1e-9, "{whole}");
+    // One that a signal ends natively has no native time either.
+    let (json, output) = measured(&home, &tool, &[], &["sh", "-c", "kill -SEGV $$"]);
+    assert_eq!(json["native_seconds"], Value::Null);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("did not end by itself"), "{output:?}");
 }
 
 #[test]

@@ -73,7 +73,7 @@ pub struct Report {
     pub pid: u32,
     pub program: String,
     pub sampling: Sampling,
-    /// Whether accesses relative to the stack pointer were counted.
+    /// Whether accesses of threads to their own stacks were counted.
     pub stack: bool,
     pub ended: Ended,
     /// The program's first, then threads by number, then instructions.

@@ -1,21 +1,27 @@
 //! The histogram with the miss-ratio curve, both over the distance, and the machine's caches marked.
 //!
+//! Beside the shares stands how many accesses a second of the native run they are: what reaches far, but
+//! seldom, hurts nobody.
+//!
 //! Shares stand on a logarithmic scale: the smallest distances have most accesses of nearly every
 //! program, and on a straight one nothing else could be seen.
 
 use std::fmt::Write;
 
-use reuse::{Histogram, LINE_BYTES};
+use reuse::{Histogram, LINE_BYTES, Part, Report};
 use workload::show_bytes;
 
-use super::summary::{Summary, scope_name};
+use super::summary::{Summary, count, scope_name};
 use crate::timeline::html::escape;
 use crate::timeline::{COLOURS, picture};
 
 const WIDTH: f64 = 1000.0;
 const PLOT: f64 = 250.0;
 const TOP: f64 = 40.0;
-const LEFT: f64 = 64.0;
+/// With the accesses a second, and the shares next to the plot.
+const LEFT: f64 = 128.0;
+const SHARES: f64 = 6.0;
+const RATES: f64 = 64.0;
 const RIGHT: f64 = 64.0;
 const BOTTOM: f64 = 50.0;
 /// Bars a doubling of the distance.
@@ -23,28 +29,33 @@ const BARS: f64 = 4.0;
 /// The scale of shares begins here: a hundred thousandth.
 const LEAST: f64 = 1e-5;
 
-/// A plot for every part of the first program.
+/// A plot for every part of every program.
 pub fn draw(summary: &Summary<'_>) -> String {
-    let Some(report) = summary.reports.first() else { return String::new() };
-    let parts: Vec<_> = report.parts.iter().filter(|part| part.histogram.accesses() > 0.0).collect();
+    let Some(first) = summary.reports.first() else { return String::new() };
+    let parts: Vec<(&Report, &Part)> = summary
+        .reports
+        .iter()
+        .flat_map(|report| report.parts.iter().map(move |part| (report, part)))
+        .filter(|(_, part)| part.histogram.accesses() > 0.0)
+        .collect();
     let each = TOP + PLOT + BOTTOM;
     let mut svg = picture::head(
         WIDTH,
         each * parts.len().max(1) as f64,
-        &format!("Reuse distances of {}", report.program),
+        &format!("Reuse distances of {}", first.program),
     );
     let deepest = parts
         .iter()
-        .filter_map(|part| part.histogram.rows().last())
+        .filter_map(|(_, part)| part.histogram.rows().last())
         .map(|row| row.to_lines)
         .chain(summary.caches.iter().map(|cache| cache.bytes / LINE_BYTES))
         .max()
         .unwrap_or(2);
     let doublings = ((deepest.max(2) as f64).log2() * 1.02 + 0.5).ceil();
-    for (index, part) in parts.iter().enumerate() {
+    for (index, (report, part)) in parts.iter().enumerate() {
         let _ = writeln!(svg, r#"<g transform="translate(0 {:.0})">"#, each * index as f64);
         let title = format!("{}: {}", report.program, scope_name(part.scope));
-        plot(&mut svg, &part.histogram, &title, doublings);
+        plot(&mut svg, &part.histogram, &title, doublings, summary.per_second(report, part));
         for cache in &summary.caches {
             mark(&mut svg, &format!("L{} {}", cache.level, show_bytes(cache.bytes)), cache.bytes, doublings);
         }
@@ -67,7 +78,7 @@ fn curve_y(ratio: f64) -> f64 {
     TOP + PLOT * (1.0 - ratio)
 }
 
-fn plot(svg: &mut String, histogram: &Histogram, title: &str, doublings: f64) {
+fn plot(svg: &mut String, histogram: &Histogram, title: &str, doublings: f64, per_second: Option<f64>) {
     let accesses = histogram.accesses();
     let _ = writeln!(svg, r#"<text class="in" x="{LEFT}" y="18">{}</text>"#, escape(title));
     for (power, label) in [(0, "100%"), (-1, "10%"), (-2, "1%"), (-3, "0.1%"), (-4, "0.01%"), (-5, "0")] {
@@ -76,9 +87,18 @@ fn plot(svg: &mut String, histogram: &Histogram, title: &str, doublings: f64) {
             svg,
             r#"<rect class="lane" x="{LEFT}" y="{y:.1}" width="{:.1}" height="1"/><text class="soft end" x="{:.1}" y="{:.1}">{label}</text>"#,
             WIDTH - LEFT - RIGHT,
-            LEFT - 6.0,
+            LEFT - SHARES,
             y + 4.0
         );
+        if let Some(per_second) = per_second.filter(|_| power > LEAST.log10().round() as i32) {
+            let rate = count(per_second * 10f64.powi(power));
+            let _ = writeln!(
+                svg,
+                r#"<text class="soft end" x="{:.1}" y="{:.1}">{rate}/s</text>"#,
+                LEFT - RATES,
+                y + 4.0
+            );
+        }
     }
     for tenth in [0.0, 0.5, 1.0] {
         let _ = writeln!(
@@ -133,9 +153,10 @@ fn plot(svg: &mut String, histogram: &Histogram, title: &str, doublings: f64) {
     }
     let _ = writeln!(
         svg,
-        r#"<text class="soft mid" x="{:.1}" y="{:.1}">reuse distance; bars: share of accesses (left), line: miss ratio (right); never touched before: {:.3}%</text>"#,
+        r#"<text class="soft mid" x="{:.1}" y="{:.1}">reuse distance; bars: share of accesses (left{}), line: miss ratio (right); never touched before: {:.3}%</text>"#,
         (LEFT + WIDTH - RIGHT) / 2.0,
         TOP + PLOT + 36.0,
+        if per_second.is_some() { ", and accesses a second of the native run" } else { "" },
         histogram.first_touches() / accesses * 100.0
     );
 }

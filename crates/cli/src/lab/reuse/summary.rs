@@ -41,17 +41,22 @@ impl<'r> Summary<'r> {
         Summary { reports: &run.reports, caches, native, cost: run.cost }
     }
 
-    /// Accesses a second of a native run, of the program that was started.
-    fn per_second(&self, part: &Part) -> Option<f64> {
-        self.native.map(|native| part.histogram.accesses() / native.seconds)
+    /// What the native run took, where the accesses are those of a whole run as well: of a program that was cut
+    /// off, crashed or became another one they are fewer than the native time was for.
+    fn native_of(&self, report: &Report) -> Option<Cost> {
+        self.native.filter(|_| matches!(report.ended, Ended::Exit(_)))
+    }
+
+    /// Accesses a second of a native run.
+    pub fn per_second(&self, report: &Report, part: &Part) -> Option<f64> {
+        self.native_of(report).map(|native| part.histogram.accesses() / native.seconds)
     }
 
     /// What flows into the caches in a native run, and the threads that it is for; not known without such a
     /// run, of a machine with other than three levels, and of a program that was cut off.
     fn flows(&self, report: &Report) -> Option<(Flows, usize)> {
         let [l1, l2, llc] = self.caches[..] else { return None };
-        let whole = matches!(report.ended, Ended::Exit(_));
-        let native = self.native.filter(|_| whole && report.stack)?;
+        let native = self.native_of(report).filter(|_| report.stack)?;
         let flows = Flows::of_report(report, native.seconds, [l1.bytes, l2.bytes, llc.bytes])?;
         Some((flows, report.threads().count().max(1)))
     }
@@ -71,7 +76,7 @@ impl<'r> Summary<'r> {
     }
 
     fn report_json(&self, report: &Report) -> Value {
-        let parts: Vec<Value> = report.parts.iter().map(|part| self.part_json(part)).collect();
+        let parts: Vec<Value> = report.parts.iter().map(|part| self.part_json(report, part)).collect();
         json!({
             "program": report.program,
             "pid": report.pid,
@@ -84,7 +89,7 @@ impl<'r> Summary<'r> {
         })
     }
 
-    fn part_json(&self, part: &Part) -> Value {
+    fn part_json(&self, report: &Report, part: &Part) -> Value {
         let histogram = &part.histogram;
         let caches: Vec<Value> = self
             .caches
@@ -103,7 +108,7 @@ impl<'r> Summary<'r> {
             "scope": part.scope,
             "accesses": histogram.accesses(),
             "first_touches": histogram.first_touches(),
-            "accesses_per_s": self.per_second(part),
+            "accesses_per_s": self.per_second(report, part),
             "caches": caches,
             "rows": histogram.rows().collect::<Vec<_>>(),
             "curve": histogram.curve(),
@@ -178,13 +183,13 @@ impl<'r> Summary<'r> {
             let worst =
                 report.threads().map(|part| part.histogram.miss_ratio(lines)).fold(f64::NAN, f64::max);
             let fetches = report.part(Scope::Instructions).map(|part| part.histogram.miss_ratio(lines));
-            let per_s = self.native.map(|native| program.histogram.misses(lines) / native.seconds);
+            let per_s = self.native_of(report).map(|native| program.histogram.misses(lines) / native.seconds);
             table.row([
                 format!("L{}", cache.level),
                 show_bytes(cache.bytes),
                 percent(program.histogram.miss_ratio(lines)),
                 program.estimate.as_ref().map_or(String::new(), |estimate| percent(estimate.error(lines))),
-                per_s.map_or(String::new(), count),
+                per_s.map_or("–".into(), count),
                 if worst.is_nan() { String::new() } else { percent(worst) },
                 fetches.map_or(String::new(), percent),
             ]);
@@ -193,15 +198,21 @@ impl<'r> Summary<'r> {
             true => *out += "This machine does not tell the sizes of its caches.\n",
             false => *out += &table.to_string(),
         }
-        if let Some((native, per_s)) = self.native.zip(self.per_second(program)) {
-            let _ = writeln!(
+        let _ = match (self.native, self.per_second(report, program)) {
+            (Some(native), Some(per_s)) => writeln!(
                 out,
                 "native {:.2} s, {} accesses/s; under the tool {:.1} times the CPU time",
                 native.seconds,
                 count(per_s),
                 self.cost.user_seconds / native.user_seconds.max(1e-3)
-            );
-        }
+            ),
+            (Some(native), None) => writeln!(
+                out,
+                "native {:.2} s, – accesses/s: under the tool it {}, so its accesses are not those of a whole run",
+                native.seconds, report.ended
+            ),
+            (None, _) => Ok(()),
+        };
         if let Some((flows, threads)) = self.flows(report) {
             let _ = writeln!(
                 out,
@@ -239,7 +250,7 @@ fn percent(share: f64) -> String {
 }
 
 /// Three digits with a fitting thousand.
-fn count(number: f64) -> String {
+pub fn count(number: f64) -> String {
     let (scaled, unit) = match number {
         n if n >= 1e9 => (n / 1e9, " G"),
         n if n >= 1e6 => (n / 1e6, " M"),
@@ -259,6 +270,60 @@ fn count(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    use reuse::Histogram;
+
+    fn run(ended: Ended) -> Run {
+        let mut histogram = Histogram::new();
+        histogram.record(None, 1_000.0);
+        histogram.record(Some(2_000), 9_000.0);
+        let part = Part { scope: Scope::Program, histogram, estimate: None };
+        let report = Report {
+            pid: 1,
+            program: "p".into(),
+            sampling: Sampling::Exact,
+            stack: true,
+            ended,
+            parts: vec![part],
+        };
+        let cost = Cost { seconds: 4.0, user_seconds: 4.0 };
+        Run { reports: vec![report], status: ExitStatus::from_raw(0), cost }
+    }
+
+    #[test]
+    fn what_is_a_second_is_told_of_whole_runs_only() {
+        let machine = Machine::synthetic("pack:1 core:2").unwrap();
+        let native = Some(Cost { seconds: 2.0, user_seconds: 2.0 });
+        let cache = Cache { level: 1, bytes: 1_000 * LINE_BYTES };
+        let told = |ended: Ended| {
+            let run = run(ended);
+            let mut summary = Summary::new(&run, native, &machine);
+            summary.caches = vec![cache];
+            let json = summary.json();
+            (json["programs"][0]["parts"][0]["accesses_per_s"].as_f64(), summary.to_string())
+        };
+        for ended in [Ended::Exit(0), Ended::Exit(3)] {
+            let (per_s, text) = told(ended);
+            assert_eq!(per_s, Some(5_000.0), "{ended:?}");
+            assert!(text.contains("5000 accesses/s") && text.contains("2.0 times the CPU time"), "{text}");
+            assert!(!text.contains('–'), "{text}");
+        }
+        for (ended, why) in [
+            (Ended::TimeLimit, "cut off by the time limit"),
+            (Ended::Signal(Some(11)), "ended by signal 11"),
+            (Ended::Exec, "became another program"),
+        ] {
+            let (per_s, text) = told(ended);
+            assert_eq!(per_s, None, "{ended:?}");
+            let misses = text.lines().find(|line| line.starts_with("L1")).expect("a row of the cache");
+            assert!(misses.contains('–'), "{text}");
+            assert!(text.contains("– accesses/s") && text.contains(why), "{text}");
+            assert!(!text.contains("times the CPU time"), "{text}");
+        }
+    }
 
     #[test]
     fn counts_have_three_digits() {
