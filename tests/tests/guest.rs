@@ -114,10 +114,10 @@ fn filling_turns_are_taken_by_cpu_idle() {
 
 /// CPU time of each program over `seconds` in the guest, in microseconds; `None` if the guest was held
 /// up meanwhile: its clock goes on while it is, for whoever was running.
-fn cpu_times(session: &mut Session, names: [&str; 3], seconds: u32) -> Option<[f64; 3]> {
+fn cpu_times(session: &mut Session, names: [&str; 3], seconds: f64) -> Option<[f64; 3]> {
     let printed = session.sh(&format!(
         "look() {{ cat /proc/uptime; grep -H usage_usec /sys/fs/cgroup/coplace/*/*/cpu.stat; }}
-         look; sleep {seconds}; look"
+         look; sleep {seconds:.3}; look"
     ));
     let uptimes = printed.lines().filter(|line| !line.contains("usage_usec"));
     let uptimes: Vec<f64> = uptimes.map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect();
@@ -127,7 +127,7 @@ fn cpu_times(session: &mut Session, names: [&str; 3], seconds: u32) -> Option<[f
         let times: Vec<f64> = times.map(|time| time.parse().unwrap()).collect();
         times[1] - times[0]
     });
-    (uptimes[1] - uptimes[0] < f64::from(seconds) * 1.2).then_some(times)
+    (uptimes[1] - uptimes[0] < seconds * 1.2).then_some(times)
 }
 
 /// How often, of 60 looks, the program on the whole machine ran alone, the two on a CPU each ran without
@@ -147,6 +147,11 @@ fn levels_in_turn(session: &mut Session, wide: &str, narrow: [&str; 2]) -> (u32,
     let (machine, cpus) = (count("011"), count("100"));
     (machine, cpus, looks.lines().count() as u32 - machine - cpus)
 }
+
+/// Over how many cycles of all levels CPU time is measured, and how many of them at once. What the emulation
+/// does beside takes more from one CPU at a time than from the other: it evens out over longer times.
+const CYCLES: u32 = 200;
+const CYCLES_AT_ONCE: u32 = 20;
 
 /// Three programs on two CPUs: one on the whole machine in turn with two on a CPU each. What the plan
 /// states is what they get, by the kernel's account.
@@ -184,29 +189,24 @@ fn levels_alternate_as_the_plan_states_and_everybody_gets_the_cpu_time_that_it_i
             println!("the machine's turn in {machine} looks, the CPUs' in {cpus}, a switch in {else_}");
             (machine >= 5 && cpus >= 5 && else_ * 4 <= machine + cpus).then_some(())
         });
-        // What the emulation does beside takes more from one CPU at a time than from the other: it
-        // evens out over longer times.
-        let (since, mut got, mut seconds) = (Instant::now(), [0.0; 3], 0);
-        loop {
-            if let Some(more) = cpu_times(&mut session, names, 5) {
+        let seconds = (slices[0] + slices[1]) / 1e3 * f64::from(CYCLES_AT_ONCE);
+        let (since, mut got, mut cycles) = (Instant::now(), [0.0; 3], 0);
+        let entitled = weights.map(|weight| f64::from(weight) / f64::from(weights.iter().sum::<u32>()));
+        let off = |got: [f64; 3]| [0, 1, 2].map(|at| got[at] / got.iter().sum::<f64>() / entitled[at] - 1.0);
+        while cycles < CYCLES {
+            if let Some(more) = cpu_times(&mut session, names, seconds) {
                 (0..3).for_each(|at| got[at] += more[at]);
-                seconds += 5;
+                cycles += CYCLES_AT_ONCE;
+                println!("after {cycles} cycles: {:+.3?}", off(got));
             }
-            let all: f64 = got.iter().sum();
-            let entitled = weights.map(|weight| f64::from(weight) / f64::from(weights.iter().sum::<u32>()));
-            let off = [0, 1, 2].map(|at| got[at] / all / entitled[at] - 1.0);
-            if seconds >= 15 && off.iter().all(|off| off.abs() <= 0.05) {
-                let percent = off.map(|off| format!("{:+.1}%", off * 100.0));
-                println!(
-                    "over {seconds} s from what each is entitled to: {percent:?}; {:.1} s of all",
-                    all / 1e6
-                );
-                // The rest is what the emulation does beside.
-                assert!(all / 1e6 >= f64::from(seconds) * 2.0 * 0.8, "{got:?} in {seconds} s");
-                break;
-            }
-            assert!(since.elapsed() < PATIENCE, "off by {off:?} in {seconds} s; {}", session.traces());
+            assert!(since.elapsed() < PATIENCE, "{cycles} cycles; {}", session.traces());
         }
+        let (seconds, all) = (seconds * f64::from(CYCLES / CYCLES_AT_ONCE), got.iter().sum::<f64>() / 1e6);
+        let percent = off(got).map(|off| format!("{:+.1}%", off * 100.0));
+        println!("over {seconds} s from what each is entitled to: {percent:?}; {all:.1} s of all");
+        assert!(off(got).iter().all(|off| off.abs() <= 0.05), "{percent:?} in {cycles} cycles");
+        // The rest is what the emulation does beside.
+        assert!(all >= seconds * 2.0 * 0.8, "{got:?} in {seconds} s");
         session.end();
     }
 }

@@ -74,7 +74,7 @@ pub enum RunError {
 pub struct Options {
     /// All lines, without.
     pub sample: Option<Rate>,
-    /// Leave out what is addressed from the stack pointer.
+    /// Leave out what is in the stack.
     pub without_stack: bool,
     /// Count instruction fetches, too.
     pub fetches: bool,

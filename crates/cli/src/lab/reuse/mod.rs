@@ -7,16 +7,14 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use ::reuse::{Ended, Rate};
-use probe::tool::{self, Missing, Options, RunError, Tool};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use probe::tool::{self, Missing, Options, RunError, Tool, Until};
 use topology::Machine;
 
-use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
+use super::slowdown::interrupts;
+use crate::exit::{DOES_NOT_HOLD, Failure, INTERRUPTED, Outcome};
 use crate::units::parse_duration_ns;
 pub use summary::Summary;
 
@@ -35,7 +33,8 @@ them. Threads that wait by spinning are measured spinning: OMP_WAIT_POLICY=passi
 set already.
 
 Exit status: the program's results are shown with 0, also when the time was up; 1 where valgrind or the
-tool is missing, 2 for a program that cannot be measured.
+tool is missing, 2 for a program that cannot be measured, 130 when interrupted in the native run (under
+the tool, what was seen until then is shown).
 
 Examples:
   coplace lab reuse -- ./cg --size S
@@ -102,21 +101,23 @@ pub fn main(args: &Args) -> Outcome {
     } else {
         crate::machine::named(&args.machine)?
     };
-    // A Ctrl-C ends the program, and the tool then reports what it has seen; we are still needed.
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(Failure::ours)?;
-    }
+    // Under the tool a Ctrl-C ends the program, and the tool then reports what it has seen; we are still needed.
+    let interrupted = interrupts()?;
     let failed = |error: RunError| match error {
         RunError::NotFound { .. } | RunError::Narrow { .. } | RunError::Foreign { .. } => {
             Failure::bad_input(error)
         }
+        RunError::Interrupted => Failure::new(INTERRUPTED, "interrupted before anything was seen"),
         other => Failure::ours(other),
     };
+    // Not after a native run that may last.
+    tool::check(&args.program[0]).map_err(failed)?;
     let native = match args.without_native {
         true => None,
         false => {
-            let limit = args.limit.map(Duration::from_nanos);
-            let (status, cost) = tool::native(&args.program, limit, None).map_err(failed)?;
+            let until =
+                Until { limit: args.limit.map(Duration::from_nanos), stopped: Some(interrupted.clone()) };
+            let (status, cost) = tool::native(&args.program, until, None).map_err(failed)?;
             if status.code().is_none() {
                 eprintln!(
                     "coplace: natively the program did not end by itself ({status}): there are no accesses a second"
