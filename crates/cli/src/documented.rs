@@ -71,6 +71,7 @@ fn refused(command: &str, typed: bool) -> Option<String> {
     // What stands for whatever the reader has.
     let put = |word: String| match word.as_str() {
         "NAME" => "TA".to_owned(),
+        "PID" => "1".to_owned(),
         _ => word.replace("docs/policies/lua/wider.lua", "mine.lua").replace("mine.lua", &own),
     };
     let error = Cli::try_parse_from(words(command).into_iter().map(put)).err()?;
