@@ -137,13 +137,18 @@ impl Started {
 mod tests {
     use super::*;
 
-    /// The seconds that a sleeping child of a test is known by.
-    fn nobody_sleeps(seconds: &str) -> bool {
+    /// Whoever sleeps for so many seconds, by which the child of a test is known.
+    fn sleeper(seconds: &str) -> Option<u32> {
         let sleeps = |process: &linux::procfs::Stat| {
             let line = std::fs::read_to_string(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
             line.split('\0').any(|word| word == seconds)
         };
-        !linux::procfs::all(&Root::live()).unwrap().iter().filter(|process| !process.has_ended()).any(sleeps)
+        let all = linux::procfs::all(&Root::live()).unwrap();
+        all.iter().find(|process| !process.has_ended() && sleeps(process)).map(|process| process.pid)
+    }
+
+    fn nobody_sleeps(seconds: &str) -> bool {
+        sleeper(seconds).is_none()
     }
 
     fn run(script: &str, until: &Until) -> Finished {
@@ -167,9 +172,19 @@ mod tests {
 
     #[test]
     fn who_goes_before_the_limit_is_not_ended_by_it_and_may_leave_something_behind() {
-        let found = run("setsid sleep 1.0371 & exit 3", &Until::from(Some(Duration::from_secs(60))));
+        let found = run("setsid sleep 86315 & exit 3", &Until::from(Some(Duration::from_secs(60))));
         assert_eq!((found.status.code(), found.at_limit), (Some(3), false));
-        assert!(found.seconds < 60.0 && !nobody_sleeps("1.0371"));
+        assert!(found.seconds < 60.0);
+        // It may still be on its way to become the sleeper.
+        let began = Instant::now();
+        let left = loop {
+            match sleeper("86315") {
+                Some(pid) => break pid,
+                None => assert!(began.elapsed() < Duration::from_secs(60), "it was ended, too"),
+            }
+            sleep(LOOK);
+        };
+        kill_process(Pid::from_raw(left as i32).unwrap(), Signal::KILL).unwrap();
     }
 
     #[test]
