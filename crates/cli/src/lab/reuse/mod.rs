@@ -27,9 +27,9 @@ the distance has the line still, so the distances say what a cache of any size w
 program runs once natively (its output goes nowhere), for the accesses a second: a program whose accesses
 go far, but seldom, hurts nobody.
 
-Exact, a run takes some tens of times as long as native: 25 times for sparse matrices, 50 for products of
-dense ones in vectors. With --sample 0.01 it is 5 and 11 to 14 times, less than Valgrind alone takes for
-them. Threads that wait by spinning are measured spinning: OMP_WAIT_POLICY=passive is set unless it is
+Exact, a run takes some tens of times as long as native: 28 times for sparse matrices, 26 to 52 for
+products of dense ones in vectors. With --sample 0.01 it is 7 and 7 to 14 times, less than Valgrind alone
+takes for them. Threads that wait by spinning are measured spinning: OMP_WAIT_POLICY=passive is set unless it is
 set already.
 
 Exit status: the program's results are shown with 0, also when the time was up; 1 where valgrind or the
