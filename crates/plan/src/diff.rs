@@ -332,13 +332,12 @@ struct Turns<'a, F> {
 type Elsewhere<'a> = Option<(&'a CpuSet, u32)>;
 
 impl<'a, F: Fn(&AppId) -> bool> Turns<'a, F> {
-    /// Who stands in a slot.
-    fn members(&self, slot: &'a Slot) -> Vec<(&'a AppId, Elsewhere<'a>)> {
-        let mut members = Vec::new();
+    /// Who stands in a slot, in place of whatever was in the list.
+    fn list(&self, slot: &'a Slot, members: &mut Vec<(&'a AppId, Elsewhere<'a>)>) {
+        members.clear();
         slot.tree.for_each_run(&mut |run| {
             members.push((&run.app, (self.several)(&run.app).then_some((&run.place, run.threads))));
         });
-        members
     }
 }
 
@@ -346,11 +345,15 @@ impl<F: Fn(&AppId) -> bool> PartialEq for Turns<'_, F> {
     /// The order in which programs stand in a slot does not count.
     fn eq(&self, other: &Self) -> bool {
         let length = |slot: &Slot| slot.slice_ns;
+        // One list each for all slots: there are many, and each holds few.
+        let (mut mine, mut theirs) = (Vec::new(), Vec::new());
         self.mode == other.mode
             && self.slots.iter().map(length).eq(other.slots.iter().map(length))
             && self.slots.iter().zip(other.slots).all(|(one, another)| {
-                let (one, another) = (self.members(one), other.members(another));
-                one == another || BTreeMap::from_iter(one) == BTreeMap::from_iter(another)
+                self.list(one, &mut mine);
+                other.list(another, &mut theirs);
+                let by_name = |members: &[_]| members.iter().copied().collect::<BTreeMap<_, _>>();
+                mine == theirs || by_name(&mine) == by_name(&theirs)
             })
     }
 }

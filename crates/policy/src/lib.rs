@@ -29,6 +29,7 @@ mod la;
 pub mod lua;
 mod lv;
 mod neighbours;
+mod places;
 mod registry;
 mod settings;
 mod ta;
@@ -45,6 +46,7 @@ use workload::AppId;
 
 pub use adaptive::{Account, Served};
 pub use neighbours::{Neighbours, Predictions};
+pub use places::Places;
 pub use registry::{Listed, UnknownPolicy, by_name, list};
 pub use settings::{LevelDecision, Lever, Settings};
 
@@ -114,7 +116,7 @@ pub struct Memory {
     pub level: LevelMemory,
     /// Where each application stood last, to keep most CPUs where they are.
     #[serde(default)]
-    pub places: BTreeMap<AppId, CpuSet>,
+    pub places: Places,
     /// What the plans have given to each program so far; `adaptive` and Lua policies keep it.
     #[serde(default, skip_serializing_if = "Account::is_empty")]
     pub account: Account,

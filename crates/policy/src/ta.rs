@@ -116,11 +116,11 @@ impl Divide for Topological<'_, '_> {
     }
 
     fn divide(&self, blocked: &CpuSet, members: &[usize]) -> Division {
-        let clear = outside_of(&self.cuts, blocked);
-        let cut = level(clear.as_ref().unwrap_or(&self.cuts), members.len());
         if members.is_empty() {
             return Division::default();
         }
+        let clear = outside_of(&self.cuts, blocked);
+        let cut = level(clear.as_ref().unwrap_or(&self.cuts), members.len());
         let Suited { parts, lines: company, reasons } =
             suited(self.cx, &cut.places, spread(self.cx, &cut.places, members));
         let mut lines = describe(self.cx, cut, &parts, members.len());

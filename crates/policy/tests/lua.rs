@@ -423,7 +423,7 @@ fn the_annotations_name_what_a_policy_can_use_and_nothing_else() {
     machine.distances =
         Some(topology::Distances { nodes: vec![0, 1], matrix: vec![vec![10, 21], vec![21, 10]] });
     let snapshot = Snapshot::for_machine(Arc::new(machine)).with_apps(app).unwrap();
-    let stood = BTreeMap::from([(snapshot.apps[0].id.clone(), snapshot.usable.clone())]);
+    let stood = [(snapshot.apps[0].id.clone(), snapshot.usable.clone())].into_iter().collect();
     let memory = Memory { places: stood, ..Memory::default() };
     let policy = by_name("mine.lua", &settings).unwrap();
     let lines = policy.try_decide(&snapshot, &memory).unwrap_or_else(|error| panic!("{error}")).report.lines;

@@ -1,6 +1,7 @@
 //! Invariants 2 and 3: on which CPUs programs may stand, with how many threads, and who may be made
 //! to stand still.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use topology::CpuSet;
@@ -68,7 +69,10 @@ impl Checker<'_> {
     fn disjoint(&mut self, parts: &[Tree]) {
         let mut taken = CpuSet::new();
         for part in parts {
-            let place = part.place();
+            let place = match part {
+                Tree::Run(run) => Cow::Borrowed(&run.place),
+                _ => Cow::Owned(part.place()),
+            };
             if taken.intersects(&place) {
                 self.found.push(Violation::Overlap { cpus: taken.intersection(&place) });
             }

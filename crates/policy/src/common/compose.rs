@@ -28,7 +28,7 @@ use topology::CpuSet;
 use workload::AppId;
 
 use super::gather::{beside, leaf, mixed};
-use super::needs::{Need, by_name, needs};
+use super::needs::{Need, needs};
 use super::slices::{Period, slices};
 use super::{company, matrix, outcome, place};
 use crate::{Decision, LevelMemory, Memory, Settings};
@@ -38,8 +38,6 @@ pub(crate) struct Context<'a> {
     pub snapshot: &'a Snapshot,
     pub settings: &'a Settings,
     pub memory: &'a Memory,
-    /// The snapshot's programs in order of their names.
-    pub by_name: Vec<usize>,
     pub needs: Vec<Need<'a>>,
     /// Whether exact shares go before the bound on standing still, and before leaving programs that
     /// share a single CPU to the kernel, which knows no weights.
@@ -48,9 +46,8 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub fn new(snapshot: &'a Snapshot, settings: &'a Settings, memory: &'a Memory) -> Context<'a> {
-        let by_name = by_name(snapshot);
-        let needs = needs(snapshot, &by_name, &memory.places);
-        Context { snapshot, settings, memory, by_name, needs, exact_shares: false }
+        let needs = needs(snapshot, &memory.places);
+        Context { snapshot, settings, memory, needs, exact_shares: false }
     }
 
     /// How long the outermost turns last.
@@ -291,7 +288,7 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
     claims.extend(layers.iter().map(|parts| parts_claim(cx, parts)));
     let mut slices = slices(&claims, cx.settings, cx.period());
     fit_inner_turns(cx, layers, &mut slices, rows.len());
-    let mut slots: Vec<Slot> = Vec::new();
+    let mut slots: Vec<Slot> = Vec::with_capacity(slices.len());
     let row_trees = |row: &matrix::Row| row.gangs.iter().map(|(index, place)| cx.on(*index, place)).collect();
     let mut trees: Vec<Vec<Tree>> = rows.iter().map(row_trees).collect();
     let layer_slices = &slices[rows.len()..];

@@ -8,6 +8,9 @@ use topology::{CpuSet, Machine};
 use super::needs::Need;
 use super::place;
 
+/// A row has room for so many gangs at once.
+const FEW: usize = 8;
+
 /// One row: gangs that stand side by side in the same slot.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
@@ -54,7 +57,7 @@ pub(crate) fn pack(
         let mut hopeful = (0..rows.len()).filter(|&number| restricted || counts[number] + width <= all_count);
         let found = hopeful.find_map(|number| Some((number, place_in(&rows[number].taken)?)));
         let (number, place) = found.unwrap_or_else(|| {
-            rows.push(Row::default());
+            rows.push(Row { gangs: Vec::with_capacity(FEW), ..Row::default() });
             counts.push(0);
             let place = place_in(&CpuSet::new()).unwrap_or_else(|| CpuSet::clone(&ground));
             (rows.len() - 1, place)

@@ -4,11 +4,10 @@
 //! *floor*), because threads that spin for a partner which is not running make it a hundred
 //! times slower. Only one whose threads sleep while they wait may be squeezed: its floor is 1.
 
-use std::collections::BTreeMap;
-
 use plan::{App, Snapshot};
 use topology::CpuSet;
-use workload::AppId;
+
+use crate::Places;
 
 /// One live program of a decision.
 #[derive(Clone, Debug)]
@@ -91,28 +90,15 @@ impl<'a> Need<'a> {
 }
 
 /// The live programs in order of arrival, without those that a user suspended.
-pub(crate) fn needs<'a>(
-    snapshot: &'a Snapshot,
-    by_name: &[usize],
-    places: &'a BTreeMap<AppId, CpuSet>,
-) -> Vec<Need<'a>> {
+pub(crate) fn needs<'a>(snapshot: &'a Snapshot, places: &'a Places) -> Vec<Need<'a>> {
     let (usable, allowed) = (snapshot.usable.len(), snapshot.allowed.len());
-    // Both in order of name: one walk instead of a search for each.
-    let mut before: Vec<Option<&CpuSet>> = vec![None; snapshot.apps.len()];
-    let mut places = places.iter().peekable();
-    for &index in by_name {
-        let id = &snapshot.apps[index].id;
-        while places.next_if(|(other, _)| *other < id).is_some() {}
-        before[index] = places.next_if(|(other, _)| *other == id).map(|(_, place)| place);
-    }
-    let live = snapshot.apps.iter().zip(before).filter(|(app, _)| !app.suspended);
-    live.map(|(app, before)| Need { before, ..Need::of(app, snapshot, usable, allowed) }).collect()
-}
-
-/// The snapshot's programs in order of their names.
-pub(crate) fn by_name(snapshot: &Snapshot) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..snapshot.apps.len()).collect();
-    // Names that count up are all but in order of arrival, which this sort makes use of.
-    order.sort_by(|&a, &b| snapshot.apps[a].id.cmp(&snapshot.apps[b].id));
-    order
+    let mut needs = Vec::with_capacity(snapshot.apps.len());
+    needs.extend(
+        snapshot
+            .apps
+            .iter()
+            .filter(|app| !app.suspended)
+            .map(|app| Need { before: places.get(&app.id), ..Need::of(app, snapshot, usable, allowed) }),
+    );
+    needs
 }

@@ -1,15 +1,12 @@
 //! From a tree to a decision: who waits, who is suspended, what is remembered, and who was moved.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::collections::hash_map::Entry;
 
 use plan::{App, Plan, Tree, display_ns};
 use topology::CpuSet;
-use workload::{AppId, ByApp};
 
 use super::compose::Context;
-use crate::{Decision, LevelMemory, Memory, Report};
+use crate::{Decision, LevelMemory, Memory, Places, Report};
 
 pub(crate) fn decision(
     cx: &Context<'_>,
@@ -30,35 +27,26 @@ pub(crate) fn decision(
             display_ns(cx.settings.min_slice_ns)
         ));
     }
-    let mut places_now: ByApp<'_, Cow<'_, CpuSet>> = ByApp::default();
-    places_now.reserve(cx.needs.len());
-    plan.for_each_run(&mut |run| match places_now.entry(&run.app) {
-        Entry::Vacant(none) => {
-            none.insert(Cow::Borrowed(&run.place));
-        }
-        Entry::Occupied(mut place) => place.get_mut().to_mut().add_all(&run.place),
-    });
-    // Programs and old places both in order of name: one walk instead of searches.
-    let mut old = cx.memory.places.iter().peekable();
-    let mut places: Vec<(AppId, CpuSet)> = Vec::with_capacity(cx.by_name.len());
-    for app in cx.by_name.iter().map(|&index| &cx.snapshot.apps[index]) {
-        let now: Option<CpuSet> = places_now.get(&app.id).map(|place| CpuSet::clone(place));
-        while old.next_if(|(id, _)| **id < app.id).is_some() {}
-        let before = old.next_if(|(id, _)| **id == app.id).map(|(_, place)| place);
+    let mut places = Places::with_capacity(cx.snapshot.apps.len());
+    plan.for_each_run(&mut |run| places.add(&run.app, &run.place));
+    for app in &cx.snapshot.apps {
+        let (before, now) = (cx.memory.places.get(&app.id), places.get(&app.id));
         if app.suspended {
             suspended.insert(app.id.clone());
         } else if now.is_none() {
             waiting.insert(app.id.clone());
         }
-        if let (Some(before), Some(now)) = (before, &now)
-            && let Some(why) = reason(cx, app, before, now, &level)
-        {
-            report.moves.insert(app.id.clone(), why);
+        match (before, now) {
+            (Some(before), Some(now)) => {
+                let why = reason(cx, app, before, now, &level);
+                report.moves.extend(why.map(|why| (app.id.clone(), why)));
+            }
+            // Who does not run comes back to where it stood.
+            (Some(before), None) => places.insert(app.id.clone(), before.clone()),
+            (None, _) => {}
         }
-        // Who does not run comes back to where it stood.
-        places.extend(now.or_else(|| before.cloned()).map(|place| (app.id.clone(), place)));
     }
-    let memory = Memory { level, places: places.into_iter().collect(), ..Memory::default() };
+    let memory = Memory { level, places, ..Memory::default() };
     let plan = Plan { waiting, suspended, ..plan };
     Decision { plan, memory, wake_at_ns, report }
 }

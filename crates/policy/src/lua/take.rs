@@ -1,16 +1,13 @@
 //! What a script declares and returns.
 
-use std::collections::BTreeMap;
-
 use mlua::{Error, Lua, Table, Value};
 use plan::{Plan, Promise, ShareBound, WaitingBound};
-use topology::CpuSet;
 use workload::AppId;
 
 use super::plain::Plain;
 use super::sandbox::{Vm, World};
 use super::trees;
-use crate::{Decision, Memory, Report};
+use crate::{Decision, Memory, Places, Report};
 
 /// What a file says about its policy beside `decide`.
 pub(super) struct Declared {
@@ -163,14 +160,11 @@ fn complete(world: &World, plan: &mut Plan, report: &mut Report) {
 }
 
 /// Where everybody stands now, or stood last.
-fn places(world: &World, plan: &Plan) -> BTreeMap<AppId, CpuSet> {
-    let mut now: BTreeMap<AppId, CpuSet> = BTreeMap::new();
-    for run in plan.runs() {
-        let place = now.entry(run.app.clone()).or_default();
-        *place = place.union(&run.place);
-    }
+fn places(world: &World, plan: &Plan) -> Places {
+    let mut now = Places::default();
+    plan.for_each_run(&mut |run| now.add(&run.app, &run.place));
     for app in &world.snapshot.apps {
-        if let (Some(before), false) = (world.memory.places.get(&app.id), now.contains_key(&app.id)) {
+        if let (Some(before), None) = (world.memory.places.get(&app.id), now.get(&app.id)) {
             now.insert(app.id.clone(), before.clone());
         }
     }
