@@ -22,7 +22,7 @@ pub struct Choices {
     /// matrix (.csv) or from profiles (.toml)
     #[arg(long, value_name = "twins|profile|FILE", help_heading = "Scheduling")]
     pub neighbours: Option<String>,
-    /// How long a turn lasts: 60ms
+    /// How long a turn lasts: 100ms
     #[arg(long, value_name = "TIME", help_heading = "Scheduling", value_parser = parse_slice_ns)]
     pub slice: Option<u64>,
     /// How programs take turns

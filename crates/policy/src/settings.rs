@@ -11,7 +11,8 @@ use crate::Neighbours;
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// How long a gang runs before the next one's turn, where the still bound allows it. Programs of large working
-    /// sets lose 2 to 15% in turns of 20 ms (experiments/real-programs); of 60 ms three of them may have in `max_still_ns`.
+    /// sets lose up to 15% in turns of 20 ms, and of 60 ms twice what they lose of 100 (experiments/real-programs), the
+    /// longest that two may have in `max_still_ns`.
     pub slice_ns: u64,
     /// Shortest slice that the mechanism at hand keeps coordinated.
     pub min_slice_ns: u64,
@@ -83,7 +84,7 @@ fn is_false(flag: &bool) -> bool {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            slice_ns: 60_000_000,
+            slice_ns: 100_000_000,
             min_slice_ns: 5_000_000,
             max_still_ns: 200_000_000,
             turn_mode: TurnMode::Strict,

@@ -36,17 +36,17 @@ fn jain(shares: &[f64]) -> f64 {
 /// each; of what is left over the next level takes as many as it can have alike, and so on up.
 /// "weighting each hierarchy level so that each job receives the same amount of CPU time": a turn of t
 /// gives k programs on each partition of w CPUs t × w ÷ k of CPU time each, so t is proportional to
-/// k ÷ w. A period lasts 60 ms for each level.
+/// k ÷ w. A period lasts 100 ms for each level, 200 ms at most.
 ///
 /// | n | system | processors | cores | k ÷ w | turns |
 /// |---|---|---|---|---|---|
 /// | 1 | 1 | | | | |
 /// | 2 | | 1 each | | | |
-/// | 3 | 1 | 1 each | | 1/4 : 1/2 | 40 ms × 1/3, 2/3 |
+/// | 3 | 1 | 1 each | | 1/4 : 1/2 | 200 ms × 1/3, 2/3 |
 /// | 4 | | | 1 each | | |
-/// | 5 | 1 (a processor each would need two) | | 1 each | 1/4 : 1 | 40 ms × 1/5, 4/5 |
-/// | 6 | | 1 each | 1 each | 1/2 : 1 | 40 ms × 1/3, 2/3 |
-/// | 7 | 1 | 1 each | 1 each | 1/4 : 1/2 : 1 | 60 ms × 1/7, 2/7, 4/7 |
+/// | 5 | 1 (a processor each would need two) | | 1 each | 1/4 : 1 | 200 ms × 1/5, 4/5 |
+/// | 6 | | 1 each | 1 each | 1/2 : 1 | 200 ms × 1/3, 2/3 |
+/// | 7 | 1 | 1 each | 1 each | 1/4 : 1/2 : 1 | 200 ms × 1/7, 2/7, 4/7 |
 /// | 8 | | | 2 each | | |
 ///
 /// Whoever had a partition stays inside of it: a1 goes from the system to processor 0-1 and core 0, a2
@@ -55,13 +55,13 @@ fn jain(shares: &[f64]) -> f64 {
 const FIGURE_2: [&str; 8] = [
     "a1 on 0-3",
     "side_by_side [a1 on 0-1, a2 on 2-3]",
-    "in_turn strict [40ms a3 on 0-3, 80ms side_by_side [a1 on 0-1, a2 on 2-3]]",
+    "in_turn strict [66.666666ms a3 on 0-3, 133.333334ms side_by_side [a1 on 0-1, a2 on 2-3]]",
     "side_by_side [a1 on 0, a3 on 1, a2 on 2, a4 on 3]",
-    "in_turn strict [24ms a5 on 0-3, 96ms side_by_side [a1 on 0, a3 on 1, a2 on 2, a4 on 3]]",
-    "in_turn strict [40ms side_by_side [a5 on 0-1, a6 on 2-3], \
-     80ms side_by_side [a1 on 0, a3 on 1, a2 on 2, a4 on 3]]",
-    "in_turn strict [25.714285ms a7 on 0-3, 51.428571ms side_by_side [a5 on 0-1, a6 on 2-3], \
-     102.857144ms side_by_side [a1 on 0, a3 on 1, a2 on 2, a4 on 3]]",
+    "in_turn strict [40ms a5 on 0-3, 160ms side_by_side [a1 on 0, a3 on 1, a2 on 2, a4 on 3]]",
+    "in_turn strict [66.666666ms side_by_side [a5 on 0-1, a6 on 2-3], \
+     133.333334ms side_by_side [a1 on 0, a3 on 1, a2 on 2, a4 on 3]]",
+    "in_turn strict [28.571428ms a7 on 0-3, 57.142857ms side_by_side [a5 on 0-1, a6 on 2-3], \
+     114.285715ms side_by_side [a1 on 0, a3 on 1, a2 on 2, a4 on 3]]",
     "side_by_side [mixed [a1 on 0, a5 on 0], mixed [a3 on 1, a7 on 1], \
      mixed [a2 on 2, a6 on 2], mixed [a4 on 3, a8 on 3]]",
 ];
@@ -124,7 +124,7 @@ fn levels_are_balanced_once_nobody_comes_or_leaves() {
     let plan = bench.arrive("a6");
     assert_eq!(
         plan.to_string(),
-        "in_turn strict [13.333333ms a5 on 0-3, 106.666667ms side_by_side [mixed [a1 on 0, a6 on 0], a3 on 1, \
+        "in_turn strict [22.222222ms a5 on 0-3, 177.777778ms side_by_side [mixed [a1 on 0, a6 on 0], a3 on 1, \
          a2 on 2, a4 on 3]]"
     );
     // One for another, in the same instant, is a change too.
@@ -144,7 +144,7 @@ fn who_is_to_be_narrower_keeps_its_partition_until_its_team_has_shrunk() {
     bench.arrive("a");
     bench.snapshot.apps[0].team = Some(4);
     let plan = bench.arrive("b");
-    let asked = "in_turn strict [40ms a on 0-3 x 2, 80ms b on 2-3]";
+    let asked = "in_turn strict [66.666666ms a on 0-3 x 2, 133.333334ms b on 2-3]";
     assert_eq!(plan.to_string(), asked);
     let asked_ns = bench.snapshot.now_ns;
     assert_eq!(bench.wake_at_ns, Some(asked_ns + 50 * MS));
@@ -167,8 +167,8 @@ fn who_scales_best_goes_a_level_up() {
     let mut bench = Bench::new(FIGURE_1, "LV", &settled());
     // Of three programs one is on the whole machine: not the latest, but the one that gains by it.
     let plan = bench.arrive("poor speedup 2:1400,4:1500; good speedup 2:1950,4:3800; unknown");
-    let expected = "in_turn strict [40ms good on 0-3, \
-                    80ms side_by_side [poor on 0-1, unknown on 2-3]]";
+    let expected = "in_turn strict [66.666666ms good on 0-3, \
+                    133.333334ms side_by_side [poor on 0-1, unknown on 2-3]]";
     assert_eq!(plan.to_string(), expected);
     assert!(bench.lines.iter().any(|line| line.starts_with("good: lose least")), "{:?}", bench.lines);
     // Nothing is known about who is as good as unknown: half is what everybody is taken to keep.
@@ -182,7 +182,7 @@ fn who_cannot_use_more_has_its_own_partition_all_the_time() {
     let mut bench = Bench::new(FIGURE_1, "LV", &settled());
     let plan = bench.arrive("a; b; script max 1");
     // One and a half CPUs for each of the others.
-    let expected = "side_by_side [in_turn strict [60ms a on 1-3, 60ms b on 1-3], script on 0]";
+    let expected = "side_by_side [in_turn strict [100ms a on 1-3, 100ms b on 1-3], script on 0]";
     assert_eq!(plan.to_string(), expected);
     let mut bench = Bench::new("pack:4 [numa] l3:1 core:6", "LV", &settled());
     let plan = bench.arrive("a; b; script max 1");
@@ -213,7 +213,7 @@ fn programs_that_need_no_coscheduling_have_their_turn_together() {
     let mut bench = Bench::new(FIGURE_1, "LV", &settings);
     let plan = bench.arrive("a; b uncoordinated; c uncoordinated; d");
     // Three times sixty milliseconds, by weight.
-    let expected = "in_turn strict [45ms a on 0-3, 90ms mixed [b on 0-3 x 2, c on 0-3 x 2], 45ms d on 0-3]";
+    let expected = "in_turn strict [50ms a on 0-3, 100ms mixed [b on 0-3 x 2, c on 0-3 x 2], 50ms d on 0-3]";
     assert_eq!(plan.to_string(), expected);
     assert!(given(&plan).values().all(|&cpus| cpus == 1.0), "{plan}");
 }
@@ -222,8 +222,8 @@ fn programs_that_need_no_coscheduling_have_their_turn_together() {
 fn programs_of_unlike_weight_take_turns_even_on_one_cpu() {
     let mut bench = Bench::new("core:2", "LV", &settled());
     let plan = bench.arrive("a weight 3000; b weight 3000; c; d");
-    let expected = "side_by_side [in_turn strict [90ms a on 0, 30ms c on 0], \
-                    in_turn strict [90ms b on 1, 30ms d on 1]]";
+    let expected = "side_by_side [in_turn strict [150ms a on 0, 50ms c on 0], \
+                    in_turn strict [150ms b on 1, 50ms d on 1]]";
     assert_eq!(plan.to_string(), expected);
     let report = "a weight 1: what is less than a turn is worth";
     let mut bench = Bench::new("core:2", "LV", &settled());

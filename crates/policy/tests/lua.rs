@@ -73,7 +73,7 @@ fn a_plan_is_text_or_put_together_from_parts() {
             "return in_turn({ run('a', 0), { slice_ns = 5000000, plan = run('b', 0) } }, { mode = 'filling' })",
             both
         ),
-        "in_turn filling [60ms a on 0, 5ms b on 0]"
+        "in_turn filling [100ms a on 0, 5ms b on 0]"
     );
     assert_eq!(
         plan("return mixed({ run('a', '0-1', { bind = 'each' }), 'b on 1' }, { [1] = 'b' })", both),
@@ -102,7 +102,7 @@ fn the_snapshot_says_what_a_policy_must_know() {
         return built_in('TA')";
     let lines = decided(body, "lg rigid max 2 within 2-5").report.lines;
     assert_eq!(lines[0], "lg rigid 2 2 2 2-5 false");
-    assert_eq!(lines[1], "0-7 8 0 60000000");
+    assert_eq!(lines[1], "0-7 8 0 100000000");
     assert_eq!(lines[2], "node 2 4-7 package");
     assert_eq!(lines[3..6], ["8 1 0-7", "4 2 0-3", "2 4 0-1"]);
 }

@@ -88,7 +88,7 @@ fn the_machine_of_figure_1_goes_through_its_levels() {
     }
     let mut bench = Bench::new(FIGURE_1, "CO", &Settings::default());
     let plan = bench.grow(3);
-    let expected = "side_by_side [in_turn strict [60ms a1 on 0-1, 60ms a3 on 0-1], a2 on 2-3]";
+    let expected = "side_by_side [in_turn strict [100ms a1 on 0-1, 100ms a3 on 0-1], a2 on 2-3]";
     assert_eq!(plan.to_string(), expected);
 }
 
@@ -257,7 +257,7 @@ fn an_allowed_width_of_the_whole_machine_makes_everybody_take_turns() {
     let settings = Settings { allowed_widths: Some(vec![2]), ..Settings::default() };
     let mut bench = Bench::new("core:2", "CO", &settings);
     let plan = bench.grow(2);
-    assert_eq!(plan.to_string(), "in_turn strict [60ms a1 on 0-1, 60ms a2 on 0-1]");
+    assert_eq!(plan.to_string(), "in_turn strict [100ms a1 on 0-1, 100ms a2 on 0-1]");
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn rigid_programs_stand_side_by_side_in_a_slot_where_their_widths_allow() {
     let mut bench = Bench::new("core:4", "TA", &Settings::default());
     let plan = bench.arrive("r rigid max 2; s rigid max 2; t rigid max 2; a");
     let expected =
-        "in_turn strict [60ms side_by_side [s on 0-1, t on 2-3], 60ms side_by_side [r on 0-1, a on 2-3]]";
+        "in_turn strict [100ms side_by_side [s on 0-1, t on 2-3], 100ms side_by_side [r on 0-1, a on 2-3]]";
     assert_eq!(plan.to_string(), expected);
     assert!(plan.cpus_given().values().all(|&cpus| cpus == 1.0));
     let mut bench = Bench::new("core:4", "TA", &Settings::default());
@@ -357,7 +357,7 @@ fn a_heavier_program_gets_longer_turns() {
     let settings = Settings { allowed_widths: Some(vec![2]), ..Settings::default() };
     let mut bench = Bench::new("core:2", "CO", &settings);
     let plan = bench.arrive("a weight 3000; b");
-    assert_eq!(plan.to_string(), "in_turn strict [90ms a on 0-1, 30ms b on 0-1]");
+    assert_eq!(plan.to_string(), "in_turn strict [150ms a on 0-1, 50ms b on 0-1]");
 }
 
 #[test]
@@ -369,7 +369,7 @@ fn who_must_not_be_stopped_stands_in_every_slot() {
     assert!(slots.iter().all(|slot| slot.tree.apps().contains(&shell)), "{plan}");
     // There is room beside both.
     let expected =
-        "in_turn strict [60ms side_by_side [r on 1-3, sh on 0], 60ms side_by_side [s on 1-3, sh on 0]]";
+        "in_turn strict [100ms side_by_side [r on 1-3, sh on 0], 100ms side_by_side [s on 1-3, sh on 0]]";
     assert_eq!(plan.to_string(), expected);
 }
 

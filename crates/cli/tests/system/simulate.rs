@@ -5,12 +5,12 @@ use crate::world::World;
 /// What the rule of equilibrium over levels (paper II-B) makes of two processors of two cores, derived by
 /// hand: with n programs, ⌊n ÷ partitions⌋ on each partition of the finest level with no more partitions
 /// than programs, the odd ones on the next level that they fill evenly; a turn with k programs on each
-/// partition of w CPUs is proportional to k ÷ w, and all turns together are 60 ms for each level.
+/// partition of w CPUs is proportional to k ÷ w, and all turns together are 100 ms for each level, 200 ms at most.
 ///
-/// 3: two have a processor each, the odd one the system: 1/4 : 1/2 of 120 ms.
-/// 5: four have a core each; one cannot fill two processors, so it has the system: 1/4 : 1 of 120 ms.
-/// 6: four have a core each, two a processor each: 1/2 : 1 of 120 ms.
-/// 7: four, two and one: 1/4 : 1/2 : 1 of 180 ms.
+/// 3: two have a processor each, the odd one the system: 1/4 : 1/2 of 200 ms.
+/// 5: four have a core each; one cannot fill two processors, so it has the system: 1/4 : 1 of 200 ms.
+/// 6: four have a core each, two a processor each: 1/2 : 1 of 200 ms.
+/// 7: four, two and one: 1/4 : 1/2 : 1 of 200 ms.
 /// 8: two on each core, left to the kernel.
 ///
 /// A newcomer first shares the lowest core (F that of A, H too), until the situation is stable; the
@@ -20,16 +20,16 @@ const LEVELS: &str = "\
 equilibrium over levels (LV)
    1  4         AA AA
    2  2         AA BB
-   3  2-4 ÷2    CC CC  40.00 ms
-                AA BB  80.00 ms
+   3  2-4 ÷2    CC CC  66.67 ms
+                AA BB 133.33 ms
    4  1         AC BD
-   5  1-4 ÷2    EE EE  24.00 ms
-                AC BD  96.00 ms
-   6  1-2 ÷2    FF EE  40.00 ms
-                AC BD  80.00 ms
-   7  1-4 ÷3    GG GG  25.71 ms
-                FF EE  51.43 ms
-                AC BD 102.86 ms
+   5  1-4 ÷2    EE EE  40.00 ms
+                AC BD 160.00 ms
+   6  1-2 ÷2    FF EE  66.67 ms
+                AC BD 133.33 ms
+   7  1-4 ÷3    GG GG  28.57 ms
+                FF EE  57.14 ms
+                AC BD 114.29 ms
    8  1 ÷2      AC BD
 
 ";

@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn equal_claims_get_the_default_slice_each() {
-        assert_eq!(slices(&[7, 7, 7], &Settings::default(), Period::Usual), [60 * MS; 3]);
+        assert_eq!(slices(&[7, 7], &Settings::default(), Period::Usual), [100 * MS; 2]);
     }
 
     #[test]
@@ -77,10 +77,11 @@ mod tests {
 
     #[test]
     fn the_period_grows_until_the_smallest_claim_is_worth_the_shortest_slice() {
-        assert_eq!(slices(&[1000, 29_000], &Settings::default(), Period::Usual), [5 * MS, 145 * MS]);
-        assert_eq!(slices(&[1000, 59_000], &Settings::default(), Period::Usual), [5 * MS, 195 * MS]);
-        assert_eq!(slices(&[1000, 59_000], &Settings::default(), Period::Exact), [5 * MS, 295 * MS]);
-        assert_eq!(slices(&[1000, 99_000], &Settings::default(), Period::Exact), [5 * MS, 395 * MS]);
+        let settings = Settings { slice_ns: 60 * MS, ..Settings::default() };
+        assert_eq!(slices(&[1000, 29_000], &settings, Period::Usual), [5 * MS, 145 * MS]);
+        assert_eq!(slices(&[1000, 59_000], &settings, Period::Usual), [5 * MS, 195 * MS]);
+        assert_eq!(slices(&[1000, 59_000], &settings, Period::Exact), [5 * MS, 295 * MS]);
+        assert_eq!(slices(&[1000, 99_000], &settings, Period::Exact), [5 * MS, 395 * MS]);
     }
 
     #[test]
