@@ -66,7 +66,7 @@ fn everybody_is_given_the_same_in_every_step_of_levels() {
         assert!(given.values().all(|cpus| (cpus.as_f64().unwrap() - fair).abs() < 1e-6), "{step}");
     }
     assert_eq!(steps[6]["turns"][0]["picture"], "GG GG");
-    assert_eq!(steps[6]["turns"][0]["slice_ns"], 25_714_285);
+    assert_eq!(steps[6]["turns"][0]["slice_ns"], 28_571_428);
 }
 
 #[test]
