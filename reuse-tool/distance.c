@@ -16,7 +16,7 @@ enum {
     FIRST_TABLE_BITS = 10,
     // How far ahead the table, then the slots, then what counts them are fetched.
     AHEAD = 24, NEAR = 16, NEXT = 8,
-    BATCH = 2048,
+    BATCH = 2048, FEW = 8,
 };
 #define NOBODY 0xffffffffu
 #define NUMBER_MASK ((1ull << NUMBER_BITS) - 1)
@@ -201,11 +201,24 @@ static uint32_t group_of(uint64_t line)
     return (uint32_t)(((line ^ line >> 29) * 0xbf58476d1ce4e5b9ull) >> 60);
 }
 
+// The depth among all lines: others between appear in the sample at its rate.
+static inline uint64_t scaled(const struct counter *c, uint64_t depth)
+{
+    return 1 + (uint64_t)((double)(depth - 1) * c->scale + 0.5);
+}
+
 static void set_threshold(struct counter *c, uint64_t threshold)
 {
     c->threshold = threshold;
     c->scale = 18446744073709551616.0 / (double)threshold;
     c->weight = (uint64_t)(SAMPLE_UNIT * c->scale + 0.5);
+    for (uint32_t depth = 1; depth <= RECENT; depth++)
+        c->near[depth] = bin_of(scaled(c, depth));
+}
+
+static inline void count_sampled(struct counter *c, uint64_t line, uint32_t bin)
+{
+    c->bins[(uint64_t)group_of(line) * BINS + bin] += c->weight;
 }
 
 struct counter *counter_new(uint64_t threshold, uint32_t most)
@@ -274,17 +287,15 @@ static void heap_pop(struct counter *c)
     c->heap[at][1] = line;
 }
 
-static void sampled(struct counter *c, uint64_t line)
+// A sample's access for itself.
+static void one_sampled(struct counter *c, uint64_t line)
 {
     const uint64_t depth = engine_access(c->engine, line);
-    const uint32_t group = group_of(line);
     if (depth) {
-        // Others between appear in the sample at its rate.
-        const uint64_t scaled = 1 + (uint64_t)((double)(depth - 1) * c->scale + 0.5);
-        c->bins[(uint64_t)group * BINS + bin_of(scaled)] += c->weight;
+        count_sampled(c, line, bin_of(scaled(c, depth)));
         return;
     }
-    c->first[group] += c->weight;
+    c->first[group_of(line)] += c->weight;
     if (!c->most)
         return;
     heap_push(c, sample_hash(line), line);
@@ -299,20 +310,21 @@ static void sampled(struct counter *c, uint64_t line)
 }
 
 // The lines that were not in the short list: each step is fetched ahead, and none waits for another line's.
-static void look_up(struct counter *c, uint32_t misses)
+static inline __attribute__((always_inline)) void look_up(struct counter *c, uint32_t misses, const int is_sample)
 {
     struct engine *e = c->engine;
+    const uint32_t bits = is_sample ? SAMPLED_GROUP_BITS : GROUP_BITS;
     uint32_t *const places = e->place_of + RECENT;
     for (uint32_t n = 0; n < misses + AHEAD; n++) {
         if (n < misses) {
-            places[n] = (uint32_t)home(e, e->missed[n] >> GROUP_BITS);
+            places[n] = (uint32_t)home(e, e->missed[n] >> bits);
             __builtin_prefetch(&e->table[places[n]]);
         }
         const uint32_t near = n - (AHEAD - NEAR), next = n - (AHEAD - NEXT), now = n - AHEAD;
         if (near < misses) {
             // If the table has grown since, the search may fail for a known group; it is repeated below.
-            const uint32_t group = group_find_from(e, places[near], e->missed[near] >> GROUP_BITS);
-            places[near] = group == NOBODY ? NOBODY : place_in(GROUP_BITS, group, e->missed[near]);
+            const uint32_t group = group_find_from(e, places[near], e->missed[near] >> bits);
+            places[near] = group == NOBODY ? NOBODY : place_in(bits, group, e->missed[near]);
             __builtin_prefetch(&e->slot_of[group == NOBODY ? 0 : places[near]]);
         }
         if (next < misses && places[next] != NOBODY) {
@@ -323,9 +335,13 @@ static void look_up(struct counter *c, uint32_t misses)
         if (now >= misses)
             continue;
         if (places[now] == NOBODY)
-            places[now] = place_in(GROUP_BITS, group_find_or_add(e, e->missed[now] >> GROUP_BITS), e->missed[now]);
+            places[now] = place_in(bits, group_find_or_add(e, e->missed[now] >> bits), e->missed[now]);
         const uint64_t depth = come_up(e, places[now], e->stood[now]);
-        if (depth)
+        if (is_sample && depth)
+            count_sampled(c, e->missed[now], bin_of(scaled(c, depth)));
+        else if (is_sample)
+            c->first[group_of(e->missed[now])] += c->weight;
+        else if (depth)
             c->bins[bin_of(depth)]++;
         else
             c->first[0]++;
@@ -334,12 +350,13 @@ static void look_up(struct counter *c, uint32_t misses)
     }
 }
 
-// Up to BATCH accesses, exactly. First the short list is kept, with tickets instead of places, then the
-// lines that were not in it are looked up, fetched ahead.
-static void batch(struct counter *c, const uint64_t *lines, uint32_t count)
+// Up to BATCH accesses, of all lines or of a sample of fixed rate. First the short list is kept, with tickets instead of
+// places, then the lines that were not in it are looked up, fetched ahead.
+static inline __attribute__((always_inline)) void batch(struct counter *c, const uint64_t *lines, uint32_t count,
+                                                        const int is_sample)
 {
     struct engine *e = c->engine;
-    uint64_t recent[RECENT], again = 0, second = 0, third = 0, none = 0;
+    uint64_t recent[RECENT], again = 0, second = 0, third = 0;
     uint32_t ticket[RECENT], misses = 0, stand = e->recent_count;
     for (uint32_t i = 0; i < RECENT; i++) {
         recent[i] = e->recent[i];
@@ -353,28 +370,33 @@ static void batch(struct counter *c, const uint64_t *lines, uint32_t count)
         const uint64_t line = lines[n];
         if (line == first_line) {
             again++;
+            if (is_sample)
+                count_sampled(c, line, 1);
             continue;
         }
         uint32_t own;
         if (line == second_line) {
             second++;
+            if (is_sample)
+                count_sampled(c, line, c->near[2]);
             own = next;
             goto two;
         }
         if (line == third_line) {
             third++;
+            if (is_sample)
+                count_sampled(c, line, c->near[3]);
             own = last;
             goto three;
-        }
-        if (!line) {
-            none++;
-            continue;
         }
         uint32_t at = 3;
         while (at < RECENT && recent[at] != line)
             at++;
         if (at < RECENT) {
-            c->bins[at + 1]++;
+            if (is_sample)
+                count_sampled(c, line, c->near[at + 1]);
+            else
+                c->bins[at + 1]++;
             own = ticket[at];
         } else {
             at = RECENT - 1;
@@ -397,11 +419,13 @@ static void batch(struct counter *c, const uint64_t *lines, uint32_t count)
     }
     recent[0] = first_line, recent[1] = second_line, recent[2] = third_line;
     ticket[0] = first, ticket[1] = next, ticket[2] = last;
-    c->accesses += count - none;
-    c->bins[1] += again;
-    c->bins[2] += second;
-    c->bins[3] += third;
-    look_up(c, misses);
+    if (!is_sample) {
+        c->accesses += count;
+        c->bins[1] += again;
+        c->bins[2] += second;
+        c->bins[3] += third;
+    }
+    look_up(c, misses, is_sample);
     for (uint32_t i = 0; i < RECENT; i++) {
         e->recent[i] = recent[i];
         e->places[i] = e->place_of[ticket[i]];
@@ -409,20 +433,26 @@ static void batch(struct counter *c, const uint64_t *lines, uint32_t count)
     e->recent_count = stand;
 }
 
+static void batch_of_all(struct counter *c, const uint64_t *lines, uint32_t count) { batch(c, lines, count, 0); }
+static void batch_of_sample(struct counter *c, const uint64_t *lines, uint32_t count) { batch(c, lines, count, 1); }
+
 void counter_add(struct counter *c, const uint64_t *lines, uint32_t count, uint64_t all)
 {
-    if (!c->threshold) {
-        for (; count > BATCH; lines += BATCH, count -= BATCH)
-            batch(c, lines, BATCH);
-        batch(c, lines, count);
+    if (c->threshold)
+        c->accesses += all;
+    // A sample of fixed size changes with each line that is new, and few lines are done before a batch has begun.
+    if (c->most || (c->threshold && count < FEW)) {
+        for (uint32_t i = 0; i < count; i++)
+            if (sample_hash(lines[i]) < c->threshold)
+                one_sampled(c, lines[i]);
         return;
     }
-    c->accesses += all;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!lines[i])
-            c->accesses--;
-        else if (sample_hash(lines[i]) < c->threshold)
-            sampled(c, lines[i]);
+    for (uint32_t n; count; lines += n, count -= n) {
+        n = count < BATCH ? count : BATCH;
+        if (c->threshold)
+            batch_of_sample(c, lines, n);
+        else
+            batch_of_all(c, lines, n);
     }
 }
 

@@ -10,8 +10,10 @@
 // Bins: depths below 128 have one each, then 64 for every doubling.
 enum { BINS = 3520, GROUPS = 16 };
 
-// Lines whose hash is below a threshold are sampled; sample.c computes the same of many at once.
-#define SAMPLE_FACTOR 0x9e3779b97f4a7c15ull
+// Lines whose hash is below a threshold are sampled; sample.c computes the same of many at once. The hash is the lower 52
+// bits of a product, which AVX-512 multiplies in one step, at the upper end of 64.
+enum { SAMPLE_SHIFT = 12 };
+#define SAMPLE_FACTOR (0x9e3779b97f4a7ull << SAMPLE_SHIFT)
 static inline uint64_t sample_hash(uint64_t line) { return line * SAMPLE_FACTOR; }
 
 // Counts in units of 1/SAMPLE_UNIT accesses where there is a sample.
@@ -28,6 +30,7 @@ struct counter {
     uint64_t threshold; // 0: everything is looked at, exactly
     double scale;       // 2^64 / threshold
     uint64_t weight;    // of an access of the sample, in units
+    uint32_t near[16];  // the bins of the first depths in the sample, which are those of its short list
     uint32_t most;      // lines in the sample at a time; 0: as many as come
     uint64_t (*heap)[2]; // hashes and lines of the sample, the highest hash first; only with `most`
     uint32_t heap_count;
@@ -37,8 +40,7 @@ struct counter *counter_new(uint64_t threshold, uint32_t most);
 struct counter *counter_copy(const struct counter *from);
 void counter_free(struct counter *counter);
 
-// Accesses to lines, in order; line 0 stands for none. With a sample they are those of `all` that may be in it, and
-// every 0.
+// Accesses to lines, in order. With a sample they are those of `all` that may be in it.
 void counter_add(struct counter *counter, const uint64_t *lines, uint32_t count, uint64_t all);
 
 // `times` more accesses to the line that came last.

@@ -283,6 +283,20 @@ static void look_at(struct block *b, const IRTypeEnv *types, const IRStmt *state
     }
 }
 
+static Bool is_place(const IRStmt *statement, const VexGuestLayout *layout)
+{
+    return statement->tag == Ist_Put && statement->Ist.Put.offset == layout->offset_IP;
+}
+
+// Whether it may read any of the program's registers.
+static Bool asks_for_state(const IRStmt *statement)
+{
+    if (statement->tag != Ist_WrTmp)
+        return statement->tag == Ist_Dirty;
+    const IRExprTag tag = statement->Ist.WrTmp.data->tag;
+    return tag == Iex_Get || tag == Iex_GetI;
+}
+
 IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout, const VexGuestExtents *extents,
                  const VexArchInfo *arch, IRType guest_word, IRType host_word)
 {
@@ -299,10 +313,20 @@ IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *lay
     for (; at < in->stmts_used && in->stmts[at]->tag != Ist_IMark; at++)
         addStmtToIRSB(b.out, in->stmts[at]);
     make_room(&b);
+    IRStmt *place = NULL;
     for (; at < in->stmts_used; at++) {
         IRStmt *statement = in->stmts[at];
         if (!statement || statement->tag == Ist_NoOp)
             continue;
+        // Where the program is, is known at every way out. Before each access it matters only to who handles its faults.
+        if (is_place(statement, layout) && !handles_faults) {
+            place = statement;
+            continue;
+        }
+        if (place && asks_for_state(statement)) {
+            addStmtToIRSB(b.out, place);
+            place = NULL;
+        }
         if (statement->tag == Ist_IMark) {
             end_instruction(&b);
             if (opt_fetches)

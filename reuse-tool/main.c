@@ -14,29 +14,40 @@
 #include "pub_tool_options.h"
 #include "pub_tool_threadstate.h"
 #include "pub_tool_tooliface.h"
+#include "pub_tool_transtab.h"
 #include "pub_tool_vki.h"
 #include "pub_tool_xarray.h"
 
 #include "distance.h"
 #include "tool.h"
 
+extern Bool VG_(ok_to_discard_translations);
+
 // Threads with a histogram of their own; later ones count for the program alone.
 enum { THREADS = 256, TRACE = 4096, FETCH_RUN_MASK = 0x7fff };
 #define LINE_MASK ((1ull << FETCH_COUNT_SHIFT) - 1)
 #if defined(VGP_amd64_linux)
+enum { SYS_RT_SIGACTION = 13 };
 enum { SYS_EXECVE = 59, SYS_EXIT = 60, SYS_EXIT_GROUP = 231, SYS_EXECVEAT = 322 };
 #elif defined(VGP_arm64_linux)
+enum { SYS_RT_SIGACTION = 134 };
 enum { SYS_EXIT = 93, SYS_EXIT_GROUP = 94, SYS_EXECVE = 221, SYS_EXECVEAT = 281 };
 #else
 #error "the reuse tool is for 64-bit Linux on x86-64 and AArch64"
 #endif
 
-uint64_t buffer_entries[BUFFER + 2 * BLOCK_MOST];
+_Alignas(64) uint64_t buffer_entries[BUFFER + 2 * BLOCK_MOST];
 uint64_t *buffer_next = buffer_entries;
+// Lines out of the buffer, until there are enough of them that counting them at once pays; and the accesses that they
+// are the sample of.
+enum { LINES = 2048 };
+static uint64_t lines[LINES + BUFFER + 2 * BLOCK_MOST + LINES_AT_ONCE];
+static UInt line_count, access_count;
 uint64_t stack_low, stack_bytes;
 // Lines with a hash from here on are in nobody's sample.
 static ULong sample_threshold;
 
+Bool handles_faults = False;
 Bool opt_stack = True, opt_fetches = False;
 static Bool opt_sampled = False;
 // Lines of a sample of fixed size; 0: its rate is fixed.
@@ -102,7 +113,7 @@ static void lower_threshold(void)
 static void count_fetch(ULong entry)
 {
     const uint64_t line = entry & LINE_MASK, times = entry >> FETCH_COUNT_SHIFT & FETCH_RUN_MASK;
-    counter_add(fetches, &line, 1, 1);
+    counter_add(fetches, &line, !opt_sampled || sample_hash(line) < sample_threshold, 1);
     counter_again(fetches, line, (UInt)times - 1);
     if (trace_fd < 0 || (opt_sampled && sample_hash(line) >= sample_threshold))
         return;
@@ -123,29 +134,43 @@ static UInt take_fetches(UInt count)
     return left;
 }
 
-void buffer_flush(void)
+// Gives the lines that the running thread has touched to those who count them.
+static void deliver(void)
 {
-    UInt count = (UInt)(buffer_next - buffer_entries);
-    buffer_next = buffer_entries;
-    if (!counting || !running)
-        return;
-    if (fetches)
-        count = take_fetches(count);
-    UInt lines = count;
-    if (opt_sampled)
-        lines = sample_lines(buffer_entries, count, sample_threshold);
-    else
-        for (UInt i = 0; i < count; i++)
-            buffer_entries[i] >>= LINE_SHIFT;
-    for (UInt i = 0; trace_fd >= 0 && i < lines; i++)
-        if (buffer_entries[i])
-            trace(buffer_entries[i], 0, False);
+    for (UInt i = 0; trace_fd >= 0 && i < line_count; i++)
+        trace(lines[i], 0, False);
     struct counter *own = running <= THREADS ? threads[running - 1] : NULL;
-    counter_add(program, buffer_entries, lines, count);
+    counter_add(program, lines, line_count, access_count);
     if (own && own != program)
-        counter_add(own, buffer_entries, lines, count);
+        counter_add(own, lines, line_count, access_count);
+    line_count = access_count = 0;
     if (opt_most)
         lower_threshold();
+}
+
+void buffer_flush(void)
+{
+    const UInt used = (UInt)(buffer_next - buffer_entries);
+    buffer_next = buffer_entries;
+    if (counting && running) {
+        const UInt count = fetches ? take_fetches(used) : used;
+        UInt all;
+        const UInt more = opt_sampled
+                              ? sample_lines(buffer_entries, count, sample_threshold, lines + line_count, &all)
+                              : (all = all_lines(buffer_entries, count, lines + line_count));
+        line_count += more;
+        access_count += all;
+        if (line_count >= LINES)
+            deliver();
+    }
+}
+
+// Before another thread runs, or somebody asks.
+static void settle(void)
+{
+    buffer_flush();
+    if (access_count)
+        deliver();
 }
 
 // The report
@@ -209,7 +234,7 @@ static void report(const HChar *ended, Int status)
 {
     if (!counting)
         return;
-    buffer_flush();
+    settle();
     trace_flush();
     if (!report_open())
         return;
@@ -253,7 +278,7 @@ static void thread_comes(ThreadId parent, ThreadId thread)
         return;
     // While there is one thread its histogram is the program's.
     if (number == 2 && threads[0] == program) {
-        buffer_flush();
+        settle();
         program = counter_copy(threads[0]);
     }
     threads[number - 1] = counter_new(opt_sampled ? sample_threshold : 0, opt_most);
@@ -274,7 +299,7 @@ static void starts(ThreadId thread, ULong blocks)
 static void stops(ThreadId thread, ULong blocks)
 {
     (void)thread, (void)blocks;
-    buffer_flush();
+    settle();
 }
 
 static void begin(void)
@@ -289,6 +314,7 @@ static void begin(void)
 static void forked(ThreadId thread)
 {
     buffer_next = buffer_entries;
+    line_count = access_count = 0;
     trace_count = 0;
     if (trace_fd >= 0)
         VG_(close)(trace_fd);
@@ -319,6 +345,14 @@ static void before_syscall(ThreadId thread, UInt number, UWord *arguments, UInt 
     (void)count;
     if (number == SYS_EXECVE || number == SYS_EXECVEAT)
         report("exec", -1);
+    if (number == SYS_RT_SIGACTION && arguments[1] && !handles_faults &&
+        (arguments[0] == VKI_SIGSEGV || arguments[0] == VKI_SIGBUS)) {
+        handles_faults = True;
+        // Valgrind allows it in a client request: like this, between two runs of the program's code.
+        VG_(ok_to_discard_translations) = True;
+        VG_(discard_translations_safely)(0, ~(SizeT)0, "reuse");
+        VG_(ok_to_discard_translations) = False;
+    }
     // Valgrind does not tell. Without exit_group it is the first thread's status.
     if (number == SYS_EXIT_GROUP || (number == SYS_EXIT && number_of[thread] == 1))
         exit_status = (Int)(arguments[0] & 0xff);

@@ -11,7 +11,8 @@
 
 // Entries of the buffer into which instrumented code writes: an address, or with the highest bit set
 // a line of instructions and how many were fetched from it. 0 is an access that did not happen.
-enum { BUFFER = 8192, BLOCK_MOST = 512 };
+// Small, so that it stays in a first-level cache beside the program's data.
+enum { BUFFER = 512, BLOCK_MOST = 512 };
 #define FETCH (1ull << 63)
 #define FETCH_COUNT_SHIFT 48
 #define LINE_SHIFT 6
@@ -22,14 +23,21 @@ extern uint64_t *buffer_next;
 // The area of the running thread's stack.
 extern uint64_t stack_low, stack_bytes;
 
+// Whether the program has had a handler for what a load or a store may raise: it goes on where the handler came in.
+extern Bool handles_faults;
+
 // Options
 extern Bool opt_stack, opt_fetches;
 
 // Empties the buffer; called from instrumented code.
 void buffer_flush(void);
 
-// Keeps of `count` addresses those whose lines are in the sample, as lines; returns how many. 0 stays.
-uint32_t sample_lines(uint64_t *entries, uint32_t count, uint64_t threshold);
+// Writes the lines of the addresses among `count` entries; returns how many. There is room for `count`.
+uint32_t all_lines(const uint64_t *entries, uint32_t count, uint64_t *lines);
+// Writes those that are in the sample, and counts all of them; returns how many it wrote. There is room for
+// LINES_AT_ONCE more than `count`.
+enum { LINES_AT_ONCE = 8 };
+uint32_t sample_lines(const uint64_t *entries, uint32_t count, uint64_t threshold, uint64_t *lines, uint32_t *all);
 
 // For each temporary of a block: what it is an offset from, and whether that comes from the stack pointer.
 struct origins {

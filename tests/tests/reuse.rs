@@ -393,6 +393,13 @@ fn vector_registers_under_the_tool_hold_what_they_hold_natively() {
 }
 
 #[test]
+fn a_program_that_goes_on_after_a_fault_goes_on_where_it_was() {
+    const TEST: &str = "faults under the reuse tool";
+    let Some(program) = built(TEST, "tests/programs/faults.c", true, &[]) else { return };
+    same_natively_and_measured(&program, "faults 64 writes 128");
+}
+
+#[test]
 fn a_matrix_product_reuses_its_block_or_its_whole_matrix() {
     const TEST: &str = "a matrix product under the reuse tool";
     let program = built(TEST, "experiments/reuse/matmul.c", has_fused(), &FUSED_FLAGS);

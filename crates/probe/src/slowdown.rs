@@ -26,6 +26,9 @@ const PROBE_ALONE: Duration = Duration::from_millis(300);
 pub const LOSS: f64 = 0.05;
 /// A probe of this part of the last-level cache or less leaves that cache alone.
 const PRIVATE_PART: u64 = 16;
+/// So many times as fast is a probe within the last-level cache as one beyond it, at least, where that cache is there
+/// for its programs.
+pub const FELT: f64 = 1.25;
 
 /// The last-level cache of the first CPU.
 pub fn llc_bytes(machine: &Machine) -> Option<u64> {
@@ -180,6 +183,20 @@ pub struct Verdict {
     pub sure: bool,
 }
 
+/// Why there is no class.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum NoVerdict {
+    #[error(
+        "no class: it takes probes of a sixteenth of the last-level cache or less, of about half of it, and of all of it or more"
+    )]
+    Rounds,
+    /// Gigabytes a second of the probe alone.
+    #[error(
+        "no class: the last-level cache that this machine tells of cannot be felt (a probe within it alone has {within:.1} GB/s, one beyond it {beyond:.1}): others use it, too"
+    )]
+    Cache { within: f64, beyond: f64 },
+}
+
 /// Of the program and a probe that fits into the last-level cache with room to spare, the one that loses more
 /// lives from that cache, and the other streams through it: what a stream loses there comes of the lines that
 /// it drove out and the probe fetches again. Who loses nothing within, but something beyond, or takes it,
@@ -189,7 +206,18 @@ pub struct Verdict {
 /// not the shared ones' doing, so that losses are over that, round by round. `None` without such rounds (noise
 /// and the clock frequency would pass for losses), and without rounds on both sides: of a quarter to three
 /// quarters of the cache, and of its whole size or more.
-pub fn verdict(rounds: &[Round], llc_bytes: u64) -> Option<Verdict> {
+///
+/// A machine may tell of a cache that it does not have: a virtual one of the whole of its host's, of which others use
+/// most. What is within that cache and what is beyond is one then, and the probe tells: alone it is as fast in both.
+pub fn verdict(rounds: &[Round], llc_bytes: u64) -> Result<Verdict, NoVerdict> {
+    losses(rounds, llc_bytes).ok_or(NoVerdict::Rounds).and_then(|(verdict, alone)| {
+        let [within, beyond] = alone.map(|bytes_per_s| bytes_per_s / 1e9);
+        if within >= FELT * beyond { Ok(verdict) } else { Err(NoVerdict::Cache { within, beyond }) }
+    })
+}
+
+/// With the bandwidths of the probe alone, within and beyond.
+fn losses(rounds: &[Round], llc_bytes: u64) -> Option<(Verdict, [f64; 2])> {
     // The k-th round at each footprint is one of the k-th round of all.
     let mut suffers: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for round in rounds {
@@ -215,6 +243,11 @@ pub fn verdict(rounds: &[Round], llc_bytes: u64) -> Option<Verdict> {
             .filter(|round| round.footprint_bytes == largest)
             .map(|round| round.probe_alone_bytes_per_s / round.probe_beside_bytes_per_s - 1.0),
     )?;
+    let alone = |counts: &dyn Fn(u64) -> bool| {
+        let own = rounds.iter().filter(|round| counts(round.footprint_bytes));
+        Some(Spread::of(own.map(|round| round.probe_alone_bytes_per_s))?.median)
+    };
+    let alone = [alone(&|bytes| bytes == largest)?, alone(&|bytes| bytes >= llc_bytes)?];
     let class = decide(within.median, beyond.median, takes.median);
     let ends = |spread: &Spread| [spread.low, spread.high];
     let corners = ends(&within).into_iter().flat_map(|within| {
@@ -222,7 +255,7 @@ pub fn verdict(rounds: &[Round], llc_bytes: u64) -> Option<Verdict> {
         ends(&beyond).into_iter().flat_map(move |beyond| ends(takes).map(|takes| (within, beyond, takes)))
     });
     let sure = corners.into_iter().all(|(within, beyond, takes)| decide(within, beyond, takes) == class);
-    Some(Verdict { class, within: within.median, beyond: beyond.median, takes: takes.median, sure })
+    Some((Verdict { class, within: within.median, beyond: beyond.median, takes: takes.median, sure }, alone))
 }
 
 fn decide(within: f64, beyond: f64, takes: f64) -> Class {
@@ -243,14 +276,16 @@ mod tests {
 
     /// Rounds at a footprint with these losses of the program and of the probe, and some more and less.
     fn rounds(footprint_bytes: u64, suffers: f64, causes: f64, width: f64) -> impl Iterator<Item = Round> {
+        // In a cache that is there.
+        let probe = if footprint_bytes < LLC { 3e9 } else { 1e9 };
         (0..15).map(move |k| {
             let by = width * f64::from(k - 7) / 7.0;
             Round {
                 footprint_bytes,
                 alone_s: 2.0,
                 beside_s: 2.0 * (suffers + by),
-                probe_alone_bytes_per_s: 1e9 * (causes + by),
-                probe_beside_bytes_per_s: 1e9,
+                probe_alone_bytes_per_s: probe * (causes + by),
+                probe_beside_bytes_per_s: probe,
             }
         })
     }
@@ -302,17 +337,33 @@ mod tests {
         let at = |footprints: &[u64]| -> Vec<Round> {
             footprints.iter().flat_map(|&bytes| rounds(bytes, 1.0, 1.0, 0.0)).collect()
         };
-        assert_eq!(verdict(&[], LLC), None);
-        assert_eq!(verdict(&at(&[LLC / 64, 2 * LLC]), LLC), None);
-        assert_eq!(verdict(&at(&[LLC / 2]), LLC), None);
-        assert_eq!(verdict(&at(&[LLC / 64, LLC / 2]), LLC), None);
-        assert_eq!(verdict(&at(&[LLC / 8, LLC / 2, LLC]), LLC), None);
-        assert!(verdict(&at(&[LLC / 16, LLC / 2, LLC]), LLC).is_some());
+        let none = Err(NoVerdict::Rounds);
+        assert_eq!(verdict(&[], LLC), none);
+        assert_eq!(verdict(&at(&[LLC / 64, 2 * LLC]), LLC), none);
+        assert_eq!(verdict(&at(&[LLC / 2]), LLC), none);
+        assert_eq!(verdict(&at(&[LLC / 64, LLC / 2]), LLC), none);
+        assert_eq!(verdict(&at(&[LLC / 8, LLC / 2, LLC]), LLC), none);
+        assert!(verdict(&at(&[LLC / 16, LLC / 2, LLC]), LLC).is_ok());
         // A round that was cut short counts with what it has to be compared with.
         let mut cut = at(&[LLC / 16, LLC / 2, LLC]);
         cut.remove(0);
         cut.extend(rounds(LLC / 2, 9.0, 1.0, 0.0));
-        assert_eq!(verdict(&cut, LLC).map(|found| (found.class, found.within)), Some((Class::N, 0.0)));
+        assert_eq!(verdict(&cut, LLC).map(|found| (found.class, found.within)), Ok((Class::N, 0.0)));
+    }
+
+    #[test]
+    fn where_a_probe_beyond_the_cache_is_as_fast_as_one_within_there_is_no_verdict() {
+        let with = |beyond: f64| -> Vec<Round> {
+            let own = [LLC / 64, LLC / 2, 2 * LLC].into_iter().flat_map(|bytes| rounds(bytes, 1.3, 1.0, 0.0));
+            own.map(|round| match round.footprint_bytes {
+                bytes if bytes >= LLC => Round { probe_alone_bytes_per_s: beyond, ..round },
+                _ => round,
+            })
+            .collect()
+        };
+        assert!(verdict(&with(3e9 / FELT), LLC).is_ok());
+        assert_eq!(verdict(&with(2.5e9), LLC), Err(NoVerdict::Cache { within: 3.0, beyond: 2.5 }));
+        assert!(verdict(&with(2.5e9), LLC).unwrap_err().to_string().contains("cannot be felt"));
     }
 
     /// What `experiments/slowdown` recorded, with the class of each program's arithmetic.
@@ -353,7 +404,8 @@ mod tests {
                 let five = verdict(&at(&footprints, from, 5), llc).unwrap();
                 assert!(five.class == arithmetic || !five.sure, "{name} from round {from}: {five:?}");
             }
-            assert_eq!(verdict(&at(&footprints[1..], 0, usize::MAX), llc), None, "{name}");
+            let without = verdict(&at(&footprints[1..], 0, usize::MAX), llc);
+            assert_eq!(without, Err(NoVerdict::Rounds), "{name}");
             placed.push(arithmetic);
         }
         for class in [Class::N, Class::C, Class::S] {

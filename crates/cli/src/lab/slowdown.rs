@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use probe::distgen::Order;
 use probe::slowdown::{
-    Plan, Point, Round, SlowdownError, Verdict, curve, llc_bytes, private_bytes, round, verdict,
+    NoVerdict, Plan, Point, Round, SlowdownError, Verdict, curve, llc_bytes, private_bytes, round, verdict,
 };
 use probe::spread::Spread;
 use probe::tool::{self, RunError};
@@ -202,7 +202,7 @@ fn footprints(machine: &Machine) -> Option<Vec<u64>> {
 
 /// Everything, as JSON.
 fn value(plan: &Plan, rounds: &[Round], llc: Option<u64>, whole: bool) -> Value {
-    let curve = curve(rounds);
+    let (curve, verdict) = (curve(rounds), llc.map(|llc| verdict(rounds, llc)));
     json!({
         "program": plan.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
         "threads": plan.threads,
@@ -210,7 +210,8 @@ fn value(plan: &Plan, rounds: &[Round], llc: Option<u64>, whole: bool) -> Value 
         "probe_cpus": plan.probe_cpus,
         "llc_bytes": llc,
         "whole": whole,
-        "verdict": llc.and_then(|llc| verdict(rounds, llc)),
+        "verdict": verdict.and_then(Result::ok),
+        "why_none": verdict.and_then(Result::err).map(|why| why.to_string()),
         "curve": curve,
         "rounds": rounds,
     })
@@ -244,16 +245,12 @@ fn show(rounds: &[Round], llc: Option<u64>) -> String {
     if curve.iter().any(|point| point.suffers.confidence < 0.95) {
         out += "In parentheses: the whole range of fewer rounds than a 95% interval needs.\n";
     }
-    let verdict = llc.and_then(|llc| verdict(rounds, llc));
-    let _ = writeln!(out, "{}", verdict.as_ref().map_or_else(|| NO_CLASS.to_owned(), words));
+    let verdict = llc.map_or(Err(NoVerdict::Rounds), |llc| verdict(rounds, llc));
+    let _ = match verdict {
+        Ok(verdict) => writeln!(out, "class {}: {}", verdict.class, losses(&verdict)),
+        Err(why) => writeln!(out, "{why}"),
+    };
     out
-}
-
-/// What a class takes.
-const NO_CLASS: &str = "no class: it takes probes of a sixteenth of the last-level cache or less, of about half of it, and of all of it or more";
-
-fn words(verdict: &Verdict) -> String {
-    format!("class {}: {}", verdict.class, losses(verdict))
 }
 
 /// What decided about the class.

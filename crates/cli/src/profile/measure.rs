@@ -53,7 +53,7 @@ pub fn main(store: &mut Store, args: &Args) -> Outcome {
     };
     // Rounds that were cut short, or measured before a class took those in private caches, are no knowledge yet.
     let is_known = |kind: Kind| match kind {
-        Kind::Slowdown => verdicts::by_slowdowns(&of(kind)).class.is_some(),
+        Kind::Slowdown => verdicts::has_slowdowns(&of(kind)),
         _ => !of(kind).is_empty(),
     };
     let wanted =

@@ -6,7 +6,7 @@ use evidence::{Kind, Sample};
 use interference::profile::Class;
 use probe::classes::{Flows, QUIET_BYTES_PER_S};
 use probe::online::Burst;
-use probe::slowdown::{Round, verdict};
+use probe::slowdown::{NoVerdict, Round, verdict};
 use serde::Serialize;
 
 use crate::lab::slowdown::losses;
@@ -58,7 +58,24 @@ pub fn verdicts(samples: &[&Sample]) -> [Verdict; 4] {
     ]
 }
 
-pub fn by_slowdowns(samples: &[&Sample]) -> Verdict {
+/// Whether the rounds are all that a class takes.
+pub fn has_slowdowns(samples: &[&Sample]) -> bool {
+    let (_, rounds) = slowdowns(samples);
+    let llc = samples.last().and_then(|sample| sample.value["llc_bytes"].as_u64());
+    llc.is_some_and(|llc| verdict(&rounds, llc) != Err(NoVerdict::Rounds))
+}
+
+fn by_slowdowns(samples: &[&Sample]) -> Verdict {
+    let (own, rounds) = slowdowns(samples);
+    let nothing = match own.len() {
+        0 => "not measured".to_owned(),
+        rounds => format!("{rounds} rounds, without all that a class takes: measure it again"),
+    };
+    by_rounds("slowdowns", &own, &rounds, &nothing)
+}
+
+/// Those samples, and the rounds among them that can be compared.
+fn slowdowns<'a>(samples: &[&'a Sample]) -> (Vec<&'a Sample>, Vec<Round>) {
     let own: Vec<&Sample> = samples.iter().filter(|sample| sample.kind == Kind::Slowdown).copied().collect();
     let mut series: BTreeMap<i64, Vec<Round>> = BTreeMap::new();
     for sample in &own {
@@ -66,11 +83,7 @@ pub fn by_slowdowns(samples: &[&Sample]) -> Verdict {
             series.entry(sample.value["series"].as_i64().unwrap_or(0)).or_default().push(round);
         }
     }
-    let nothing = match own.len() {
-        0 => "not measured".to_owned(),
-        rounds => format!("{rounds} rounds, without all that a class takes: measure it again"),
-    };
-    by_rounds("slowdowns", &own, &whole(series.into_values().collect()), &nothing)
+    (own, whole(series.into_values().collect()))
 }
 
 /// What is compared with each other was measured together: of every series the rounds that have all footprints.
@@ -114,9 +127,12 @@ fn by_bursts(samples: &[&Sample]) -> Verdict {
 
 fn by_rounds(by: &'static str, samples: &[&Sample], rounds: &[Round], nothing: &str) -> Verdict {
     let llc = samples.last().and_then(|sample| sample.value["llc_bytes"].as_u64());
-    let found = llc.and_then(|llc| verdict(rounds, llc));
-    let evidence = found.as_ref().map_or_else(|| nothing.to_owned(), losses);
-    Verdict { by, class: found.map(|verdict| verdict.class), evidence }
+    let (class, evidence) = match llc.map(|llc| verdict(rounds, llc)) {
+        Some(Ok(found)) => (Some(found.class), losses(&found)),
+        Some(Err(why @ NoVerdict::Cache { .. })) => (None, why.to_string()),
+        Some(Err(NoVerdict::Rounds)) | None => (None, nothing.to_owned()),
+    };
+    Verdict { by, class, evidence }
 }
 
 #[cfg(test)]
@@ -136,11 +152,17 @@ mod tests {
         Sample { program, threads: 1, machine: "m".into(), kind, at_ns: 1, value }
     }
 
+    /// Of a probe, in a last-level cache of 32 MiB that is there.
+    fn bandwidth(footprint_bytes: u64) -> f64 {
+        if footprint_bytes < 32 << 20 { 3e10 } else { 1e10 }
+    }
+
     #[test]
     fn bursts_of_a_program_that_showed_its_pace_give_a_class() {
         let burst = |footprint: u64, regions: Option<[f64; 3]>| {
-            let burst = json!({ "footprint_bytes": footprint, "regions_per_s": regions, "probe_bytes_per_s": 1e10,
-                "probe_alone_bytes_per_s": 1e10, "cost_ns": 1 });
+            let burst = json!({ "footprint_bytes": footprint, "regions_per_s": regions,
+                "probe_bytes_per_s": bandwidth(footprint), "probe_alone_bytes_per_s": bandwidth(footprint),
+                "cost_ns": 1 });
             sample(Kind::Burst, json!({ "burst": burst, "llc_bytes": 32 << 20, "probe_threads": 1 }))
         };
         let pace = |during: f64| Some([1000.0, during, 1000.0]);
@@ -159,7 +181,7 @@ mod tests {
 
     fn round(bytes: u64, beside_s: f64, probe: f64) -> Sample {
         let round = json!({ "footprint_bytes": bytes, "alone_s": 1.0, "beside_s": beside_s,
-            "probe_alone_bytes_per_s": 1e10, "probe_beside_bytes_per_s": 1e10 / probe });
+            "probe_alone_bytes_per_s": bandwidth(bytes), "probe_beside_bytes_per_s": bandwidth(bytes) / probe });
         sample(Kind::Slowdown, json!({ "round": round, "llc_bytes": 32 << 20, "probe_threads": 1 }))
     }
 
@@ -185,6 +207,19 @@ mod tests {
         assert_eq!(all.class, Some(Class::N), "{}", all.evidence);
         let none = found([old, cut, Vec::new(), Vec::new()]);
         assert!(none.class.is_none() && none.evidence.starts_with("5 rounds, without all"), "{none:?}");
+    }
+
+    #[test]
+    fn of_a_cache_that_cannot_be_felt_it_is_said_and_nothing_is_missing() {
+        let mut samples = [round(1 << 20, 1.0, 1.0), round(16 << 20, 1.0, 1.5), round(64 << 20, 1.1, 1.1)];
+        samples[2].value["round"]["probe_alone_bytes_per_s"] = json!(2.9e10);
+        let samples: Vec<&Sample> = samples.iter().collect();
+        let found = by_slowdowns(&samples);
+        assert!(
+            found.class.is_none() && found.evidence.contains("30.0 GB/s, one beyond it 29.0"),
+            "{found:?}"
+        );
+        assert!(has_slowdowns(&samples) && !has_slowdowns(&samples[..2]) && !has_slowdowns(&[]));
     }
 
     #[test]
