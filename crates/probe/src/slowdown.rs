@@ -192,7 +192,7 @@ pub enum NoVerdict {
     Rounds,
     /// Gigabytes a second of the probe alone.
     #[error(
-        "no class: the last-level cache that this machine tells of cannot be felt (a probe within it alone has {within:.1} GB/s, one beyond it {beyond:.1}): others use it, too"
+        "no class: the last-level cache that this machine tells of cannot be felt (a probe within it alone has {within:.1} GB/s, one beyond it {beyond:.1}): others may use most of it"
     )]
     Cache { within: f64, beyond: f64 },
 }
