@@ -27,11 +27,9 @@ extern Bool VG_(ok_to_discard_translations);
 enum { THREADS = 256, TRACE = 4096, FETCH_RUN_MASK = 0x7fff };
 #define LINE_MASK ((1ull << FETCH_COUNT_SHIFT) - 1)
 #if defined(VGP_amd64_linux)
-enum { SYS_RT_SIGACTION = 13 };
-enum { SYS_EXECVE = 59, SYS_EXIT = 60, SYS_EXIT_GROUP = 231, SYS_EXECVEAT = 322 };
+enum { SYS_RT_SIGACTION = 13, SYS_EXECVE = 59, SYS_EXIT = 60, SYS_EXIT_GROUP = 231, SYS_EXECVEAT = 322 };
 #elif defined(VGP_arm64_linux)
-enum { SYS_RT_SIGACTION = 134 };
-enum { SYS_EXIT = 93, SYS_EXIT_GROUP = 94, SYS_EXECVE = 221, SYS_EXECVEAT = 281 };
+enum { SYS_EXIT = 93, SYS_EXIT_GROUP = 94, SYS_RT_SIGACTION = 134, SYS_EXECVE = 221, SYS_EXECVEAT = 281 };
 #else
 #error "the reuse tool is for 64-bit Linux on x86-64 and AArch64"
 #endif
@@ -152,17 +150,19 @@ void buffer_flush(void)
 {
     const UInt used = (UInt)(buffer_next - buffer_entries);
     buffer_next = buffer_entries;
-    if (counting && running) {
-        const UInt count = fetches ? take_fetches(used) : used;
-        UInt all;
-        const UInt more = opt_sampled
-                              ? sample_lines(buffer_entries, count, sample_threshold, lines + line_count, &all)
-                              : (all = all_lines(buffer_entries, count, lines + line_count));
-        line_count += more;
-        access_count += all;
-        if (line_count >= LINES)
-            deliver();
-    }
+    if (!counting || !running)
+        return;
+    const UInt count = fetches ? take_fetches(used) : used;
+    uint64_t *to = lines + line_count;
+    UInt all, more;
+    if (opt_sampled)
+        more = sample_lines(buffer_entries, count, sample_threshold, to, &all);
+    else
+        more = all = all_lines(buffer_entries, count, to);
+    line_count += more;
+    access_count += all;
+    if (line_count >= LINES)
+        deliver();
 }
 
 // Before another thread runs, or somebody asks.

@@ -393,6 +393,23 @@ fn vector_registers_under_the_tool_hold_what_they_hold_natively() {
 }
 
 #[test]
+fn every_way_of_taking_a_sample_keeps_the_same_lines() {
+    const TEST: &str = "the reuse tool's ways of taking a sample";
+    let valgrinds = "-DVGA_amd64=1 -DVGO_linux=1 -DVGP_amd64_linux=1 -DVGPV_amd64_linux_vanilla=1 -isystem /usr/include/valgrind";
+    let flags: Vec<&str> = valgrinds.split(' ').collect();
+    let there = cfg!(target_arch = "x86_64");
+    let Some((_tool, _home, program)) = built(TEST, "tests/programs/samples.c", there, &flags) else {
+        return;
+    };
+    let output = Command::new(program).output().expect("the program runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("plain agrees"), "{said}");
+    for way in said.split(", ").filter(|part| part.contains("is not there")) {
+        skipped(TEST, &format!("{} on this processor", way.trim()));
+    }
+}
+
+#[test]
 fn a_program_that_goes_on_after_a_fault_goes_on_where_it_was() {
     const TEST: &str = "faults under the reuse tool";
     let Some(program) = built(TEST, "tests/programs/faults.c", true, &[]) else { return };

@@ -203,8 +203,8 @@ pub enum NoVerdict {
 /// streams, too; and who does none of these keeps to itself.
 ///
 /// What the program loses beside a probe within private caches (of a sixteenth of the last one or less) is
-/// not the shared ones' doing, so that losses are over that, round by round. `None` without such rounds (noise
-/// and the clock frequency would pass for losses), and without rounds on both sides: of a quarter to three
+/// not the shared ones' doing, so that losses are over that, round by round. There is no class without such rounds
+/// (noise and the clock frequency would pass for losses), and without rounds on both sides: of a quarter to three
 /// quarters of the cache, and of its whole size or more.
 ///
 /// A machine may tell of a cache that it does not have: a virtual one of the whole of its host's, of which others use

@@ -6,7 +6,7 @@ use evidence::{Kind, Sample};
 use interference::profile::Class;
 use probe::classes::{Flows, QUIET_BYTES_PER_S};
 use probe::online::Burst;
-use probe::slowdown::{NoVerdict, Round, verdict};
+use probe::slowdown::{self, NoVerdict, Round, verdict};
 use serde::Serialize;
 
 use crate::lab::slowdown::losses;
@@ -60,9 +60,8 @@ pub fn verdicts(samples: &[&Sample]) -> [Verdict; 4] {
 
 /// Whether the rounds are all that a class takes.
 pub fn has_slowdowns(samples: &[&Sample]) -> bool {
-    let (_, rounds) = slowdowns(samples);
-    let llc = samples.last().and_then(|sample| sample.value["llc_bytes"].as_u64());
-    llc.is_some_and(|llc| verdict(&rounds, llc) != Err(NoVerdict::Rounds))
+    let (own, rounds) = slowdowns(samples);
+    found(&own, &rounds) != Err(NoVerdict::Rounds)
 }
 
 fn by_slowdowns(samples: &[&Sample]) -> Verdict {
@@ -125,12 +124,17 @@ fn by_bursts(samples: &[&Sample]) -> Verdict {
     by_rounds("bursts", &own, &rounds, &nothing)
 }
 
-fn by_rounds(by: &'static str, samples: &[&Sample], rounds: &[Round], nothing: &str) -> Verdict {
+/// What rounds come to on the machine of their samples.
+fn found(samples: &[&Sample], rounds: &[Round]) -> Result<slowdown::Verdict, NoVerdict> {
     let llc = samples.last().and_then(|sample| sample.value["llc_bytes"].as_u64());
-    let (class, evidence) = match llc.map(|llc| verdict(rounds, llc)) {
-        Some(Ok(found)) => (Some(found.class), losses(&found)),
-        Some(Err(why @ NoVerdict::Cache { .. })) => (None, why.to_string()),
-        Some(Err(NoVerdict::Rounds)) | None => (None, nothing.to_owned()),
+    verdict(rounds, llc.ok_or(NoVerdict::Rounds)?)
+}
+
+fn by_rounds(by: &'static str, samples: &[&Sample], rounds: &[Round], nothing: &str) -> Verdict {
+    let (class, evidence) = match found(samples, rounds) {
+        Ok(found) => (Some(found.class), losses(&found)),
+        Err(why @ NoVerdict::Cache { .. }) => (None, why.to_string()),
+        Err(NoVerdict::Rounds) => (None, nothing.to_owned()),
     };
     Verdict { by, class, evidence }
 }
