@@ -83,6 +83,8 @@ static IRExpr *position(struct block *b)
 // What was appended becomes visible: before each way out of the block.
 static void commit(struct block *b)
 {
+    if (!b->appended)
+        return;
     IRExpr *next = position(b);
     store(b, &buffer_next, next);
     // VEX computes what is used twice by one instruction instead of two.
@@ -304,7 +306,7 @@ IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *lay
     if (guest_word != host_word || guest_word != Ity_I64)
         VG_(tool_panic)("only 64-bit programs on 64-bit machines");
 #ifdef VGA_amd64
-    in = join_writes(keep_numbers(join_fused(in, layout), layout), layout);
+    in = join_writes(keep_numbers(join_fused(look_ahead(in, layout), layout), layout), layout);
 #endif
     struct block b = {.out = deepCopyIRSBExceptStmts(in), .origins = origins_new(in->tyenv),
                       .offset_SP = layout->offset_SP};

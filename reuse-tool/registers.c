@@ -28,7 +28,7 @@ struct place {
 struct state {
     const IRSB *in;
     struct place *at;
-    Int bytes;
+    Int bytes, offset_SP;
     // Counted up where all of the state may be read.
     UInt reads;
     const struct uses *uses;
@@ -120,7 +120,14 @@ static IRExpr *as_number(struct state *s, IRSB *out, IRExpr *data)
 
 static Bool is_unread(const struct state *s, const struct place *place)
 {
-    return place->unread >= 0 && place->reads == s->reads;
+    return place->bytes && place->unread >= 0 && place->reads == s->reads;
+}
+
+// Whether somebody looks at the register when a load or a store faults: who handles it, or Valgrind, that may have to
+// grow the stack. (Of vectors and numbers VEX, too, writes only the last before a way out.)
+static Bool is_seen(const struct state *s, IRType type, Int offset)
+{
+    return type != Ity_V128 && type != Ity_F64 && (handles_faults || offset == s->offset_SP);
 }
 
 static Bool is_zero_half(const struct place *place)
@@ -170,7 +177,7 @@ static void put(struct state *s, IRSB *out, Int at)
         }
     }
     const IRType type = typeOfIRExpr(out->tyenv, data);
-    if ((type == Ity_V128 || type == Ity_F64) && place->bytes == sizeofIRType(type) && is_unread(s, place))
+    if (!is_seen(s, type, offset) && place->bytes <= sizeofIRType(type) && is_unread(s, place))
         out->stmts[place->unread] = IRStmt_NoOp();
     is_there(s, type, offset, data, out->stmts_used);
     addStmtToIRSB(out, statement);
@@ -206,6 +213,7 @@ IRSB *join_writes(IRSB *in, const VexGuestLayout *layout)
         .in = in,
         .at = VG_(calloc)("reuse.registers", layout->total_sizeB, sizeof *s.at),
         .bytes = layout->total_sizeB,
+        .offset_SP = layout->offset_SP,
         .uses = uses_count(in),
         .loaded = VG_(calloc)("reuse.loaded", temps, sizeof *s.loaded),
         .number = VG_(calloc)("reuse.number", temps, sizeof *s.number),

@@ -61,6 +61,9 @@ void uses_of_value(const IRExpr *value, void (*each)(IRTemp, void *), void *with
 void uses_of_statement(const IRStmt *statement, void (*each)(IRTemp, void *), void *with);
 
 #ifdef VGA_amd64
+// The block whose loop is asked once whether it ends within the block (loops.c).
+IRSB *look_ahead(IRSB *in, const VexGuestLayout *layout);
+
 // Fused multiplications by the processor (fma.c). Whether it has them; before any code is translated.
 void find_fma(void);
 // The block with one call for each vector of them.

@@ -1,6 +1,7 @@
 """What a figure was measured on, and how much the machine was disturbed meanwhile."""
 
 import ctypes.util
+import glob
 import os
 import platform
 import re
@@ -61,6 +62,26 @@ def describe():
 def _pretty_name():
     name = re.search(r'^PRETTY_NAME="?([^"\n]+)', _read("/etc/os-release"), re.M)
     return name.group(1) if name else platform.system()
+
+
+def caches():
+    """By level: the bytes of one data cache (or unified one), and how many of them the CPUs at hand have; empty where the
+    machine does not tell."""
+    found = {}
+    for cpu in os.sched_getaffinity(0):
+        for index in glob.glob(f"/sys/devices/system/cpu/cpu{cpu}/cache/index*"):
+            kind, level, size, shared = (_read(f"{index}/{name}").strip()
+                                         for name in ("type", "level", "size", "shared_cpu_list"))
+            number = re.fullmatch(r"(\d+)([KM]?)", size)
+            if level and number and kind != "Instruction":
+                one = int(number[1]) << {"K": 10, "M": 20}.get(number[2], 0)
+                found.setdefault(int(level), {})[shared] = one
+    return {level: (max(each.values()), len(each)) for level, each in found.items()}
+
+
+def available_memory():
+    """Bytes that programs can take."""
+    return int(re.search(r"^MemAvailable:\s*(\d+)", _read("/proc/meminfo"), re.M)[1]) << 10
 
 
 def words(machine):

@@ -392,6 +392,23 @@ fn vector_registers_under_the_tool_hold_what_they_hold_natively() {
     same_natively_and_measured(&program, "registers ");
 }
 
+/// Of a program that asks for a handler of faults the tool leaves loops as they are.
+#[test]
+fn loops_have_the_accesses_and_the_registers_that_they_have_round_by_round() {
+    const TEST: &str = "loops under the reuse tool";
+    let Some(built) = built(TEST, "tests/programs/loops.c", true, &[]) else { return };
+    same_natively_and_measured(&built, "loops ");
+    let (tool, home, program) = &built;
+    let [other, fault] = [rustix::process::Signal::USR1, rustix::process::Signal::SEGV].map(|signal| {
+        let words = [program.as_str(), &signal.as_raw().to_string()];
+        let (json, output) = measured(home, tool, &["--without-native"], &words);
+        assert!(output.status.success(), "{output:?}");
+        part(&json, &"program".into()).clone()
+    });
+    assert!(other["accesses"].as_f64().unwrap() > 100_000.0, "{other}");
+    assert_eq!(other, fault);
+}
+
 #[test]
 fn every_way_of_taking_a_sample_keeps_the_same_lines() {
     const TEST: &str = "the reuse tool's ways of taking a sample";
