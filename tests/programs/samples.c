@@ -1,5 +1,5 @@
-// Every way in which the reuse tool looks for the lines of a sample, against the rule: what it keeps, in which order, and
-// how many addresses there were. A way that this processor lacks is named.
+// Every way in which the reuse tool looks for lines, and for those of a sample, against the rule: what it keeps, in which
+// order, and how many addresses there were. A way that this processor lacks is named.
 #include <stdio.h>
 #include <string.h>
 
@@ -25,6 +25,15 @@ static uint32_t by_rule(const uint64_t *entries, uint32_t count, uint64_t thresh
         if (sample_hash(entries[i] >> LINE_SHIFT) < threshold)
             lines[kept++] = entries[i] >> LINE_SHIFT;
     }
+    return kept;
+}
+
+static uint32_t all_by_rule(const uint64_t *entries, uint32_t count, uint64_t *lines)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (entries[i])
+            lines[kept++] = entries[i] >> LINE_SHIFT;
     return kept;
 }
 
@@ -56,7 +65,12 @@ int main(void)
         const uint32_t count = (uint32_t)(random_bits() % (MOST + 1));
         const uint64_t threshold = thresholds[round % (sizeof thresholds / sizeof *thresholds)];
         for (uint32_t i = 0; i < count; i++)
-            entries[i] = random_bits() % 8 ? 64 + random_bits() % (round % 2 ? 1ull << 47 : 1 << 20) : 0;
+            entries[i] = round % 3 == 0 || random_bits() % 8 ? 64 + random_bits() % (round % 2 ? 1ull << 47 : 1 << 20) : 0;
+        const uint32_t there = all_by_rule(entries, count, wanted);
+        if (all_lines(entries, count, found) != there || memcmp(found, wanted, there * sizeof *wanted)) {
+            printf("without a sample lines are wrong in round %d\n", round);
+            return 1;
+        }
         uint32_t all_wanted, all_found;
         const uint32_t how_many = by_rule(entries, count, threshold, wanted, &all_wanted);
         kept += how_many;
