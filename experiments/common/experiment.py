@@ -93,6 +93,9 @@ class Experiment:
             if left:
                 self.say(f"{self.name}: had to be ended: " + "; ".join(left.values()))
             shutil.rmtree(directory, ignore_errors=True)
+            if status and self.figures:
+                self.say(f"{self.name}: measured before it ended, written nowhere:")
+                self.say(table(self.figures))
         sys.exit(status)
 
     def rounds(self, ways, every=None, count=None):
