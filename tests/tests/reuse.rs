@@ -405,8 +405,17 @@ fn loops_have_the_accesses_and_the_registers_that_they_have_round_by_round() {
         assert!(output.status.success(), "{output:?}");
         part(&json, &"program".into()).clone()
     });
-    assert!(other["accesses"].as_f64().unwrap() > 100_000.0, "{other}");
-    assert_eq!(other, fault);
+    let accesses = other["accesses"].as_f64().unwrap();
+    assert!(accesses > 100_000.0, "{other}");
+    assert_eq!(other["accesses"], fault["accesses"]);
+    // From run to run a few accesses of the dynamic linker come by another line.
+    let moved: f64 = (0..1000)
+        .map(|lines| {
+            let [one, two] = [&other, &fault].map(|part| between(part, lines.into(), lines.into()));
+            (one - two).abs()
+        })
+        .sum();
+    assert!(moved < accesses / 1000.0, "{moved} of {accesses} at other distances: {other} {fault}");
 }
 
 #[test]
