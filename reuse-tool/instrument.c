@@ -40,16 +40,9 @@ struct block {
 static IRExpr *number(ULong value) { return IRExpr_Const(IRConst_U64(value)); }
 static IRExpr *cell(const void *variable) { return number((ULong)(Addr)variable); }
 
-static IRExpr *assign(struct block *b, IRType type, IRExpr *value)
-{
-    const IRTemp temp = newIRTemp(b->out->tyenv, type);
-    addStmtToIRSB(b->out, IRStmt_WrTmp(temp, value));
-    return IRExpr_RdTmp(temp);
-}
-
 static IRExpr *load(struct block *b, const void *variable)
 {
-    return assign(b, Ity_I64, IRExpr_Load(Iend_LE, Ity_I64, cell(variable)));
+    return assign(b->out, Ity_I64, IRExpr_Load(Iend_LE, Ity_I64, cell(variable)));
 }
 
 static void store(struct block *b, const void *variable, IRExpr *value)
@@ -59,7 +52,7 @@ static void store(struct block *b, const void *variable, IRExpr *value)
 
 static IRExpr *binary(struct block *b, IROp op, IRExpr *left, IRExpr *right)
 {
-    return assign(b, Ity_I64, IRExpr_Binop(op, left, right));
+    return assign(b->out, Ity_I64, IRExpr_Binop(op, left, right));
 }
 
 // Room in the buffer for BLOCK_MOST entries.
@@ -67,7 +60,7 @@ static void make_room(struct block *b)
 {
     IRDirty *flush = unsafeIRDirty_0_N(0, "buffer_flush", VG_(fnptr_to_fnentry)(&buffer_flush), mkIRExprVec_0());
     flush->guard =
-        assign(b, Ity_I1, IRExpr_Binop(Iop_CmpLT64U, cell(&buffer_entries[BUFFER]), load(b, &buffer_next)));
+        assign(b->out, Ity_I1, IRExpr_Binop(Iop_CmpLT64U, cell(&buffer_entries[BUFFER]), load(b, &buffer_next)));
     addStmtToIRSB(b->out, IRStmt_Dirty(flush));
     b->start = newIRTemp(b->out->tyenv, Ity_I64);
     addStmtToIRSB(b->out, IRStmt_WrTmp(b->start, IRExpr_Load(Iend_LE, Ity_I64, cell(&buffer_next))));
@@ -109,12 +102,12 @@ static void append(struct block *b, IRExpr *entry)
 static IRExpr *outside_stack(struct block *b, IRExpr *address)
 {
     IRExpr *within = binary(b, Iop_Sub64, address, load(b, &stack_low));
-    IRExpr *in_area = assign(b, Ity_I1, IRExpr_Binop(Iop_CmpLT64U, within, load(b, &stack_bytes)));
-    IRExpr *sp = assign(b, Ity_I64, IRExpr_Get(b->offset_SP, Ity_I64));
+    IRExpr *in_area = assign(b->out, Ity_I1, IRExpr_Binop(Iop_CmpLT64U, within, load(b, &stack_bytes)));
+    IRExpr *sp = assign(b->out, Ity_I64, IRExpr_Get(b->offset_SP, Ity_I64));
     IRExpr *lowest = binary(b, Iop_Sub64, sp, number(RED_ZONE));
-    IRExpr *below = assign(b, Ity_I1, IRExpr_Binop(Iop_CmpLT64U, address, lowest));
-    IRExpr *outside = assign(b, Ity_I64, IRExpr_ITE(in_area, number(0), address));
-    return assign(b, Ity_I64, IRExpr_ITE(below, address, outside));
+    IRExpr *below = assign(b->out, Ity_I1, IRExpr_Binop(Iop_CmpLT64U, address, lowest));
+    IRExpr *outside = assign(b->out, Ity_I64, IRExpr_ITE(in_area, number(0), address));
+    return assign(b->out, Ity_I64, IRExpr_ITE(below, address, outside));
 }
 
 // The line of what is `more` bytes into the access.
@@ -124,7 +117,7 @@ static void append_access(struct block *b, const struct access *access, Int more
     if (more)
         address = binary(b, Iop_Add64, address, number((ULong)more));
     if (access->guard)
-        address = assign(b, Ity_I64, IRExpr_ITE(access->guard, address, number(0)));
+        address = assign(b->out, Ity_I64, IRExpr_ITE(access->guard, address, number(0)));
     if (!opt_stack && access->base != IRTemp_INVALID)
         address = outside_stack(b, address);
     append(b, address);

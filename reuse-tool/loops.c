@@ -20,22 +20,15 @@ enum { FORETOLD_MOST = 64, ROUNDS_MOST = 16 };
 
 static IRExpr *number(ULong value) { return IRExpr_Const(IRConst_U64(value)); }
 
-static IRExpr *assign(IRSB *out, IRType type, IRExpr *value)
-{
-    const IRTemp temp = newIRTemp(out->tyenv, type);
-    addStmtToIRSB(out, IRStmt_WrTmp(temp, value));
-    return IRExpr_RdTmp(temp);
-}
-
 // What is another number plus a constant
 
-// A temporary is `root` + `offset`; the root is no such sum itself.
+// A number is `root` + `offset`.
 struct sum {
     IRTemp root;
     ULong offset;
 };
 
-// An operation on roots that a temporary is the result of, but for the offsets that its operands had.
+// An operation on roots, whose result a temporary is but for the offsets that its operands had.
 struct known {
     IROp op;
     IRTemp left, right; // of Shl64: the bits
@@ -43,10 +36,15 @@ struct known {
 };
 
 struct sums {
-    struct sum *of; // each temporary of the block
+    struct origins of; // each temporary of the block
     struct known *known;
     UInt count;
 };
+
+static struct sum sum_of(const struct sums *s, IRTemp temp)
+{
+    return (struct sum){s->of.base[temp], (ULong)s->of.offset[temp]};
+}
 
 static Bool constant(const IRExpr *atom, ULong *value)
 {
@@ -57,55 +55,49 @@ static Bool constant(const IRExpr *atom, ULong *value)
     return is->tag == Ico_U64 || is->tag == Ico_U8;
 }
 
-// What was computed by the operation before, moved by `offset`; or this, which is known from now on.
-static struct sum result_of(struct sums *s, IROp op, IRTemp left, IRTemp right, ULong offset, IRTemp temp)
+// The temporary is what was computed by the operation before, moved by `offset`; or is known from now on.
+static void is_result(struct sums *s, IROp op, IRTemp left, IRTemp right, ULong offset, IRTemp temp)
 {
     for (UInt i = 0; i < s->count; i++) {
         const struct known *known = &s->known[i];
-        if (known->op == op && known->left == left && known->right == right)
-            return (struct sum){known->result.root, known->result.offset + offset};
+        if (known->op == op && known->left == left && known->right == right) {
+            s->of.base[temp] = known->result.root;
+            s->of.offset[temp] = (Long)(known->result.offset + offset);
+            return;
+        }
     }
     s->known[s->count++] = (struct known){op, left, right, {temp, -offset}};
-    return (struct sum){temp, 0};
 }
 
-static struct sum sum_of(struct sums *s, IRTemp temp, const IRExpr *value)
+static void follow_operation(struct sums *s, IRTemp temp, const IRExpr *value)
 {
-    const struct sum itself = {temp, 0};
-    if (value->tag == Iex_RdTmp)
-        return s->of[value->Iex.RdTmp.tmp];
-    if (value->tag != Iex_Binop)
-        return itself;
-    const IROp op = value->Iex.Binop.op;
-    const IRExpr *left = value->Iex.Binop.arg1, *right = value->Iex.Binop.arg2;
-    ULong by;
-    if (left->tag != Iex_RdTmp || (op != Iop_Add64 && op != Iop_Sub64 && op != Iop_Shl64))
-        return itself;
-    const struct sum from = s->of[left->Iex.RdTmp.tmp];
-    if (constant(right, &by)) {
-        if (op == Iop_Shl64)
-            return by < 64 ? result_of(s, op, from.root, (IRTemp)by, from.offset << by, temp) : itself;
-        return (struct sum){from.root, from.offset + (op == Iop_Add64 ? by : -by)};
+    if (value->tag != Iex_Binop || value->Iex.Binop.arg1->tag != Iex_RdTmp)
+        return;
+    const IRExpr *right = value->Iex.Binop.arg2;
+    const struct sum one = sum_of(s, value->Iex.Binop.arg1->Iex.RdTmp.tmp);
+    ULong bits;
+    if (value->Iex.Binop.op == Iop_Shl64 && constant(right, &bits) && bits < 64) {
+        is_result(s, Iop_Shl64, one.root, (IRTemp)bits, one.offset << bits, temp);
+    } else if (value->Iex.Binop.op == Iop_Add64 && right->tag == Iex_RdTmp) {
+        const struct sum other = sum_of(s, right->Iex.RdTmp.tmp);
+        const Bool turn = one.root > other.root;
+        is_result(s, Iop_Add64, turn ? other.root : one.root, turn ? one.root : other.root, one.offset + other.offset,
+                  temp);
     }
-    if (op != Iop_Add64 || right->tag != Iex_RdTmp)
-        return itself;
-    const struct sum to = s->of[right->Iex.RdTmp.tmp];
-    const Bool turn = from.root > to.root;
-    return result_of(s, op, turn ? to.root : from.root, turn ? from.root : to.root, from.offset + to.offset, temp);
 }
 
-static struct sums find_sums(const IRSB *in)
+static struct sums find_sums(const IRSB *in, const VexGuestLayout *layout)
 {
     struct sums s = {
-        .of = VG_(calloc)("reuse.sums", (SizeT)in->tyenv->types_used + 1, sizeof *s.of),
+        .of = origins_new(in->tyenv),
         .known = VG_(calloc)("reuse.known", (SizeT)in->stmts_used + 1, sizeof *s.known),
     };
-    for (Int temp = 0; temp < in->tyenv->types_used; temp++)
-        s.of[temp].root = (IRTemp)temp;
     for (Int i = 0; i < in->stmts_used; i++) {
         const IRStmt *statement = in->stmts[i];
-        if (statement->tag == Ist_WrTmp)
-            s.of[statement->Ist.WrTmp.tmp] = sum_of(&s, statement->Ist.WrTmp.tmp, statement->Ist.WrTmp.data);
+        if (statement->tag != Ist_WrTmp)
+            continue;
+        follow(&s.of, statement->Ist.WrTmp.tmp, statement->Ist.WrTmp.data, layout);
+        follow_operation(&s, statement->Ist.WrTmp.tmp, statement->Ist.WrTmp.data);
     }
     return s;
 }
@@ -227,7 +219,7 @@ static IRExpr *foretell(struct loop *loop, IRSB *out, const IRExpr *atom)
         const IRStmt *by = loop->in->stmts[loop->defined[temp]];
         if (by->tag != Ist_WrTmp || loop->copied++ == FORETOLD_MOST)
             return NULL;
-        const struct sum sum = loop->sums.of[temp];
+        const struct sum sum = sum_of(&loop->sums, temp);
         IRExpr *value = sum.root != temp && loop->defined[sum.root] < loop->from
                             ? add(out, sum)
                             : foretell_value(loop, out, by->Ist.WrTmp.data);
@@ -258,7 +250,7 @@ static Bool sum_before(const struct loop *loop, const IRExpr *atom, struct sum *
     *sum = (struct sum){IRTemp_INVALID, 0};
     if (atom->tag == Iex_Const)
         return constant(atom, &sum->offset);
-    *sum = loop->sums.of[atom->Iex.RdTmp.tmp];
+    *sum = sum_of(&loop->sums, atom->Iex.RdTmp.tmp);
     return loop->defined[sum->root] < loop->from;
 }
 
@@ -323,7 +315,7 @@ static void copy_statements(const struct loop *loop, IRSB *out, Int from, Int to
             continue;
         if (statement->tag == Ist_WrTmp && statement->Ist.WrTmp.data->tag == Iex_Binop) {
             const IRTemp temp = statement->Ist.WrTmp.tmp;
-            const struct sum sum = loop->sums.of[temp];
+            const struct sum sum = sum_of(&loop->sums, temp);
             if (sum.root != temp)
                 statement = IRStmt_WrTmp(temp, sum.offset ? IRExpr_Binop(Iop_Add64, IRExpr_RdTmp(sum.root),
                                                                          number(sum.offset))
@@ -347,7 +339,7 @@ IRSB *look_ahead(IRSB *in, const VexGuestLayout *layout)
     if (handles_faults || !find_rounds(&loop, layout))
         return in;
     const SizeT temps = (SizeT)in->tyenv->types_used + 1;
-    loop.sums = find_sums(in);
+    loop.sums = find_sums(in, layout);
     loop.defined = VG_(calloc)("reuse.defined", temps, sizeof *loop.defined);
     loop.copy = VG_(malloc)("reuse.copy", temps * sizeof *loop.copy);
     for (SizeT temp = 0; temp < temps; temp++)
@@ -368,7 +360,8 @@ IRSB *look_ahead(IRSB *in, const VexGuestLayout *layout)
         copy_statements(&loop, out, loop.from, loop.last, !exit);
         copy_statements(&loop, out, loop.last, loop.begins[next], True);
     }
-    void *all[] = {loop.sums.of, loop.sums.known, loop.defined, loop.copy};
+    origins_free(&loop.sums.of);
+    void *all[] = {loop.sums.known, loop.defined, loop.copy};
     for (UInt i = 0; i < sizeof all / sizeof *all; i++)
         VG_(free)(all[i]);
     return out;

@@ -162,12 +162,7 @@ static void find_numbers(struct block *b)
 
 // The new block
 
-static IRTemp assign(IRSB *out, IRExpr *number)
-{
-    const IRTemp temp = newIRTemp(out->tyenv, Ity_F64);
-    addStmtToIRSB(out, IRStmt_WrTmp(temp, number));
-    return temp;
-}
+static IRTemp assign_number(IRSB *out, IRExpr *number) { return assign(out, Ity_F64, number)->Iex.RdTmp.tmp; }
 
 static IRExpr *number_of(const struct block *b, const IRExpr *atom)
 {
@@ -181,7 +176,7 @@ static void rewrite_value(struct block *b, IRSB *out, IRStmt *statement)
     switch (vector->kind) {
     case OTHER:
         if (vector->lower)
-            vector->number = assign(out, IRExpr_Load(Iend_LE, Ity_F64, value->Iex.Load.addr));
+            vector->number = assign_number(out, IRExpr_Load(Iend_LE, Ity_F64, value->Iex.Load.addr));
         else
             addStmtToIRSB(out, statement);
         break;
@@ -189,14 +184,14 @@ static void rewrite_value(struct block *b, IRSB *out, IRStmt *statement)
         if (vector->whole)
             addStmtToIRSB(out, statement);
         if (vector->lower)
-            vector->number = assign(out, IRExpr_Get(value->Iex.Get.offset, Ity_F64));
+            vector->number = assign_number(out, IRExpr_Get(value->Iex.Get.offset, Ity_F64));
         break;
     case LOADED:
         vector->number = vector_of(b, value->Iex.Unop.arg)->number;
         break;
     case COMPUTED:
         // It is rounded as the processor is set, by operations on numbers as by those on vectors.
-        vector->number = assign(out, IRExpr_Triop(on_numbers(value), IRExpr_Const(IRConst_U32(Irrm_NEAREST)),
+        vector->number = assign_number(out, IRExpr_Triop(on_numbers(value), IRExpr_Const(IRConst_U32(Irrm_NEAREST)),
                                                   number_of(b, value->Iex.Binop.arg1),
                                                   number_of(b, value->Iex.Binop.arg2)));
         break;

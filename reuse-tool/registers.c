@@ -63,13 +63,6 @@ static void overlapping(struct state *s, Int offset, Int bytes, void (*what)(str
 static void overwritten(struct place *place) { *place = (struct place){0}; }
 static void read(struct place *place) { place->unread = -1; }
 
-static IRExpr *assign(IRSB *out, IRType type, IRExpr *value)
-{
-    const IRTemp temp = newIRTemp(out->tyenv, type);
-    addStmtToIRSB(out, IRStmt_WrTmp(temp, value));
-    return IRExpr_RdTmp(temp);
-}
-
 // The number with zeros above it; NULL for a type that is none.
 static IRExpr *widened(IRSB *out, IRExpr *number)
 {

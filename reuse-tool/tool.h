@@ -60,6 +60,9 @@ struct uses *uses_count(const IRSB *in);
 void uses_of_value(const IRExpr *value, void (*each)(IRTemp, void *), void *with);
 void uses_of_statement(const IRStmt *statement, void (*each)(IRTemp, void *), void *with);
 
+// The value as a new temporary of the block.
+IRExpr *assign(IRSB *out, IRType type, IRExpr *value);
+
 #ifdef VGA_amd64
 // The block whose loop is asked once whether it ends within the block (loops.c).
 IRSB *look_ahead(IRSB *in, const VexGuestLayout *layout);

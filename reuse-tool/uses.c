@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //
-// Which temporaries a block's statements use.
+// Which temporaries a block's statements use; and new ones.
 #include "pub_tool_libcbase.h"
 #include "pub_tool_mallocfree.h"
 
@@ -111,4 +111,11 @@ struct uses *uses_count(const IRSB *in)
     }
     use(in->next, count, uses);
     return uses;
+}
+
+IRExpr *assign(IRSB *out, IRType type, IRExpr *value)
+{
+    const IRTemp temp = newIRTemp(out->tyenv, type);
+    addStmtToIRSB(out, IRStmt_WrTmp(temp, value));
+    return IRExpr_RdTmp(temp);
 }
