@@ -57,7 +57,7 @@ lint:
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 unit:
-	cargo test --workspace --quiet
+	cargo test --workspace --quiet --no-fail-fast
 	cargo test -p coplace-bubbles --quiet --features shuttle --test schedules
 
 bench: build

@@ -74,7 +74,8 @@ fn rigid_programs_take_turns_by_every_mechanism_that_is_there() {
     for turns in ["freeze", "idle", "stop"] {
         let home = Home::new();
         let options = ["--policy", "TA", "--turns", turns, "--cpus", "0-1"];
-        let mix = home.mix(&(rigid("a", 0.8) + &rigid("b", 0.8)), &options);
+        // Several of the longest slices (200 ms by `cpu.idle`) each, as fast as the machine may be.
+        let mix = home.mix(&(rigid("a", 3.0) + &rigid("b", 3.0)), &options);
         if mix.json.is_null() && mix.stderr.contains("was asked for") {
             skipped(&format!("turns by {turns}"), &mix.stderr);
             continue;
