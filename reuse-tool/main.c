@@ -423,7 +423,7 @@ static void finish(Int status)
 }
 
 // The linker puts this in the place of what reads which lines of source the code comes from. Nobody asks for them, and of
-// a small program's run under the tool it took a third. Names of functions, for Valgrind's words on a crash, remain.
+// a small program's run under the tool they took a third. Functions keep their names for Valgrind's words on a crash.
 void __wrap_vgModuleLocal_read_debuginfo_dwarf3(void);
 void __wrap_vgModuleLocal_read_debuginfo_dwarf3(void) {}
 
