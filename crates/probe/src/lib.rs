@@ -3,6 +3,7 @@
 //! - [`distgen`]: accesses with exactly given stack reuse distances, at a given rate, on given CPUs; as
 //!   a program of its own (`coplace lab distgen`) and as a short probe inside another.
 //! - [`tool`]: unmodified programs under the reuse tool.
+//! - [`latency`]: how long a line takes from one CPU to another, and whether they share a cache therefore.
 //! - [`slowdown`]: what a program loses beside DistGen, and takes from it.
 //! - [`online`]: the same in short bursts on idle CPUs, beside whatever runs on a live node.
 //! - [`counters`]: what hardware counters say of a program, where there are any.
@@ -11,6 +12,7 @@
 pub mod classes;
 pub mod counters;
 pub mod distgen;
+pub mod latency;
 pub mod online;
 pub mod slowdown;
 pub mod spread;

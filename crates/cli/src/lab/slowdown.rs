@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use probe::distgen::Order;
 use probe::slowdown::{
-    NoVerdict, Plan, Point, Round, SlowdownError, Verdict, curve, llc_bytes, private_bytes, round, verdict,
+    Home, NoVerdict, Plan, Point, Round, SlowdownError, Verdict, curve, llc_bytes, private_bytes, round,
+    verdict,
 };
 use probe::spread::Spread;
 use probe::tool::{self, RunError};
@@ -29,8 +30,11 @@ use crate::units::parse_duration_ns;
 #[command(
     long_about = "Runs a program alone and beside `lab distgen` by turns, with the probe as large as private caches, a part
 of the last-level cache, all of it and more, and shows by how much each slows the other. Where the
-program's curve rises tells what it lives from: at the private caches it shares a core with the probe, at
-the size of the last-level cache it has data there, beyond it needs the memory's bandwidth.
+program's curve rises tells what it lives from: at the private caches it shares a core with the probe, where
+the probe nearly fills the last-level cache it has data there, beyond it needs the memory's bandwidth.
+
+Before and after the two ran beside each other it is felt whether their CPUs share a cache: whether a line
+passes from one to the other faster than from memory. While they do not, it waits (--patience).
 
 The program runs on the first half of the CPUs with as many threads, the probe on the other half, cut in
 the order of cores; on a machine of several packages name the CPUs of one with --cpus. A slowdown is the
@@ -66,6 +70,9 @@ pub struct Args {
     /// A single run that takes longer has failed
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = parse_duration_ns)]
     longest: u64,
+    /// How long to wait, in all, while program and probe share no cache: a virtual machine's host moves its CPUs
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = parse_duration_ns)]
+    patience: u64,
     /// Of the order of footprints in a round
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -114,12 +121,14 @@ pub fn main(args: &Args) -> Outcome {
             eprintln!("coplace: round {number} of {count}");
         }
     };
-    let ended = measure(&plans, &footprints, count, args.seed, told, &interrupted, |of, round| {
+    let patience = Duration::from_nanos(args.patience);
+    let series = Series { footprints, rounds: count, seed: args.seed, patience };
+    let ended = measure(&plans, &series, told, &interrupted, |of, round| {
         rounds[of].push(round);
         Ok(())
     })?;
     let was: usize = rounds.iter().map(Vec::len).sum();
-    let wanted = count as usize * footprints.len() * plans.len();
+    let wanted = count as usize * series.footprints.len() * plans.len();
     if was == 0 {
         return Err(Failure::new(INTERRUPTED, "interrupted before there was anything to write"));
     }
@@ -162,28 +171,37 @@ pub enum Ended {
     Stopped,
 }
 
+/// What is measured of every plan.
+pub struct Series {
+    pub footprints: Vec<u64>,
+    pub rounds: u32,
+    /// Of the order of footprints in a round.
+    pub seed: u64,
+    /// How long to wait, in all, while program and probe share no cache.
+    pub patience: Duration,
+}
+
 /// Every footprint of every plan once a round, in an order of the seed; each goes to `keep` as soon as it is there,
 /// with the number of its plan.
 pub fn measure(
     plans: &[Plan],
-    footprints: &[u64],
-    rounds: u32,
-    seed: u64,
+    series: &Series,
     told: impl Fn(u32),
     interrupted: &AtomicBool,
     mut keep: impl FnMut(usize, Round) -> Result<(), Failure>,
 ) -> Result<Ended, Failure> {
     let stopped = || interrupted.load(Ordering::Relaxed);
-    let mut random = Random::for_purpose(seed, "order of footprints");
-    for number in 0..rounds {
+    let mut random = Random::for_purpose(series.seed, "order of footprints");
+    let mut patience = series.patience;
+    for number in 0..series.rounds {
         told(number + 1);
-        let all = |of: usize| footprints.iter().map(move |&footprint| (of, footprint));
+        let all = |of: usize| series.footprints.iter().map(move |&footprint| (of, footprint));
         let mut order: Vec<(usize, u64)> = (0..plans.len()).flat_map(all).collect();
         for last in (1..order.len()).rev() {
             order.swap(last, random.below(last as u64 + 1) as usize);
         }
         for (of, footprint) in order {
-            match round(&plans[of], footprint, number % 2 == 1, &stopped) {
+            match round(&plans[of], footprint, number % 2 == 1, &mut patience, &stopped) {
                 Ok(found) => keep(of, found)?,
                 Err(SlowdownError::Stopped) => return Ok(Ended::Stopped),
                 Err(error @ SlowdownError::Program(_)) => return Err(Failure::new(DOES_NOT_HOLD, error)),
@@ -197,7 +215,7 @@ pub fn measure(
 /// From private caches to four times the last one.
 fn footprints(machine: &Machine) -> Option<Vec<u64>> {
     let llc = llc_bytes(machine)?;
-    Some(vec![private_bytes(machine)?, llc / 4, llc / 2, llc, 2 * llc, 4 * llc])
+    Some(vec![private_bytes(machine)?, llc / 4, llc / 2, llc / 8 * 7, 2 * llc, 4 * llc])
 }
 
 /// Everything, as JSON.
@@ -228,9 +246,11 @@ fn show(rounds: &[Round], llc: Option<u64>) -> String {
     };
     for point in &curve {
         let (suffers, causes) = (&point.suffers, &point.causes);
-        let mark = match llc {
-            Some(llc) if point.footprint_bytes == llc => "the last-level cache",
-            _ => "",
+        let mark = match llc.and_then(|llc| Home::of(point.footprint_bytes, llc)) {
+            Some(Home::Private) => "in private caches",
+            Some(Home::Within) => "nearly fills the last-level cache",
+            Some(Home::Beyond) => "beyond it",
+            None => "",
         };
         table.row([
             show_bytes(point.footprint_bytes),
@@ -245,6 +265,18 @@ fn show(rounds: &[Round], llc: Option<u64>) -> String {
     if curve.iter().any(|point| point.suffers.confidence < 0.95) {
         out += "In parentheses: the whole range of fewer rounds than a 95% interval needs.\n";
     }
+    let apart = rounds.iter().filter(|round| round.is_apart()).count();
+    let _ = match apart {
+        0 => Ok(()),
+        _ if apart == rounds.len() => {
+            writeln!(out, "Program and probe shared no cache: only what memory does to them is seen.")
+        }
+        _ => writeln!(
+            out,
+            "In {apart} of {} comparisons program and probe shared no cache: left out here.",
+            rounds.len()
+        ),
+    };
     let verdict = llc.map_or(Err(NoVerdict::Rounds), |llc| verdict(rounds, llc));
     let _ = match verdict {
         Ok(verdict) => writeln!(out, "class {}: {}", verdict.class, losses(&verdict)),
@@ -257,7 +289,7 @@ fn show(rounds: &[Round], llc: Option<u64>) -> String {
 pub fn losses(verdict: &Verdict) -> String {
     let percent = |loss: f64| format!("{:.1}%", loss * 100.0);
     format!(
-        "it loses {} beside a probe within the last-level cache, {} beside one of this size or more, a probe within it {} beside the program{}",
+        "it loses {} beside a probe that nearly fills the last-level cache, {} beside one of this size or more, the first of them {} beside the program{}",
         percent(verdict.within),
         percent(verdict.beyond),
         percent(verdict.takes),
@@ -278,7 +310,7 @@ mod tests {
                 found.is_sorted()
                     && found[0] < llc / 4
                     && *found.last().unwrap() == 4 * llc
-                    && found.contains(&(llc / 2))
+                    && found.contains(&(llc / 8 * 7))
             );
         }
         let bare = crate::machine::named("package:1 core:2").unwrap();

@@ -24,6 +24,8 @@ use crate::lab::{Summary, slowdown};
 const SAMPLE: f64 = 0.01;
 /// Of slowdowns, each with every footprint that a class takes.
 const ROUNDS: u32 = 5;
+/// With a machine whose CPUs share a cache at times only.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// A native run, and one under the tool, where the user says nothing.
 const LONGEST: Duration = Duration::from_secs(600);
 const LONGEST_UNDER_TOOL: Duration = Duration::from_secs(7_200);
@@ -220,12 +222,21 @@ impl Subject<'_> {
             return Ok(Some(why.into()));
         };
         let allowed = rustix::thread::sched_getaffinity(None).map_err(Failure::ours)?;
-        let cpus: Vec<u32> =
-            self.machine.all_cpus().iter().filter(|&cpu| allowed.is_set(cpu as usize)).collect();
+        let may = |cpu: &u32| allowed.is_set(*cpu as usize);
+        // Behind one cache: program and probe would not meet otherwise.
+        let cache = self
+            .machine
+            .all_cpus()
+            .iter()
+            .find(may)
+            .and_then(|first| self.machine.last_level_cache_of(first))
+            .map_or_else(|| self.machine.all_cpus().clone(), |cache| cache.cpus.clone());
+        let cpus: Vec<u32> = cache.iter().filter(may).collect();
         if cpus.len() <= self.threads as usize {
             let threads = self.threads;
-            let why =
-                format!("no slowdowns: {threads} threads leave no CPU to the probe: take fewer --threads");
+            let why = format!(
+                "no slowdowns: {threads} threads leave no CPU behind the same last-level cache to the probe: take fewer --threads"
+            );
             return Ok(Some(why));
         }
         let (own, probe) = cpus.split_at(self.threads as usize);
@@ -239,20 +250,15 @@ impl Subject<'_> {
             longest: self.limit.unwrap_or(LONGEST),
         };
         let told = |number| eprintln!("coplace: slowdowns, round {number} of {ROUNDS}");
-        let series = super::now_ns();
-        let ended = slowdown::measure(
-            std::slice::from_ref(&plan),
-            &footprints,
-            ROUNDS,
-            1,
-            told,
-            &self.interrupted,
-            |_, round| {
+        let number = super::now_ns();
+        let series =
+            slowdown::Series { footprints: footprints.to_vec(), rounds: ROUNDS, seed: 1, patience: PATIENCE };
+        let ended =
+            slowdown::measure(std::slice::from_ref(&plan), &series, told, &self.interrupted, |_, round| {
                 let value = json!({ "round": round, "llc_bytes": llc, "probe_threads": plan.probe_cpus.len(),
-                                "series": series });
+                                "series": number });
                 self.add(store, Kind::Slowdown, value)
-            },
-        )?;
+            })?;
         match ended {
             slowdown::Ended::Whole => Ok(None),
             slowdown::Ended::Stopped => Err(failed(RunError::Interrupted)),

@@ -53,6 +53,8 @@ impl Burst {
             beside_s: 1.0 / during,
             probe_alone_bytes_per_s: self.probe_alone_bytes_per_s?,
             probe_beside_bytes_per_s: self.probe_bytes_per_s,
+            // Its CPUs are not ours to measure between.
+            latency: None,
         };
         (steady && during > 0.0).then_some(round)
     }
