@@ -129,6 +129,14 @@ impl Round {
     }
 }
 
+/// With a machine whose CPUs share a cache at times only.
+pub struct Patience<'a> {
+    /// How long to wait while program and probe share none; what was waited is taken off.
+    pub left: Duration,
+    /// Told when a wait begins.
+    pub waits: &'a dyn Fn(Latency),
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum SlowdownError {
     #[error("interrupted")]
@@ -148,19 +156,22 @@ impl From<Fault> for SlowdownError {
     }
 }
 
-/// Measures one round at a footprint. While program and probe share no cache it waits, as long as `patience` lasts,
-/// of which it takes what it waited; then it goes on all the same.
+/// Measures one round at a footprint. While program and probe share no cache it waits, as long as `patience` lasts;
+/// then it goes on all the same.
 pub fn round(
     plan: &Plan,
     footprint_bytes: u64,
     beside_first: bool,
-    patience: &mut Duration,
+    patience: &mut Patience<'_>,
     stopped: &(dyn Fn() -> bool + Sync),
 ) -> Result<Round, SlowdownError> {
     let place = Place { cpus: &plan.cpus, threads: plan.threads, longest: plan.longest };
     let run = || once(&plan.name, &plan.command, place, stopped);
+    let between = || Latency::between(&plan.cpus, &plan.probe_cpus);
+    // First, so that what is compared lies close together.
+    together(&between, patience, stopped)?;
     let alone_before = if beside_first { None } else { Some(run()?) };
-    let before = together(plan, patience, stopped)?;
+    let before = between();
     let probe_threads = plan.probe_cpus.len() as u32;
     let lines = (footprint_bytes / u64::from(probe_threads.max(1)) / LINE_BYTES).max(1);
     let mut probe = DistGen::start(&Settings {
@@ -177,9 +188,8 @@ pub fn round(
     let beside_s = run()?;
     let probe_beside_bytes_per_s = probe.interval().bytes_per_s();
     drop(probe);
-    let after = Latency::between(&plan.cpus, &plan.probe_cpus);
     let latency =
-        before.into_iter().chain(after).max_by(|a, b| a.core_to_core_ns.total_cmp(&b.core_to_core_ns));
+        before.into_iter().chain(between()).max_by(|a, b| a.core_to_core_ns.total_cmp(&b.core_to_core_ns));
     Ok(Round {
         footprint_bytes,
         alone_s: alone_before.map_or_else(run, Ok)?,
@@ -190,23 +200,26 @@ pub fn round(
     })
 }
 
-/// Waits until program and probe share a cache, or patience ends; how it is then.
+/// Waits until program and probe share a cache, or patience ends.
 fn together(
-    plan: &Plan,
-    patience: &mut Duration,
+    between: &dyn Fn() -> Option<Latency>,
+    patience: &mut Patience<'_>,
     stopped: &(dyn Fn() -> bool + Sync),
-) -> Result<Option<Latency>, SlowdownError> {
+) -> Result<(), SlowdownError> {
+    let mut told = false;
     loop {
-        let latency = Latency::between(&plan.cpus, &plan.probe_cpus);
-        if patience.is_zero() || !latency.is_some_and(|latency| latency.is_apart()) {
-            return Ok(latency);
+        let Some(apart) = between().filter(|latency| latency.is_apart() && !patience.left.is_zero()) else {
+            return Ok(());
+        };
+        if !std::mem::replace(&mut told, true) {
+            (patience.waits)(apart);
         }
         if stopped() {
             return Err(SlowdownError::Stopped);
         }
-        let pause = LOOK.min(*patience);
+        let pause = LOOK.min(patience.left);
         std::thread::sleep(pause);
-        *patience -= pause;
+        patience.left -= pause;
     }
 }
 
@@ -354,6 +367,8 @@ fn decide(within: f64, beyond: f64, takes: f64) -> Class {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     const LLC: u64 = 32 << 20;
@@ -490,6 +505,32 @@ mod tests {
         assert!(verdict(&with(2.5e9), LLC).unwrap_err().to_string().contains("cannot be felt"));
     }
 
+    #[test]
+    fn while_the_two_share_no_cache_a_round_waits_as_long_as_patience_lasts() {
+        let waited = |apart: u32, left: Duration, stopped: &(dyn Fn() -> bool + Sync)| {
+            let (looks, told) = (Cell::new(0), Cell::new(0));
+            let between = || {
+                looks.set(looks.get() + 1);
+                Some(if looks.get() <= apart { APART } else { TOGETHER })
+            };
+            let waits = |latency| {
+                assert_eq!(latency, APART);
+                told.set(told.get() + 1);
+            };
+            let mut patience = Patience { left, waits: &waits };
+            let ended = together(&between, &mut patience, stopped).is_ok();
+            (ended, looks.get(), told.get(), patience.left)
+        };
+        let never = || false;
+        assert_eq!(waited(0, LOOK, &never), (true, 1, 0, LOOK));
+        assert_eq!(waited(2, 3 * LOOK, &never), (true, 3, 1, LOOK));
+        assert_eq!(waited(9, LOOK * 3 / 2, &never), (true, 3, 1, Duration::ZERO));
+        assert_eq!(waited(9, Duration::ZERO, &never), (true, 1, 0, Duration::ZERO));
+        assert_eq!(waited(9, LOOK, &|| true), (false, 1, 1, LOOK));
+        let mut patience = Patience { left: LOOK, waits: &|_| unreachable!("nobody can tell") };
+        assert!(together(&|| None, &mut patience, &never).is_ok());
+    }
+
     /// What `experiments/slowdown` recorded, with the class of each program's arithmetic.
     fn recorded() -> Vec<(String, Option<Class>, u64, Vec<Round>)> {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/slowdown/raw");
@@ -588,7 +629,8 @@ mod tests {
             order: Order::Stream,
             longest: Duration::from_secs(20),
         };
-        let mut none = Duration::ZERO;
+        let mut none =
+            Patience { left: Duration::ZERO, waits: &|_| unreachable!("there is no time to wait") };
         let found = round(&plan, 1 << 20, true, &mut none, &|| false).unwrap();
         assert!((0.2..5.0).contains(&found.alone_s) && (0.2..5.0).contains(&found.beside_s), "{found:?}");
         assert!(found.probe_alone_bytes_per_s > 1e8 && found.probe_beside_bytes_per_s > 1e8, "{found:?}");

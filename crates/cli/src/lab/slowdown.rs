@@ -1,7 +1,7 @@
 //! `coplace lab slowdown`: a program beside DistGen at several footprints, and DistGen beside the program.
 
 use std::ffi::OsString;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use probe::distgen::Order;
+use probe::latency::Latency;
 use probe::slowdown::{
-    Home, NoVerdict, Plan, Point, Round, SlowdownError, Verdict, curve, llc_bytes, private_bytes, round,
-    verdict,
+    Home, NoVerdict, Patience, Plan, Point, Round, SlowdownError, Verdict, curve, llc_bytes, private_bytes,
+    round, verdict,
 };
 use probe::spread::Spread;
 use probe::tool::{self, RunError};
@@ -116,9 +117,9 @@ pub fn main(args: &Args) -> Outcome {
     let interrupted = interrupts()?;
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); plans.len()];
     let count = args.rounds;
-    let told = |number: u32| {
+    let told = |word: Word| {
         if !args.quiet {
-            eprintln!("coplace: round {number} of {count}");
+            eprintln!("coplace: {word}");
         }
     };
     let patience = Duration::from_nanos(args.patience);
@@ -181,20 +182,38 @@ pub struct Series {
     pub patience: Duration,
 }
 
+/// A word on the way.
+pub enum Word {
+    Round { number: u32, of: u32 },
+    Waits(Latency),
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Word::Round { number, of } => write!(f, "round {number} of {of}"),
+            Word::Waits(Latency { core_to_core_ns, memory_ns }) => write!(
+                f,
+                "program and probe share no cache now (a line takes {core_to_core_ns:.0} ns between them, from memory {memory_ns:.0}): waiting"
+            ),
+        }
+    }
+}
+
 /// Every footprint of every plan once a round, in an order of the seed; each goes to `keep` as soon as it is there,
 /// with the number of its plan.
 pub fn measure(
     plans: &[Plan],
     series: &Series,
-    told: impl Fn(u32),
+    told: impl Fn(Word),
     interrupted: &AtomicBool,
     mut keep: impl FnMut(usize, Round) -> Result<(), Failure>,
 ) -> Result<Ended, Failure> {
     let stopped = || interrupted.load(Ordering::Relaxed);
     let mut random = Random::for_purpose(series.seed, "order of footprints");
-    let mut patience = series.patience;
+    let mut patience = Patience { left: series.patience, waits: &|latency| told(Word::Waits(latency)) };
     for number in 0..series.rounds {
-        told(number + 1);
+        told(Word::Round { number: number + 1, of: series.rounds });
         let all = |of: usize| series.footprints.iter().map(move |&footprint| (of, footprint));
         let mut order: Vec<(usize, u64)> = (0..plans.len()).flat_map(all).collect();
         for last in (1..order.len()).rev() {

@@ -249,7 +249,7 @@ impl Subject<'_> {
             order: Order::Stream,
             longest: self.limit.unwrap_or(LONGEST),
         };
-        let told = |number| eprintln!("coplace: slowdowns, round {number} of {ROUNDS}");
+        let told = |word| eprintln!("coplace: slowdowns, {word}");
         let number = super::now_ns();
         let series =
             slowdown::Series { footprints: footprints.to_vec(), rounds: ROUNDS, seed: 1, patience: PATIENCE };
