@@ -312,9 +312,9 @@ pub fn verdict(rounds: &[Round], llc_bytes: u64) -> Result<Verdict, NoVerdict> {
         return Err(NoVerdict::Cache { within: within.median / 1e9, beyond: beyond.median / 1e9 });
     }
     losses(rounds, llc_bytes).ok_or_else(|| {
-        let apart = || rounds.iter().filter(|round| round.is_apart());
-        match apart().last().and_then(|round| round.latency) {
-            Some(last) => NoVerdict::Apart { apart: apart().count(), all: rounds.len(), last },
+        let apart: Vec<&Round> = rounds.iter().filter(|round| round.is_apart()).collect();
+        match apart.last().and_then(|round| round.latency) {
+            Some(last) => NoVerdict::Apart { apart: apart.len(), all: rounds.len(), last },
             None => NoVerdict::Rounds,
         }
     })

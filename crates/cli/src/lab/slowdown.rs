@@ -71,8 +71,9 @@ pub struct Args {
     /// A single run that takes longer has failed
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = parse_duration_ns)]
     longest: u64,
-    /// How long to wait, in all, while program and probe share no cache: a virtual machine's host moves its CPUs
-    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = parse_duration_ns)]
+    /// How long to wait, in all, while program and probe share no cache (a virtual machine's host moves its CPUs); 0:
+    /// not at all
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = parse_patience)]
     patience: u64,
     /// Of the order of footprints in a round
     #[arg(long, default_value_t = 1)]
@@ -156,6 +157,10 @@ pub fn main(args: &Args) -> Outcome {
             Err(Failure::new(INTERRUPTED, why))
         }
     }
+}
+
+fn parse_patience(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { parse_duration_ns(text) }
 }
 
 /// Says whether somebody wants to stop, from now on.
