@@ -1,13 +1,16 @@
 //! `coplace doctor`: what this machine lets coplace do, what is chosen and why, how to get more.
 
+use std::fmt;
 use std::process::ExitCode;
 
 use linux::Root;
 use linux::capabilities::{Mechanism, State, Survey, survey};
 use node::home::Home;
 use node::mechanism::Mechanisms;
+use probe::latency::Latency;
 use serde::Serialize;
 use topology::{CpuSet, Machine};
+use workload::show_bytes;
 
 use crate::config::Config;
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
@@ -42,10 +45,23 @@ struct Row {
     remedy: Option<String>,
 }
 
+/// A last-level cache that several CPUs share, as the machine tells.
+#[derive(Serialize)]
+struct SharedCache {
+    /// Those that we may use.
+    cpus: CpuSet,
+    size_bytes: Option<u64>,
+    /// Between the first of them and the last. None where it cannot be told.
+    latency: Option<Latency>,
+    /// Whether these two share it at this moment.
+    shared: Option<bool>,
+}
+
 #[derive(Serialize)]
 struct Diagnosis {
     machine: machine::Summary,
     allowed: Option<CpuSet>,
+    caches: Vec<SharedCache>,
     mechanisms: Vec<Row>,
     placement: Option<String>,
     turns: Option<String>,
@@ -110,6 +126,7 @@ fn diagnose(root: &Root) -> Result<Diagnosis, Failure> {
         .ok()
         .map(|status| status.cpus_allowed);
     Ok(Diagnosis {
+        caches: shared_caches(&machine.machine, allowed.as_ref()),
         machine: machine::summary(&machine),
         allowed,
         mechanisms,
@@ -121,6 +138,38 @@ fn diagnose(root: &Root) -> Result<Diagnosis, Failure> {
         config: config.source.map(|path| path.display().to_string()),
         faults,
     })
+}
+
+fn shared_caches(machine: &Machine, allowed: Option<&CpuSet>) -> Vec<SharedCache> {
+    let may = |cpu: &u32| allowed.is_none_or(|allowed| allowed.contains(*cpu));
+    let mut found: Vec<SharedCache> = Vec::new();
+    for cpu in machine.all_cpus().iter().filter(may) {
+        let Some(cache) = machine.last_level_cache_of(cpu) else { continue };
+        let cpus: CpuSet = cache.cpus.iter().filter(may).collect();
+        if cpus.lowest() != Some(cpu) || cpus.len() < 2 {
+            continue;
+        }
+        let latency = cpus.iter().last().and_then(|last| Latency::between(&[cpu], &[last]));
+        let shared = latency.map(|latency| !latency.is_apart());
+        found.push(SharedCache { cpus, size_bytes: cache.size_bytes, latency, shared });
+    }
+    found
+}
+
+impl fmt::Display for SharedCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.size_bytes.map_or_else(|| "a last-level cache".to_owned(), show_bytes);
+        write!(f, "CPUs {}: {size}", self.cpus)?;
+        let Some(Latency { core_to_core_ns, memory_ns }) = self.latency else { return Ok(()) };
+        write!(f, "; a line takes {core_to_core_ns:.0} ns between them, from memory {memory_ns:.0}")?;
+        match self.shared {
+            Some(false) => write!(
+                f,
+                ": they do not share it now, whatever the machine tells (the host of a virtual one moves its CPUs)"
+            ),
+            _ => Ok(()),
+        }
+    }
 }
 
 fn rows(survey: &Survey, placement: Option<&str>, turns: Option<&str>) -> Vec<Row> {
@@ -170,6 +219,9 @@ fn show(diagnosis: &Diagnosis) -> String {
     if let Some(allowed) = &diagnosis.allowed {
         out += &format!("  allowed     CPUs {allowed}\n");
     }
+    for cache in &diagnosis.caches {
+        out += &format!("  shared      {cache}\n");
+    }
     out += "\nMechanisms\n";
     for row in &diagnosis.mechanisms {
         let mark = match (row.available, row.chosen_for) {
@@ -205,4 +257,33 @@ fn show(diagnosis: &Diagnosis) -> String {
         out += &format!("\nFault: {fault}\n");
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_cache_that_is_shared_in_word_only_it_is_said() {
+        let told = |core_to_core_ns| {
+            let latency = Latency { core_to_core_ns, memory_ns: 136.0 };
+            let shared = Some(!latency.is_apart());
+            let cpus = CpuSet::first(2);
+            SharedCache { cpus, size_bytes: Some(32 << 20), latency: Some(latency), shared }.to_string()
+        };
+        assert_eq!(told(25.6), "CPUs 0-1: 32.0 MiB; a line takes 26 ns between them, from memory 136");
+        assert!(told(180.0).contains("they do not share it now"), "{}", told(180.0));
+    }
+
+    #[test]
+    fn caches_with_two_cpus_of_ours_or_more_are_told() {
+        let machine = Machine::synthetic("pack:2 l3:1(size=32MB) core:2 pu:1").unwrap();
+        let found = |allowed: &str| -> Vec<String> {
+            let allowed: CpuSet = allowed.parse().unwrap();
+            shared_caches(&machine, Some(&allowed)).iter().map(|cache| cache.cpus.to_string()).collect()
+        };
+        assert_eq!(found("0-3"), ["0-1", "2-3"]);
+        assert_eq!(found("0,2-3"), ["2-3"]);
+        assert!(found("1").is_empty());
+    }
 }

@@ -69,7 +69,7 @@ fn around(private_bytes: u64, llc_bytes: u64) -> [u64; 3] {
 
 /// Where a probe of so many bytes lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum Reach {
     /// In private caches: the shared ones do nothing to it.
     Private,
     /// In the last-level cache, most of which it fills.
@@ -78,14 +78,14 @@ pub enum Home {
     Beyond,
 }
 
-impl Home {
+impl Reach {
     /// None in between: there it says little about what a program lives from. What is smaller than most of the
     /// last-level cache fits into it beside many a program, and neither of them takes anything from the other.
-    pub fn of(footprint_bytes: u64, llc_bytes: u64) -> Option<Home> {
+    pub fn of(footprint_bytes: u64, llc_bytes: u64) -> Option<Reach> {
         match footprint_bytes {
-            bytes if PRIVATE_PART * bytes <= llc_bytes => Some(Home::Private),
-            bytes if 4 * bytes >= 3 * llc_bytes && 8 * bytes <= 7 * llc_bytes => Some(Home::Within),
-            bytes if bytes >= llc_bytes => Some(Home::Beyond),
+            bytes if PRIVATE_PART * bytes <= llc_bytes => Some(Reach::Private),
+            bytes if 4 * bytes >= 3 * llc_bytes && 8 * bytes <= 7 * llc_bytes => Some(Reach::Within),
+            bytes if bytes >= llc_bytes => Some(Reach::Beyond),
             _ => None,
         }
     }
@@ -295,19 +295,19 @@ pub enum NoVerdict {
 ///
 /// What the program loses beside a probe within private caches (of a sixteenth of the last one or less) is
 /// not the shared ones' doing, so that losses are over that, round by round. There is no class without such rounds
-/// (noise and the clock frequency would pass for losses), and without rounds on both sides ([`Home`]).
+/// (noise and the clock frequency would pass for losses), and without rounds on both sides ([`Reach`]).
 ///
 /// A machine may tell of a cache that it does not have: a virtual one of the whole of its host's, of which others use
 /// most. What is within that cache and what is beyond is one then, and the probe tells: alone it is as fast in both.
 /// And it may tell of one that its CPUs share when they do not: rounds in which program and probe were apart are left
 /// out, except those in private caches.
 pub fn verdict(rounds: &[Round], llc_bytes: u64) -> Result<Verdict, NoVerdict> {
-    let at = |home: Home| {
-        rounds.iter().filter(move |round| Home::of(round.footprint_bytes, llc_bytes) == Some(home))
+    let at = |reach: Reach| {
+        rounds.iter().filter(move |round| Reach::of(round.footprint_bytes, llc_bytes) == Some(reach))
     };
-    let alone = |home: Home| Spread::of(at(home).map(|round| round.probe_alone_bytes_per_s));
-    let (within, beyond) = alone(Home::Within).zip(alone(Home::Beyond)).ok_or(NoVerdict::Rounds)?;
-    at(Home::Private).next().ok_or(NoVerdict::Rounds)?;
+    let alone = |reach: Reach| Spread::of(at(reach).map(|round| round.probe_alone_bytes_per_s));
+    let (within, beyond) = alone(Reach::Within).zip(alone(Reach::Beyond)).ok_or(NoVerdict::Rounds)?;
+    at(Reach::Private).next().ok_or(NoVerdict::Rounds)?;
     if within.median < FELT * beyond.median {
         return Err(NoVerdict::Cache { within: within.median / 1e9, beyond: beyond.median / 1e9 });
     }
@@ -325,13 +325,13 @@ fn losses(rounds: &[Round], llc_bytes: u64) -> Option<Verdict> {
     let mut suffers: BTreeMap<u64, Vec<Option<f64>>> = BTreeMap::new();
     for round in rounds {
         let is_evidence =
-            Home::of(round.footprint_bytes, llc_bytes) == Some(Home::Private) || !round.is_apart();
+            Reach::of(round.footprint_bytes, llc_bytes) == Some(Reach::Private) || !round.is_apart();
         let ratio = is_evidence.then_some(round.beside_s / round.alone_s);
         suffers.entry(round.footprint_bytes).or_default().push(ratio);
     }
     let (_, private) = suffers.first_key_value()?;
-    let loses = |home: Home| {
-        let own = || suffers.iter().filter(|(bytes, _)| Home::of(**bytes, llc_bytes) == Some(home));
+    let loses = |reach: Reach| {
+        let own = || suffers.iter().filter(|(bytes, _)| Reach::of(**bytes, llc_bytes) == Some(reach));
         // One without its other half says nothing.
         Spread::of(private.iter().enumerate().filter_map(|(k, private)| {
             let ratios: Vec<f64> = own().filter_map(|(_, ratios)| *ratios.get(k)?).collect();
@@ -339,9 +339,9 @@ fn losses(rounds: &[Round], llc_bytes: u64) -> Option<Verdict> {
             Some(mean / (*private)? - 1.0).filter(|_| !ratios.is_empty())
         }))
     };
-    let (within, beyond) = (loses(Home::Within)?, loses(Home::Beyond)?);
+    let (within, beyond) = (loses(Reach::Within)?, loses(Reach::Beyond)?);
     let own = rounds.iter().filter(|round| {
-        Home::of(round.footprint_bytes, llc_bytes) == Some(Home::Within) && !round.is_apart()
+        Reach::of(round.footprint_bytes, llc_bytes) == Some(Reach::Within) && !round.is_apart()
     });
     let takes =
         Spread::of(own.map(|round| round.probe_alone_bytes_per_s / round.probe_beside_bytes_per_s - 1.0))?;

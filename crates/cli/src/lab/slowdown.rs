@@ -11,7 +11,7 @@ use std::time::Duration;
 use probe::distgen::Order;
 use probe::latency::Latency;
 use probe::slowdown::{
-    Home, NoVerdict, Patience, Plan, Point, Round, SlowdownError, Verdict, curve, llc_bytes, private_bytes,
+    NoVerdict, Patience, Plan, Point, Reach, Round, SlowdownError, Verdict, curve, llc_bytes, private_bytes,
     round, verdict,
 };
 use probe::spread::Spread;
@@ -270,10 +270,10 @@ fn show(rounds: &[Round], llc: Option<u64>) -> String {
     };
     for point in &curve {
         let (suffers, causes) = (&point.suffers, &point.causes);
-        let mark = match llc.and_then(|llc| Home::of(point.footprint_bytes, llc)) {
-            Some(Home::Private) => "in private caches",
-            Some(Home::Within) => "nearly fills the last-level cache",
-            Some(Home::Beyond) => "beyond it",
+        let mark = match llc.and_then(|llc| Reach::of(point.footprint_bytes, llc)) {
+            Some(Reach::Private) => "in private caches",
+            Some(Reach::Within) => "nearly fills the last-level cache",
+            Some(Reach::Beyond) => "beyond it",
             None => "",
         };
         table.row([
