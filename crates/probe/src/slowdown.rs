@@ -335,8 +335,8 @@ fn losses(rounds: &[Round], llc_bytes: u64) -> Option<Verdict> {
         // One without its other half says nothing.
         Spread::of(private.iter().enumerate().filter_map(|(k, private)| {
             let ratios: Vec<f64> = own().filter_map(|(_, ratios)| *ratios.get(k)?).collect();
-            let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
-            Some(mean / (*private)? - 1.0).filter(|_| !ratios.is_empty())
+            let private = (*private)?;
+            (!ratios.is_empty()).then(|| ratios.iter().sum::<f64>() / ratios.len() as f64 / private - 1.0)
         }))
     };
     let (within, beyond) = (loses(Reach::Within)?, loses(Reach::Beyond)?);
