@@ -150,24 +150,12 @@ fn slowdowns_are_kept_round_by_round_and_speak_for_a_class_beside_the_others() {
         coplace_tests::skipped("a class by slowdowns", verdicts[2]["evidence"].as_str().unwrap());
     }
     // The command alone: every round in the JSON, and what is wrong in a word.
-    let words = [
-        "lab",
-        "slowdown",
-        "-q",
-        "--rounds",
-        "2",
-        "--footprints",
-        "512K,8M",
-        "--patience",
-        "0",
-        "--json",
-        "-",
-        "--",
-        &cg,
-        "--size",
-        "T",
-    ];
-    let (code, out, error) = coplace(&words);
+    let slowdown = |options: &[&str], program: &[&str]| {
+        // Nothing here hangs on a shared cache: nobody has to wait for one.
+        coplace(&[&["lab", "slowdown", "-q", "--patience", "0"], options, &["--"], program].concat())
+    };
+    let options = ["--rounds", "2", "--footprints", "512K,8M", "--json", "-"];
+    let (code, out, error) = slowdown(&options, &[&cg, "--size", "T"]);
     assert_eq!(code, Some(0), "{error}");
     let found: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     let rounds = found["rounds"].as_array().unwrap();
@@ -178,20 +166,8 @@ fn slowdowns_are_kept_round_by_round_and_speak_for_a_class_beside_the_others() {
     let footprints: BTreeSet<u64> = counted.map(|round| round["footprint_bytes"].as_u64().unwrap()).collect();
     assert_eq!(found["curve"].as_array().unwrap().len(), footprints.len(), "{found}");
     // With several numbers of threads of the probe a curve each.
-    let sweep = [
-        "lab",
-        "slowdown",
-        "-q",
-        "--rounds",
-        "2",
-        "--footprints",
-        "512K",
-        "--probe-threads",
-        "1,2",
-        "--patience",
-        "0",
-    ];
-    let (code, out, error) = coplace(&[&sweep[..], &["--json", "-", "--", &cg, "--size", "T"]].concat());
+    let options = ["--rounds", "2", "--footprints", "512K", "--probe-threads", "1,2", "--json", "-"];
+    let (code, out, error) = slowdown(&options, &[&cg, "--size", "T"]);
     assert_eq!(code, Some(0), "{error}");
     let found: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     let count = |of: usize, part: &str| found[of][part].as_array().unwrap().len();
@@ -199,8 +175,7 @@ fn slowdowns_are_kept_round_by_round_and_speak_for_a_class_beside_the_others() {
     assert_eq!((counts(0), counts(1), found[0]["whole"].as_bool()), ((1, 2, 1), (2, 2, 1), Some(true)));
     for (program, status, said) in [("/nowhere/at/all", 2, "/nowhere/at/all"), ("false", 1, "exit status 1")]
     {
-        let (code, _, error) =
-            coplace(&["lab", "slowdown", "--rounds", "1", "--footprints", "1M", "--", program]);
+        let (code, _, error) = slowdown(&["--rounds", "1", "--footprints", "1M"], &[program]);
         assert_eq!(code, Some(status), "{error}");
         assert!(error.contains(said), "{error}");
     }

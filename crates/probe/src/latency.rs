@@ -3,7 +3,7 @@
 //! Where two CPUs share one, what one writes the other reads out of it, faster than memory answers. Where they do not,
 //! the line passes through whatever joins their caches, which takes as long as memory or longer. A machine's word for it
 //! is not enough: a virtual one tells of a cache that its CPUs share, while its host moves each of them to cores of
-//! another cache and back, a few times a minute.
+//! another cache and back, for half a minute or minutes at a time.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
