@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Lowest layer first; within a layer a crate may use what stands to its left.
 const LAYERS: [&[&str]; 7] = [
     &["topology", "workload", "plan"],
-    &["interference", "evidence", "reuse"],
+    &["interference", "evidence", "reuse", "regions"],
     &["policy"],
     &["engine", "sim"],
     &["linux", "protocol", "node"],

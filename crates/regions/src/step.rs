@@ -1,0 +1,687 @@
+//! What one instruction does to a [`State`], and what of it others can see.
+
+use std::cell::RefCell;
+
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+
+use crate::image::Image;
+use crate::reason::Cause;
+use crate::runtime::{self, Call};
+use crate::state::{ARGUMENTS, Location, RAX, RDX, RSP, State};
+use crate::value::Value;
+
+/// What an instruction does beyond its own thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    Forbidden(Cause),
+    /// Something outside of the thread's frame changes. `at_bound`: where, or with what, depends on
+    /// the thread's share.
+    Effect { at_bound: bool },
+}
+
+/// Where a memory operand points.
+#[derive(Clone, Copy)]
+enum Place {
+    Frame(i64),
+    Elsewhere(Value),
+    /// The stack protector's word.
+    Canary,
+    Forbidden(Cause),
+}
+
+/// A frame whose stack pointer was aligned is taken to lie far below.
+const BELOW: i64 = -1 << 32;
+
+pub struct Stepper<'a> {
+    pub image: &'a Image,
+    info: RefCell<InstructionInfoFactory>,
+}
+
+/// Why such a value must not leave the thread.
+fn cause_of(value: Value) -> Option<Cause> {
+    match value {
+        Value::Stack(_) | Value::Sign => Some(Cause::Private),
+        Value::Count | Value::Local | Value::Sum | Value::Carried | Value::MoreWork => Some(Cause::Carried),
+        value if value.is_of_team() => Some(Cause::ThreadNumber),
+        _ => None,
+    }
+}
+
+impl<'a> Stepper<'a> {
+    pub fn new(image: &'a Image) -> Stepper<'a> {
+        Stepper { image, info: RefCell::new(InstructionInfoFactory::new()) }
+    }
+
+    fn place(&self, state: &State, instruction: &Instruction) -> Place {
+        if [Register::FS, Register::GS].contains(&instruction.memory_segment()) {
+            let plain = instruction.memory_base() == Register::None && instruction.memory_index() == Register::None;
+            return match plain && instruction.memory_displacement64() == 0x28 {
+                true => Place::Canary,
+                false => Place::Forbidden(Cause::ThreadLocal),
+            };
+        }
+        if instruction.is_ip_rel_memory_operand() {
+            return Place::Elsewhere(Value::Clean);
+        }
+        match self.sum(state, instruction) {
+            Value::Stack(offset) => Place::Frame(offset),
+            Value::GlobalAt => Place::Elsewhere(Value::GlobalAt),
+            value => match self.is_in_frame(state, instruction) {
+                true => Place::Forbidden(Cause::Private),
+                false => Place::Elsewhere(value),
+            },
+        }
+    }
+
+    fn is_in_frame(&self, state: &State, instruction: &Instruction) -> bool {
+        let stack = |register| {
+            Location::of(register).is_some_and(|at| matches!(state.get(at), Value::Stack(_)))
+        };
+        stack(instruction.memory_base()) || stack(instruction.memory_index())
+    }
+
+    /// Base, index and displacement added up.
+    fn sum(&self, state: &State, instruction: &Instruction) -> Value {
+        let part = |register: Register| Location::of(register).map(|at| state.get(at).used());
+        let displacement = Value::Const(instruction.memory_displacement64() as i64);
+        let scaled = part(instruction.memory_index())
+            .map(|index| index.multiply(Value::Const(i64::from(instruction.memory_index_scale()))));
+        let base = part(instruction.memory_base());
+        // The displacement may be the address of an array or a step back from the share's bound.
+        let sum = match (base, scaled) {
+            (Some(base), Some(index)) => base.add(index),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => return Value::Clean,
+        };
+        if sum == Value::GlobalAt && displacement == Value::Const(0) { sum } else { sum.add(displacement) }
+    }
+
+    fn read(&self, state: &State, instruction: &Instruction, operand: u32) -> Value {
+        match instruction.op_kind(operand) {
+            OpKind::Register => {
+                Location::of(instruction.op_register(operand)).map_or(Value::Clean, |at| state.get(at).used())
+            }
+            OpKind::Memory => match self.place(state, instruction) {
+                Place::Frame(offset) => state.load(offset, instruction.memory_size().size()).used(),
+                Place::Elsewhere(Value::GlobalAt) => Value::Global,
+                Place::Elsewhere(_) | Place::Canary => Value::Clean,
+                Place::Forbidden(_) => Value::Bad,
+            },
+            _ => instruction.try_immediate(operand).map_or(Value::Clean, |value| Value::Const(value as i64)),
+        }
+    }
+
+    fn write(
+        &self,
+        state: &mut State,
+        instruction: &Instruction,
+        operand: u32,
+        value: Value,
+        note: &mut dyn FnMut(Event),
+    ) {
+        match instruction.op_kind(operand) {
+            OpKind::Register => {
+                if let Some(at) = Location::of(instruction.op_register(operand)) {
+                    state.set(at, value);
+                }
+            }
+            OpKind::Memory => self.write_memory(state, instruction, value, note),
+            _ => {}
+        }
+    }
+
+    fn write_memory(
+        &self,
+        state: &mut State,
+        instruction: &Instruction,
+        value: Value,
+        note: &mut dyn FnMut(Event),
+    ) {
+        match self.place(state, instruction) {
+            Place::Frame(offset) => state.store(offset, instruction.memory_size().size(), value),
+            Place::Elsewhere(address) => {
+                if let Some(cause) = cause_of(value) {
+                    note(Event::Forbidden(cause));
+                }
+                note(Event::Effect { at_bound: address == Value::Bound });
+            }
+            Place::Canary => {}
+            Place::Forbidden(cause) => note(Event::Forbidden(cause)),
+        }
+    }
+
+    /// Follows one instruction.
+    pub fn step(&self, state: &mut State, instruction: &Instruction, note: &mut dyn FnMut(Event)) {
+        self.check_address(state, instruction, note);
+        if instruction.has_lock_prefix() {
+            return self.locked(state, instruction, note);
+        }
+        let second = |stepper: &Self, state: &State| match instruction.op_count() {
+            0 | 1 => Value::Const(1),
+            _ => stepper.read(state, instruction, 1),
+        };
+        let first = self.read_first(state, instruction);
+        match instruction.mnemonic() {
+            Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd => {
+                let value = self.read(state, instruction, 1);
+                self.write(state, instruction, 0, value, note);
+            }
+            Mnemonic::Lea => {
+                let value = match instruction.is_ip_rel_memory_operand() {
+                    true => Value::Clean,
+                    false => self.sum(state, instruction),
+                };
+                self.write(state, instruction, 0, value, note);
+            }
+            Mnemonic::Add | Mnemonic::Inc => self.arithmetic(state, instruction, first.add(second(self, state)), note),
+            Mnemonic::Sub | Mnemonic::Dec => {
+                let value = match same_register(instruction) {
+                    true => Value::Const(0),
+                    false => first.sub(second(self, state)),
+                };
+                self.arithmetic(state, instruction, value, note);
+            }
+            Mnemonic::Xor if same_register(instruction) => {
+                self.arithmetic(state, instruction, Value::Const(0), note)
+            }
+            Mnemonic::And => self.and(state, instruction, note),
+            Mnemonic::Shl | Mnemonic::Sal => {
+                let value = first.shift_left(second(self, state));
+                self.arithmetic(state, instruction, value, note)
+            }
+            Mnemonic::Or => {
+                let value = first.or(second(self, state));
+                self.arithmetic(state, instruction, value, note)
+            }
+            Mnemonic::Shr => {
+                let value = first.shift_right(second(self, state));
+                self.arithmetic(state, instruction, value, note)
+            }
+            Mnemonic::Imul if instruction.op_count() >= 2 => {
+                let (a, b) = match instruction.op_count() {
+                    2 => (first, second(self, state)),
+                    _ => (second(self, state), self.read(state, instruction, 2)),
+                };
+                self.arithmetic(state, instruction, a.multiply(b), note);
+            }
+            Mnemonic::Idiv | Mnemonic::Div => self.divide(state, first),
+            Mnemonic::Cdq | Mnemonic::Cqo => state.set(Location::General(RDX), Value::Sign),
+            Mnemonic::Cdqe | Mnemonic::Cwde => {}
+            Mnemonic::Cmp => state.compared = (first, second(self, state)),
+            Mnemonic::Test => {
+                let b = second(self, state);
+                state.compared =
+                    if same_register(instruction) { (first, Value::Const(0)) } else { (Value::blend([first, b]), Value::Const(0)) };
+            }
+            Mnemonic::Push => {
+                let value = first;
+                self.push(state, value);
+            }
+            Mnemonic::Pop => {
+                let value = self.pop(state);
+                self.write(state, instruction, 0, value, note);
+            }
+            Mnemonic::Leave => {
+                state.set(Location::General(RSP), state.general(5));
+                let value = self.pop(state);
+                state.set(Location::General(5), value);
+            }
+            Mnemonic::Call => self.call(state, instruction, note),
+            Mnemonic::Jmp if self.leaves(instruction) => self.call(state, instruction, note),
+            Mnemonic::Jmp | Mnemonic::Ret | Mnemonic::Nop | Mnemonic::Endbr64 | Mnemonic::Ud2 | Mnemonic::Pause => {}
+            _ if instruction.is_jcc_short_or_near() => check_compared(state, note),
+            _ if is_conditional_move(instruction) => {
+                check_compared(state, note);
+                let value = first.join(self.read(state, instruction, 1));
+                self.write(state, instruction, 0, value, note);
+            }
+            _ => self.other(state, instruction, note),
+        }
+    }
+
+    /// The first operand as an input, where it is one.
+    fn read_first(&self, state: &State, instruction: &Instruction) -> Value {
+        match instruction.op_count() {
+            0 => Value::Clean,
+            _ => self.read(state, instruction, 0),
+        }
+    }
+
+    fn leaves(&self, instruction: &Instruction) -> bool {
+        instruction.is_ip_rel_memory_operand()
+            || self.image.function_of(instruction.ip()).is_none_or(|own| {
+                let target = instruction.near_branch_target();
+                !(own.start..own.end).contains(&target)
+                    && self.image.function_of(target).is_none_or(|other| !is_part(&own.name, &other.name))
+            })
+    }
+
+    fn check_address(&self, state: &State, instruction: &Instruction, note: &mut dyn FnMut(Event)) {
+        let has_memory = (0..instruction.op_count()).any(|at| instruction.op_kind(at) == OpKind::Memory);
+        if !has_memory || [Mnemonic::Lea, Mnemonic::Nop].contains(&instruction.mnemonic()) {
+            return;
+        }
+        match self.place(state, instruction) {
+            Place::Elsewhere(Value::GlobalAt) | Place::Frame(_) | Place::Canary => {}
+            Place::Elsewhere(value) => {
+                if let Some(cause) = cause_of(value) {
+                    note(Event::Forbidden(cause));
+                }
+            }
+            Place::Forbidden(cause) => note(Event::Forbidden(cause)),
+        }
+    }
+
+    /// Writes the result and takes it for what the flags say.
+    fn arithmetic(
+        &self,
+        state: &mut State,
+        instruction: &Instruction,
+        value: Value,
+        note: &mut dyn FnMut(Event),
+    ) {
+        self.write(state, instruction, 0, value, note);
+        state.compared = (value, Value::Const(0));
+    }
+
+    fn and(&self, state: &mut State, instruction: &Instruction, note: &mut dyn FnMut(Event)) {
+        let (first, mask) = (self.read(state, instruction, 0), self.read(state, instruction, 1));
+        let value = match (first, mask) {
+            (Value::Stack(offset), Value::Const(_)) => Value::Stack(offset + BELOW),
+            _ => first.and(mask),
+        };
+        self.arithmetic(state, instruction, value, note);
+    }
+
+    fn divide(&self, state: &mut State, divisor: Value) {
+        let high = state.general(RDX);
+        let dividend = state.general(RAX).used();
+        let (quotient, remainder) = match high {
+            Value::Sign | Value::Const(0) => dividend.divide(divisor),
+            other => (Value::blend([other, dividend, divisor]), Value::blend([other, dividend, divisor])),
+        };
+        state.set(Location::General(RAX), quotient);
+        state.set(Location::General(RDX), remainder);
+    }
+
+    fn push(&self, state: &mut State, value: Value) {
+        if let Value::Stack(at) = state.general(RSP) {
+            state.set(Location::General(RSP), Value::Stack(at - 8));
+            state.store(at - 8, 8, value);
+        }
+    }
+
+    fn pop(&self, state: &mut State) -> Value {
+        let Value::Stack(at) = state.general(RSP) else { return Value::Bad };
+        state.set(Location::General(RSP), Value::Stack(at + 8));
+        state.load(at, 8).used()
+    }
+
+    /// Atomic operations. Adding a thread's sum is the one that needs no share of its own: a thread
+    /// without work adds nothing.
+    fn locked(&self, state: &mut State, instruction: &Instruction, note: &mut dyn FnMut(Event)) {
+        let value = match instruction.op_count() {
+            2 => self.read(state, instruction, 1),
+            _ => Value::Const(1),
+        };
+        let adds = [Mnemonic::Add, Mnemonic::Sub].contains(&instruction.mnemonic());
+        if adds && matches!(value, Value::Sum | Value::Const(0)) {
+            return;
+        }
+        if matches!(value, Value::Sum | Value::Carried | Value::Local) {
+            note(Event::Forbidden(Cause::Reduction));
+        }
+        self.other(state, instruction, note);
+    }
+
+    /// An operation without rules of its own: what it writes depends on everything that it reads.
+    fn other(&self, state: &mut State, instruction: &Instruction, note: &mut dyn FnMut(Event)) {
+        if instruction.is_string_instruction() || NOT_FOLLOWED.contains(&instruction.mnemonic()) {
+            note(Event::Forbidden(Cause::NotFollowed));
+        }
+        let mut inputs = Vec::new();
+        if instruction.rflags_read() != 0 {
+            check_compared(state, note);
+            inputs.extend([state.compared.0, state.compared.1]);
+        }
+        let mut outputs = Vec::new();
+        for used in self.info.borrow_mut().info(instruction).used_registers() {
+            let register = used.register();
+            if register.is_st() || register.is_mm() || register.is_k() {
+                note(Event::Forbidden(Cause::NotFollowed));
+            }
+            let Some(at) = Location::of(register) else { continue };
+            if reads(used.access()) {
+                inputs.push(state.get(at).used());
+            }
+            if writes(used.access()) {
+                outputs.push(at);
+            }
+        }
+        let memory = (0..instruction.op_count()).find(|at| instruction.op_kind(*at) == OpKind::Memory);
+        let access = memory.map(|at| self.info.borrow_mut().info(instruction).op_access(at));
+        if let (Some(at), true) = (memory, access.is_some_and(reads)) {
+            // The address was checked; what stands there is not the address.
+            let of_address = |register: Register| Location::of(register).map(|at| state.get(at).used());
+            let address =
+                [of_address(instruction.memory_base()), of_address(instruction.memory_index())];
+            inputs.retain(|input| !address.contains(&Some(*input)));
+            inputs.push(self.read(state, instruction, at));
+        } else if memory.is_some() {
+            let of_address = |register: Register| Location::of(register).map(|at| state.get(at).used());
+            let address =
+                [of_address(instruction.memory_base()), of_address(instruction.memory_index())];
+            inputs.retain(|input| !address.contains(&Some(*input)));
+        }
+        let result = Value::blend(inputs);
+        for at in outputs {
+            state.set(at, result);
+        }
+        if access.is_some_and(writes) {
+            self.write_memory(state, instruction, result, note);
+        }
+        if instruction.rflags_modified() != 0 {
+            state.compared = (result, Value::Const(0));
+        }
+    }
+
+    /// The imported function that is called or jumped to, if it is one.
+    pub fn callee(&self, instruction: &Instruction) -> Option<&'a str> {
+        match instruction.op0_kind() {
+            OpKind::NearBranch64 => self.image.imported(instruction.near_branch_target()),
+            OpKind::Memory if instruction.is_ip_rel_memory_operand() => {
+                self.image.imported(instruction.ip_rel_memory_address())
+            }
+            _ => None,
+        }
+    }
+
+    fn call(&self, state: &mut State, instruction: &Instruction, note: &mut dyn FnMut(Event)) {
+        let name = self.callee(instruction);
+        let returned = match name.map_or(Call::Unknown, runtime::meaning) {
+            Call::ThreadNumber => Value::Thread,
+            Call::TeamSize => Value::Size,
+            Call::GlobalNumber => Value::Global,
+            Call::Chunk => {
+                self.bounds_written(state, name.unwrap_or_default());
+                Value::MoreWork
+            }
+            Call::StaticShare => {
+                if state.general(RDX) != Value::Const(runtime::LLVM_STATIC) {
+                    note(Event::Forbidden(Cause::Construct));
+                }
+                self.bounds_written(state, name.unwrap_or_default());
+                // What was handed over on the stack belongs to the function that was called.
+                if let Value::Stack(top) = state.general(RSP) {
+                    state.forget(top, 24);
+                }
+                Value::Undefined
+            }
+            Call::Chooses => Value::Chosen,
+            Call::Harmless => Value::Undefined,
+            Call::Construct => {
+                note(Event::Forbidden(Cause::Construct));
+                Value::Undefined
+            }
+            Call::Asks => {
+                note(Event::Forbidden(Cause::ThreadIdentity));
+                Value::Undefined
+            }
+            Call::Unknown => {
+                self.called_with(state, instruction, note);
+                Value::Returned
+            }
+        };
+        state.after_call(returned);
+    }
+
+    /// The runtime writes the bounds of a share through pointers into the frame.
+    fn bounds_written(&self, state: &mut State, name: &str) {
+        let bytes = if name.ends_with("_4") || name.ends_with("_4u") { 4 } else { 8 };
+        let [_, rsi, rdx, rcx, r8, r9] = ARGUMENTS;
+        let rdi = ARGUMENTS[0];
+        // LLVM's first pointer is to a flag of four bytes, whether the share is the last one.
+        let pointers: &[(u8, usize)] = match name {
+            _ if name.starts_with("__kmpc_for_static") => &[(rcx, 4), (r8, bytes), (r9, bytes)],
+            _ if name.starts_with("__kmpc_dispatch") => &[(rdx, 4), (rcx, bytes), (r8, bytes), (r9, bytes)],
+            _ => &[(rdi, 8), (rsi, 8), (rcx, 8), (r8, 8), (r9, 8)],
+        };
+        let mut offsets: Vec<(i64, usize)> = pointers
+            .iter()
+            .filter_map(|(register, bytes)| match state.general(*register) {
+                Value::Stack(at) => Some((at, *bytes)),
+                _ => None,
+            })
+            .collect();
+        // What does not fit into registers.
+        if let (Value::Stack(top), false) = (state.general(RSP), name.ends_with("_next"))
+            && let Value::Stack(at) = state.load(top, 8)
+        {
+            offsets.push((at, bytes));
+        }
+        for (at, bytes) in offsets {
+            state.store(at, bytes, Value::Bound);
+        }
+    }
+
+    fn called_with(&self, state: &State, instruction: &Instruction, note: &mut dyn FnMut(Event)) {
+        let general = ARGUMENTS.iter().map(|register| state.general(*register));
+        let vectors = (0..8).map(|register| state.get(Location::Vector(register)));
+        let given: Vec<Value> = general
+            .chain(vectors)
+            .filter(|value| !matches!(value, Value::Undefined | Value::Returned))
+            .collect();
+        for cause in given.iter().filter_map(|value| cause_of(*value)) {
+            note(Event::Forbidden(cause));
+        }
+        if let Value::Stack(top) = state.general(RSP) {
+            let on_stack = (0..4).map(|at| state.load(top + 8 * at, 8));
+            for value in on_stack.filter(|value| value.is_of_team() || matches!(value, Value::Stack(_))) {
+                note(Event::Forbidden(cause_of(value).unwrap_or(Cause::Private)));
+            }
+        }
+        let target = match instruction.op0_kind() {
+            OpKind::Register | OpKind::Memory => self.read(state, instruction, 0),
+            _ => Value::Clean,
+        };
+        if let Some(cause) = cause_of(target) {
+            note(Event::Forbidden(cause));
+        }
+        note(Event::Effect { at_bound: given.contains(&Value::Bound) });
+    }
+
+    /// What an instruction reads and writes, for the question what lives from one iteration to the next.
+    /// A call reads the registers that somebody has put arguments into.
+    pub fn accesses(&self, state: &State, instruction: &Instruction) -> Accesses {
+        let mut accesses = Accesses::default();
+        let is_call = instruction.mnemonic() == Mnemonic::Call
+            || (instruction.mnemonic() == Mnemonic::Jmp && self.leaves(instruction));
+        if is_call {
+            let general = ARGUMENTS.iter().map(|register| Location::General(*register));
+            let vectors = (0..8).map(Location::Vector);
+            let given = |at: &Location| !matches!(state.get(*at), Value::Undefined | Value::Returned);
+            if self.callee(instruction).map_or(Call::Unknown, runtime::meaning) == Call::Unknown {
+                accesses.reads.extend(general.chain(vectors).filter(given));
+            }
+            let mut after = state.clone();
+            after.after_call(Value::Returned);
+            let all = (0..16).map(Location::General).chain((0..32).map(Location::Vector));
+            accesses.clobbers.extend(all.filter(|at| after.get(*at) == Value::Undefined));
+            accesses.writes.extend([Location::General(RAX), Location::Vector(0)]);
+            return accesses;
+        }
+        for used in self.info.borrow_mut().info(instruction).used_registers() {
+            let Some(at) = Location::of(used.register()) else { continue };
+            if at == Location::General(RSP) {
+                continue;
+            }
+            if reads(used.access()) && !is_zeroing(instruction) {
+                accesses.reads.push(at);
+            }
+            if writes(used.access()) {
+                accesses.writes.push(at);
+            }
+        }
+        let top = state.general(RSP);
+        let implied = match (instruction.mnemonic(), top) {
+            (Mnemonic::Push, Value::Stack(at)) => Some((at - 8, false)),
+            (Mnemonic::Pop, Value::Stack(at)) => Some((at, true)),
+            _ => None,
+        };
+        if let Some((offset, is_read)) = implied {
+            let touched = Location::frame(offset, 8);
+            if is_read { accesses.reads.extend(touched) } else { accesses.writes.extend(touched) }
+        }
+        let memory = (0..instruction.op_count()).find(|at| instruction.op_kind(*at) == OpKind::Memory);
+        if let Some(operand) = memory.filter(|_| instruction.mnemonic() != Mnemonic::Lea)
+            && let Place::Frame(offset) = self.place(state, instruction)
+        {
+            let access = self.info.borrow_mut().info(instruction).op_access(operand);
+            let touched: Vec<Location> = Location::frame(offset, instruction.memory_size().size()).collect();
+            if reads(access) {
+                accesses.reads.extend(&touched);
+            }
+            if writes(access) {
+                accesses.writes.extend(&touched);
+            }
+        }
+        accesses
+    }
+
+    /// How an instruction moves a value on by a fixed step: from where, to where, and by how much.
+    pub fn advance(&self, state: &State, instruction: &Instruction) -> Option<Advance> {
+        let operand = |at: u32| match instruction.op_kind(at) {
+            OpKind::Register => Location::of(instruction.op_register(at)),
+            OpKind::Memory => match self.place(state, instruction) {
+                Place::Frame(offset) => Some(Location::Frame(offset)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let constant = |at: u32| match instruction.op_kind(at) {
+            OpKind::Register | OpKind::Memory => None,
+            _ => instruction.try_immediate(at).ok().map(|value| value as i64),
+        };
+        let to = (instruction.op_count() > 0).then(|| operand(0)).flatten()?;
+        let from_itself = |by| Some(Advance { to, from: to, by });
+        match instruction.mnemonic() {
+            Mnemonic::Mov | Mnemonic::Movsxd | Mnemonic::Movsx | Mnemonic::Movzx => {
+                Some(Advance { to, from: operand(1)?, by: By::Constant(0) })
+            }
+            Mnemonic::Inc => from_itself(By::Constant(1)),
+            Mnemonic::Dec => from_itself(By::Constant(-1)),
+            Mnemonic::Add | Mnemonic::Sub => match (constant(1), operand(1)) {
+                (Some(by), _) if instruction.mnemonic() == Mnemonic::Sub => from_itself(By::Constant(-by)),
+                (Some(by), _) => from_itself(By::Constant(by)),
+                (None, Some(other)) => from_itself(By::Location(other)),
+                (None, None) => None,
+            },
+            Mnemonic::Lea => {
+                let base = Location::of(instruction.memory_base())?;
+                let displacement = instruction.memory_displacement64() as i64;
+                match Location::of(instruction.memory_index()) {
+                    None => Some(Advance { to, from: base, by: By::Constant(displacement) }),
+                    Some(index) => Some(Advance { to, from: base, by: By::Location(index) }),
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Accesses {
+    pub reads: Vec<Location>,
+    pub writes: Vec<Location>,
+    /// Hold nothing afterwards.
+    pub clobbers: Vec<Location>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    Constant(i64),
+    /// By what stands there.
+    Location(Location),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Advance {
+    pub to: Location,
+    pub from: Location,
+    pub by: By,
+}
+
+/// Ask the processor or the kernel, or compute by approximations that differ between a vector and its rest.
+const NOT_FOLLOWED: [Mnemonic; 14] = [
+    Mnemonic::Syscall,
+    Mnemonic::Sysenter,
+    Mnemonic::Int,
+    Mnemonic::Cpuid,
+    Mnemonic::Rdtsc,
+    Mnemonic::Rdtscp,
+    Mnemonic::Rdpid,
+    Mnemonic::Rdfsbase,
+    Mnemonic::Rdgsbase,
+    Mnemonic::Rcpps,
+    Mnemonic::Rsqrtps,
+    Mnemonic::Vrcpps,
+    Mnemonic::Vrsqrtps,
+    Mnemonic::Xlatb,
+];
+
+fn reads(access: OpAccess) -> bool {
+    matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite | OpAccess::CondWrite)
+}
+
+fn writes(access: OpAccess) -> bool {
+    matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
+}
+
+fn same_register(instruction: &Instruction) -> bool {
+    instruction.op_count() >= 2
+        && instruction.op_kind(0) == OpKind::Register
+        && instruction.op_kind(1) == OpKind::Register
+        && instruction.op_register(0) == instruction.op_register(1)
+}
+
+/// The result does not depend on what the register held.
+fn is_zeroing(instruction: &Instruction) -> bool {
+    const ZEROING: [Mnemonic; 6] =
+        [Mnemonic::Xor, Mnemonic::Sub, Mnemonic::Pxor, Mnemonic::Xorps, Mnemonic::Xorpd, Mnemonic::Pcmpeqd];
+    same_register(instruction) && ZEROING.contains(&instruction.mnemonic())
+}
+
+fn is_conditional_move(instruction: &Instruction) -> bool {
+    instruction.condition_code() != iced_x86::ConditionCode::None
+        && instruction.op_count() == 2
+        && instruction.op_kind(0) == OpKind::Register
+}
+
+/// GCC puts unlikely parts of a function under another name.
+pub fn is_part(name: &str, other: &str) -> bool {
+    let base = |name: &str| name.split(".cold").next().map(str::to_owned);
+    base(name) == base(other)
+}
+
+/// Decisions may be taken on anything but the thread and what it carries along; comparing the thread
+/// number with the remainder is how a share is dealt, and with zero how one thread is chosen.
+fn check_compared(state: &State, note: &mut dyn FnMut(Event)) {
+    let pair = state.compared;
+    let dealt = matches!(
+        pair,
+        (Value::Thread, Value::Remainder | Value::Const(0))
+            | (Value::Remainder | Value::Const(0), Value::Thread)
+            | (Value::Chosen, Value::Const(_))
+            | (Value::Wide, Value::Const(0))
+    ) || matches!(pair, (Value::QuotientEither, other) | (other, Value::QuotientEither) if other.is_clean());
+    if dealt {
+        return;
+    }
+    for value in [pair.0, pair.1] {
+        if value.is_of_team() {
+            note(Event::Forbidden(Cause::ThreadNumber));
+        } else if matches!(value, Value::Sum | Value::Carried) {
+            note(Event::Forbidden(Cause::Carried));
+        }
+    }
+}
