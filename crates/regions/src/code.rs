@@ -52,7 +52,7 @@ enum Jump {
 impl Graph {
     pub fn of(image: &Image, function: &Function) -> Result<Graph, Cause> {
         let decoded = reach(image, function)?;
-        let (mut blocks, _) = split(image, function, decoded)?;
+        let mut blocks = in_order(split(image, function, decoded)?);
         for at in 0..blocks.len() {
             for next in blocks[at].successors.clone() {
                 blocks[next].predecessors.push(at);
@@ -144,7 +144,7 @@ fn split(
     image: &Image,
     function: &Function,
     decoded: BTreeMap<u64, Instruction>,
-) -> Result<(Vec<Block>, BTreeMap<u64, usize>), Cause> {
+) -> Result<Vec<Block>, Cause> {
     let mut leaders = BTreeSet::from([function.start]);
     for instruction in decoded.values() {
         let branches =
@@ -195,7 +195,40 @@ fn split(
         let successors = successors.ok_or(Cause::NotFollowed)?;
         blocks.push(Block { instructions, successors, predecessors: Vec::new(), end });
     }
-    Ok((blocks, number))
+    Ok(blocks)
+}
+
+/// Each block behind those that lead to it, but for the ways back in loops.
+fn in_order(blocks: Vec<Block>) -> Vec<Block> {
+    let mut order = Vec::new();
+    let mut seen = vec![false; blocks.len()];
+    let mut open = vec![(0, 0)];
+    seen[0] = true;
+    while let Some((at, next)) = open.pop() {
+        match blocks[at].successors.get(next) {
+            Some(&to) => {
+                open.push((at, next + 1));
+                if !seen[to] {
+                    seen[to] = true;
+                    open.push((to, 0));
+                }
+            }
+            None => order.push(at),
+        }
+    }
+    order.reverse();
+    let mut place = vec![0; blocks.len()];
+    for (at, old) in order.iter().enumerate() {
+        place[*old] = at;
+    }
+    let mut blocks: Vec<Option<Block>> = blocks.into_iter().map(Some).collect();
+    let taken = order.iter().filter_map(|old| blocks[*old].take());
+    taken
+        .map(|mut block| {
+            block.successors.iter_mut().for_each(|to| *to = place[*to]);
+            block
+        })
+        .collect()
 }
 
 /// Of each block those that every way from the entry to it passes; plain sets, as functions are small.

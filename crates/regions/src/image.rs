@@ -31,6 +31,8 @@ pub struct Image {
     pub has_thread_local_data: bool,
     pub processor_is_analysed: bool,
     sections: Vec<Section>,
+    /// Addresses of sections that nobody writes.
+    read_only: Vec<std::ops::Range<u64>>,
     /// Stubs of the linkage table, and slots of the global offset table.
     imported_at: HashMap<u64, String>,
 }
@@ -48,6 +50,13 @@ impl Image {
                 .any(|header| header.p_type(endian) == elf::PT_TLS && header.p_memsz(endian) > 0),
             processor_is_analysed: file.architecture() == object::Architecture::X86_64,
             sections: Vec::new(),
+            read_only: file
+                .sections()
+                .filter(|section| {
+                    matches!(section.kind(), SectionKind::ReadOnlyData | SectionKind::ReadOnlyString)
+                })
+                .map(|section| section.address()..section.address().saturating_add(section.size()))
+                .collect(),
             imported_at: HashMap::new(),
         };
         let undefined = file.dynamic_symbols().filter(|symbol| symbol.is_undefined());
@@ -118,6 +127,10 @@ impl Image {
     /// The imported function behind an address of a stub or a slot.
     pub fn imported(&self, address: u64) -> Option<&str> {
         self.imported_at.get(&address).map(String::as_str)
+    }
+
+    pub fn is_read_only(&self, address: u64) -> bool {
+        self.read_only.iter().any(|range| range.contains(&address))
     }
 
     /// The function that holds this address.

@@ -147,6 +147,10 @@ impl Region<'_> {
                 {
                     return None;
                 }
+                // Computed anew in each iteration, and always the same.
+                if states[each.header].as_ref().is_some_and(|state| matches!(state.get(at), Value::Const(_) | Value::Fixed(_))) {
+                    return None;
+                }
                 let value = carried_as(entering.get(at), steps.get(&at).copied(), matches!(at, Location::Vector(_)))?;
                 Some((at, value))
             });
@@ -324,7 +328,7 @@ impl Region<'_> {
                 });
                 if let Some(cause) = found {
                     if std::env::var_os("REGIONS_TRACE").is_some() {
-                        eprintln!("{:x}: {:?} {cause:?} {leave:?}", instruction.ip(), instruction.mnemonic());
+                        eprintln!("{:x}: {:?} {cause:?} {leave:?} {:?}", instruction.ip(), instruction.mnemonic(), state);
                     }
                     return Err(cause);
                 }
@@ -379,10 +383,10 @@ enum Step {
 fn carried_as(entering: Value, step: Option<Step>, is_vector: bool) -> Option<Value> {
     match (entering, step) {
         (Value::Undefined | Value::Returned, _) | (_, Some(Step::By(0))) => None,
-        _ if is_vector => Some(Value::Carried),
         (Value::Bound, Some(_)) => Some(Value::Clean),
+        _ if is_vector => Some(Value::Carried),
         (Value::Count, Some(_)) => Some(Value::Count),
-        (Value::Const(_) | Value::Clean, Some(_)) => Some(Value::Local),
+        (Value::Const(_) | Value::Fixed(_) | Value::Clean, Some(_)) => Some(Value::Local),
         (Value::Const(0) | Value::Sum, None) => Some(Value::Sum),
         (Value::MoreWork, _) => None,
         _ => Some(Value::Carried),

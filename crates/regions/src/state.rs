@@ -1,6 +1,6 @@
 //! What registers and the function's own frame hold at one point of the code.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::Register;
 
@@ -56,7 +56,7 @@ pub const RAX: u8 = 0;
 pub const RDX: u8 = 2;
 pub const RSP: u8 = 4;
 pub const ARGUMENTS: [u8; 6] = [7, 6, 2, 1, 8, 9];
-const KEPT: [u8; 6] = [3, 5, 12, 13, 14, 15];
+pub const KEPT: [u8; 6] = [3, 5, 12, 13, 14, 15];
 
 impl State {
     /// At the entry of a function: arguments are in their registers, and the stack pointer points to
@@ -154,6 +154,19 @@ impl State {
         self.vector = [Value::Undefined; 32];
         self.general[usize::from(RAX)] = returned;
         self.vector[0] = Value::Returned;
+        self.compared = (Value::Undefined, Value::Undefined);
+    }
+
+    /// The same for a function that is known to change only these registers.
+    pub fn after_call_of(&mut self, changed: &BTreeSet<Location>, returned: Value) {
+        for at in changed {
+            self.set(*at, Value::Undefined);
+        }
+        for at in [Location::General(RAX), Location::Vector(0)] {
+            if changed.contains(&at) {
+                self.set(at, returned);
+            }
+        }
         self.compared = (Value::Undefined, Value::Undefined);
     }
 

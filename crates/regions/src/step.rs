@@ -1,13 +1,16 @@
 //! What one instruction does to a [`State`], and what of it others can see.
 
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
 
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
 use crate::image::Image;
 use crate::reason::Cause;
 use crate::runtime::{self, Call};
-use crate::state::{ARGUMENTS, Location, RAX, RDX, RSP, State};
+use crate::state::{ARGUMENTS, KEPT, Location, RAX, RDX, RSP, State};
 use crate::value::Value;
 
 /// What an instruction does beyond its own thread.
@@ -35,6 +38,7 @@ const BELOW: i64 = -1 << 32;
 pub struct Stepper<'a> {
     pub image: &'a Image,
     info: RefCell<InstructionInfoFactory>,
+    touched: RefCell<BTreeMap<u64, Rc<Touched>>>,
 }
 
 /// Why such a value must not leave the thread.
@@ -49,7 +53,7 @@ fn cause_of(value: Value) -> Option<Cause> {
 
 impl<'a> Stepper<'a> {
     pub fn new(image: &'a Image) -> Stepper<'a> {
-        Stepper { image, info: RefCell::new(InstructionInfoFactory::new()) }
+        Stepper { image, info: RefCell::new(InstructionInfoFactory::new()), touched: RefCell::default() }
     }
 
     fn place(&self, state: &State, instruction: &Instruction) -> Place {
@@ -71,6 +75,11 @@ impl<'a> Stepper<'a> {
                 false => Place::Elsewhere(value),
             },
         }
+    }
+
+    fn is_constant(&self, instruction: &Instruction) -> bool {
+        instruction.is_ip_rel_memory_operand()
+            && self.image.is_read_only(instruction.ip_rel_memory_address())
     }
 
     fn is_in_frame(&self, state: &State, instruction: &Instruction) -> bool {
@@ -104,6 +113,9 @@ impl<'a> Stepper<'a> {
             OpKind::Memory => match self.place(state, instruction) {
                 Place::Frame(offset) => state.load(offset, instruction.memory_size().size()).used(),
                 Place::Elsewhere(Value::GlobalAt) => Value::Global,
+                Place::Elsewhere(_) if self.is_constant(instruction) => {
+                    Value::Fixed(instruction.ip_rel_memory_address())
+                }
                 Place::Elsewhere(_) | Place::Canary => Value::Clean,
                 Place::Forbidden(_) => Value::Bad,
             },
@@ -205,7 +217,10 @@ impl<'a> Stepper<'a> {
                 self.arithmetic(state, instruction, a.multiply(b), note);
             }
             Mnemonic::Idiv | Mnemonic::Div => self.divide(state, first),
-            Mnemonic::Cdq | Mnemonic::Cqo => state.set(Location::General(RDX), Value::Sign),
+            Mnemonic::Cdq | Mnemonic::Cqo => {
+                let of = state.general(RAX).used();
+                state.set(Location::General(RDX), if of.is_clean() { Value::Clean } else { Value::Sign });
+            }
             Mnemonic::Cdqe | Mnemonic::Cwde => {}
             Mnemonic::Cmp => state.compared = (first, second(self, state)),
             Mnemonic::Test => {
@@ -297,7 +312,7 @@ impl<'a> Stepper<'a> {
         let high = state.general(RDX);
         let dividend = state.general(RAX).used();
         let (quotient, remainder) = match high {
-            Value::Sign | Value::Const(0) => dividend.divide(divisor),
+            Value::Sign | Value::Clean | Value::Const(0) => dividend.divide(divisor),
             other => (Value::blend([other, dividend, divisor]), Value::blend([other, dividend, divisor])),
         };
         state.set(Location::General(RAX), quotient);
@@ -351,7 +366,7 @@ impl<'a> Stepper<'a> {
                 note(Event::Forbidden(Cause::NotFollowed));
             }
             let Some(at) = Location::of(register) else { continue };
-            if reads(used.access()) {
+            if reads(used.access()) && !is_zeroing(instruction) {
                 inputs.push(state.get(at).used());
             }
             if writes(used.access()) {
@@ -373,7 +388,7 @@ impl<'a> Stepper<'a> {
                 [of_address(instruction.memory_base()), of_address(instruction.memory_index())];
             inputs.retain(|input| !address.contains(&Some(*input)));
         }
-        let result = Value::blend(inputs);
+        let result = combined(instruction, &inputs);
         for at in outputs {
             state.set(at, result);
         }
@@ -432,7 +447,68 @@ impl<'a> Stepper<'a> {
                 Value::Returned
             }
         };
-        state.after_call(returned);
+        match self.touched_by(instruction) {
+            Some(touched) => state.after_call_of(&touched.changed, returned),
+            None => state.after_call(returned),
+        }
+    }
+
+    /// What a function of this object does with registers, where it is plain to see: its callers keep values in
+    /// those that it does not change, whatever the calling convention says. `None`: by the convention.
+    fn touched_by(&self, instruction: &Instruction) -> Option<Rc<Touched>> {
+        if instruction.op0_kind() != OpKind::NearBranch64 || self.callee(instruction).is_some() {
+            return None;
+        }
+        let target = instruction.near_branch_target();
+        if let Some(known) = self.touched.borrow().get(&target) {
+            return Some(known.clone());
+        }
+        let mut touched = Touched::default();
+        self.collect_touched(target, &mut BTreeSet::new(), &mut touched);
+        let kept = |at: &Location| match at {
+            Location::General(register) => !KEPT.contains(register) && *register != RSP,
+            _ => true,
+        };
+        touched.changed.retain(kept);
+        let touched = Rc::new(touched);
+        self.touched.borrow_mut().insert(target, touched.clone());
+        Some(touched)
+    }
+
+    fn collect_touched(&self, target: u64, seen: &mut BTreeSet<u64>, touched: &mut Touched) {
+        if !seen.insert(target) {
+            return;
+        }
+        let code = self.image.function_of(target).and_then(|function| {
+            let bytes = self.image.code_at(function.start)?;
+            Some((function, &bytes[..bytes.len().min((function.end - function.start) as usize)]))
+        });
+        let Some((function, bytes)) = code else { return touched.by_convention() };
+        for instruction in crate::image::decode(bytes, function.start) {
+            let is_branch = instruction.op0_kind() == OpKind::NearBranch64;
+            let leads_out = !is_branch
+                || !(function.start..function.end).contains(&instruction.near_branch_target());
+            let goes = matches!(instruction.mnemonic(), Mnemonic::Call | Mnemonic::Jmp) || is_branch;
+            match goes && leads_out {
+                true if is_branch && self.callee(&instruction).is_none() => {
+                    self.collect_touched(instruction.near_branch_target(), seen, touched);
+                }
+                true => touched.by_convention(),
+                false => {
+                    let mut info = self.info.borrow_mut();
+                    for used in info.info(&instruction).used_registers() {
+                        let Some(at) = Location::of(used.register()) else { continue };
+                        // A register that is saved is given back.
+                        if writes(used.access()) && instruction.mnemonic() != Mnemonic::Pop {
+                            touched.changed.insert(at);
+                        }
+                        if reads(used.access()) {
+                            touched.read.insert(at);
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// The runtime writes the bounds of a share through pointers into the frame.
@@ -464,18 +540,25 @@ impl<'a> Stepper<'a> {
         }
     }
 
+    /// Registers in which a call may be given something.
+    fn arguments(&self, state: &State, instruction: &Instruction) -> impl Iterator<Item = Location> {
+        let general = ARGUMENTS.iter().map(|register| Location::General(*register));
+        let touched = self.touched_by(instruction);
+        let is_read = |at: &Location| touched.as_ref().is_none_or(|touched| touched.read.contains(at));
+        let is_set = |at: &Location| !matches!(state.get(*at), Value::Undefined | Value::Returned);
+        let given: Vec<Location> =
+            general.chain((0..8).map(Location::Vector)).filter(is_set).filter(is_read).collect();
+        given.into_iter()
+    }
+
     fn called_with(&self, state: &State, instruction: &Instruction, note: &mut dyn FnMut(Event)) {
-        let general = ARGUMENTS.iter().map(|register| state.general(*register));
-        let vectors = (0..8).map(|register| state.get(Location::Vector(register)));
-        let given: Vec<Value> = general
-            .chain(vectors)
-            .filter(|value| !matches!(value, Value::Undefined | Value::Returned))
-            .collect();
+        let given: Vec<Value> = self.arguments(state, instruction).map(|at| state.get(at)).collect();
         for cause in given.iter().filter_map(|value| cause_of(*value)) {
             note(Event::Forbidden(cause));
         }
         if let Value::Stack(top) = state.general(RSP) {
-            let on_stack = (0..4).map(|at| state.load(top + 8 * at, 8));
+            let begun = (0..4).map(|at| top + 8 * at).filter(|at| state.begins_slot(*at));
+            let on_stack = begun.map(|at| state.load(at, 8));
             for value in on_stack.filter(|value| value.is_of_team() || matches!(value, Value::Stack(_))) {
                 note(Event::Forbidden(cause_of(value).unwrap_or(Cause::Private)));
             }
@@ -497,17 +580,20 @@ impl<'a> Stepper<'a> {
         let is_call = instruction.mnemonic() == Mnemonic::Call
             || (instruction.mnemonic() == Mnemonic::Jmp && self.leaves(instruction));
         if is_call {
-            let general = ARGUMENTS.iter().map(|register| Location::General(*register));
-            let vectors = (0..8).map(Location::Vector);
-            let given = |at: &Location| !matches!(state.get(*at), Value::Undefined | Value::Returned);
             if self.callee(instruction).map_or(Call::Unknown, runtime::meaning) == Call::Unknown {
-                accesses.reads.extend(general.chain(vectors).filter(given));
+                accesses.reads.extend(self.arguments(state, instruction));
             }
-            let mut after = state.clone();
-            after.after_call(Value::Returned);
-            let all = (0..16).map(Location::General).chain((0..32).map(Location::Vector));
-            accesses.clobbers.extend(all.filter(|at| after.get(*at) == Value::Undefined));
-            accesses.writes.extend([Location::General(RAX), Location::Vector(0)]);
+            match self.touched_by(instruction) {
+                Some(touched) => accesses.clobbers.extend(&touched.changed),
+                None => {
+                    let mut touched = Touched::default();
+                    touched.by_convention();
+                    accesses.clobbers.extend(touched.changed);
+                }
+            }
+            let returns = [Location::General(RAX), Location::Vector(0)];
+            accesses.writes.extend(returns.iter().filter(|at| accesses.clobbers.contains(at)));
+            accesses.clobbers.retain(|at| !returns.contains(at));
             return accesses;
         }
         for used in self.info.borrow_mut().info(instruction).used_registers() {
@@ -576,6 +662,13 @@ impl<'a> Stepper<'a> {
                 (None, Some(other)) => from_itself(By::Location(other)),
                 (None, None) => None,
             },
+            Mnemonic::Paddd | Mnemonic::Paddq => from_itself(By::Location(operand(1)?)),
+            Mnemonic::Vpaddd | Mnemonic::Vpaddq => {
+                Some(Advance { to, from: operand(1)?, by: By::Location(operand(2)?) })
+            }
+            Mnemonic::Movdqa | Mnemonic::Movapd | Mnemonic::Movaps | Mnemonic::Vmovdqa => {
+                Some(Advance { to, from: operand(1)?, by: By::Constant(0) })
+            }
             Mnemonic::Lea => {
                 let base = Location::of(instruction.memory_base())?;
                 let displacement = instruction.memory_displacement64() as i64;
@@ -586,6 +679,71 @@ impl<'a> Stepper<'a> {
             }
             _ => None,
         }
+    }
+}
+
+/// What an operation without rules of its own makes of its inputs.
+fn combined(instruction: &Instruction, inputs: &[Value]) -> Value {
+    if inputs.iter().all(|input| matches!(input, Value::Const(_) | Value::Fixed(_))) {
+        let mut hasher = DefaultHasher::new();
+        (instruction.code() as usize).hash(&mut hasher);
+        for operand in 0..instruction.op_count() {
+            instruction.try_immediate(operand).ok().hash(&mut hasher);
+        }
+        for input in inputs {
+            match input {
+                Value::Const(number) => number.hash(&mut hasher),
+                Value::Fixed(number) => (number, "fixed").hash(&mut hasher),
+                _ => {}
+            }
+        }
+        return Value::Fixed(hasher.finish());
+    }
+    match LANES.contains(&instruction.mnemonic()) {
+        true => inputs.iter().copied().reduce(Value::add).unwrap_or(Value::Clean),
+        false => Value::blend(inputs.iter().copied()),
+    }
+}
+
+/// Move integers into the lanes of a vector, or add them there.
+const LANES: [Mnemonic; 22] = [
+    Mnemonic::Movq,
+    Mnemonic::Movd,
+    Mnemonic::Movdqa,
+    Mnemonic::Movapd,
+    Mnemonic::Movaps,
+    Mnemonic::Pshufd,
+    Mnemonic::Punpckldq,
+    Mnemonic::Punpcklqdq,
+    Mnemonic::Paddd,
+    Mnemonic::Paddq,
+    Mnemonic::Shufps,
+    Mnemonic::Unpcklpd,
+    Mnemonic::Vmovq,
+    Mnemonic::Vmovd,
+    Mnemonic::Vmovdqa,
+    Mnemonic::Vpshufd,
+    Mnemonic::Vpunpckldq,
+    Mnemonic::Vpunpcklqdq,
+    Mnemonic::Vpaddd,
+    Mnemonic::Vpaddq,
+    Mnemonic::Vpbroadcastd,
+    Mnemonic::Vpbroadcastq,
+];
+
+/// Registers that a function changes, and those that it reads.
+#[derive(Default)]
+struct Touched {
+    changed: BTreeSet<Location>,
+    read: BTreeSet<Location>,
+}
+
+impl Touched {
+    fn by_convention(&mut self) {
+        let general = (0..16).filter(|at| !KEPT.contains(at) && *at != RSP).map(Location::General);
+        self.changed.extend(general.chain((0..32).map(Location::Vector)));
+        self.read.extend(ARGUMENTS.iter().map(|at| Location::General(*at)));
+        self.read.extend((0..8).map(Location::Vector));
     }
 }
 
@@ -673,7 +831,8 @@ fn check_compared(state: &State, note: &mut dyn FnMut(Event)) {
             | (Value::Remainder | Value::Const(0), Value::Thread)
             | (Value::Chosen, Value::Const(_))
             | (Value::Wide, Value::Const(0))
-    ) || matches!(pair, (Value::QuotientEither, other) | (other, Value::QuotientEither) if other.is_clean());
+    ) || matches!(pair, (Value::QuotientEither, other) | (other, Value::QuotientEither)
+        if other == Value::QuotientEither || other.is_clean() || other.is_of_share());
     if dealt {
         return;
     }

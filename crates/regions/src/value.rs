@@ -17,6 +17,8 @@ pub enum Value {
     /// The same whatever the team is, for one iteration.
     Clean,
     Const(i64),
+    /// The same wherever it is computed: made of constants alone. The number tells them apart.
+    Fixed(u64),
     /// An address in this function's frame, relative to the stack pointer at its entry.
     Stack(i64),
     Thread,
@@ -32,6 +34,8 @@ pub enum Value {
     QuotientEither,
     Remainder,
     RemainderOrZero,
+    /// Either of them, and something that does not depend on the team.
+    RemainderPlus,
     /// Thread number times quotient.
     ThreadQuotient,
     /// Thread number times something that does not depend on the team.
@@ -76,6 +80,7 @@ impl Value {
                 | QuotientEither
                 | Remainder
                 | RemainderOrZero
+                | RemainderPlus
                 | ThreadQuotient
                 | ThreadProduct
                 | Wide
@@ -87,7 +92,7 @@ impl Value {
     }
 
     pub fn is_clean(self) -> bool {
-        matches!(self, Undefined | Returned | Clean | Const(_))
+        matches!(self, Undefined | Returned | Clean | Const(_) | Fixed(_))
     }
 
     /// Depends on where a share begins or ends.
@@ -146,8 +151,13 @@ impl Value {
             (x, Const(0)) | (Const(0), x) => x.used(),
             (Thread | ThreadPlus, Const(_)) | (Const(_), Thread | ThreadPlus) => ThreadPlus,
             (Quotient, Const(1)) | (Const(1), Quotient) => QuotientPlus,
-            (ThreadQuotient, Remainder | RemainderOrZero) | (Remainder | RemainderOrZero, ThreadQuotient) => {
-                Bound
+            (ThreadQuotient, Remainder | RemainderOrZero | RemainderPlus)
+            | (Remainder | RemainderOrZero | RemainderPlus, ThreadQuotient) => Bound,
+            (Remainder | RemainderOrZero | RemainderPlus, x)
+            | (x, Remainder | RemainderOrZero | RemainderPlus)
+                if x.is_clean() =>
+            {
+                RemainderPlus
             }
             (Bound, Quotient | QuotientPlus | QuotientEither)
             | (Quotient | QuotientPlus | QuotientEither, Bound) => Bound,
@@ -200,7 +210,7 @@ impl Value {
         match (self, mask) {
             (Const(a), Const(b)) => Const(a & b),
             // Rounded down to a power of two: how far the vectors of a share reach.
-            (Bound, Const(b)) if b < 0 && (b & b.wrapping_neg()) == b.wrapping_neg() => Bound,
+            (Bound | QuotientEither, Const(b)) if b < 0 && b.wrapping_neg().count_ones() == 1 => self,
             (a, b) => Value::blend([a, b]),
         }
     }
@@ -278,8 +288,8 @@ mod tests {
     #[test]
     fn joining_is_commutative_and_idempotent() {
         let all = [
-            Undefined, Returned, Clean, Const(0), Const(1), Stack(8), Thread, ThreadPlus, Size, Quotient,
-            QuotientPlus, QuotientEither, Remainder, RemainderOrZero, ThreadQuotient, ThreadProduct, Wide, Sign,
+            Undefined, Returned, Clean, Const(0), Const(1), Fixed(1), Stack(8), Thread, ThreadPlus, Size, Quotient,
+            QuotientPlus, QuotientEither, Remainder, RemainderOrZero, RemainderPlus, ThreadQuotient, ThreadProduct, Wide, Sign,
             Bound, Count, Local, Sum, Carried, MoreWork, Chosen, Global, GlobalAt, Bad,
         ];
         for a in all {
