@@ -148,6 +148,7 @@ void page_find_directory(void); /* the first step of it; no page yet */
 void page_runtime_found(const struct runtime *rt); /* also makes the page that a fork's child has put off */
 void page_runtime_runs(struct coplace_page *page, const struct runtime *rt); /* a region of it starts */
 void page_rigid(struct coplace_page *page, uint32_t reason);
+uint32_t page_loads(struct coplace_page *page, bool look); /* how often objects came or went; `look`: by now */
 void page_told(struct coplace_page *page, uint32_t threads);
 void page_sets_own_mask(void);    /* from now on the program decides on its CPUs itself */
 bool page_has_own_mask(void);
@@ -202,6 +203,9 @@ void *scope_symbol_by_users(const char *path, const char *name);
 void *scope_symbol_of_only_runtime(enum family family, const char *name);
 void *scope_symbol_of_anybody(const char *name);
 void *scope_handle_of(const char *path);
+void scope_load(void);
+uint32_t scope_loads(void);
+bool scope_stays_loaded(const void *code); /* it came with the program */
 
 /* tolerant.c */
 void tolerant_load(void);
@@ -227,7 +231,6 @@ void region_push(const struct runtime *rt, const struct region *region);
 const struct runtime *region_pop(struct region *region);
 void team_load(void);
 void team_after_fork(void);
-bool team_can_resize(const struct coplace_page *page);
 bool team_spins_long(void);
 
 #endif

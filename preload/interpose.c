@@ -6,12 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Whether the program has turned dyn-var off itself; then its own answer is the right one. */
-static bool dynamic_off;
+/* What the program has said of dyn-var itself. */
+static enum { DYNAMIC_UNSET, DYNAMIC_ON, DYNAMIC_OFF } dynamic;
 
 __attribute__((constructor)) static void load(void)
 {
     clock_load();
+    scope_load();
     team_load();
     tolerant_load();
     resolve_load();
@@ -156,12 +157,11 @@ static void set_dynamic(const struct runtime *rt, bool on)
 {
     struct coplace_page *page = page_get();
     if (page && (!rt || rt->kind != RUNTIME_UNKNOWN)) {
-        if (!on) {
-            STORE(&dynamic_off, true);
+        STORE(&dynamic, on ? DYNAMIC_ON : DYNAMIC_OFF);
+        if (!on)
             page_rigid(page, COPLACE_RIGID_SET_DYNAMIC_0);
-        } else if (team_can_resize(page)) {
+        else if (LOAD(&page->rigid) == 0)
             return;
-        }
     }
     if (LIKELY(rt && rt->omp_set_dynamic))
         rt->omp_set_dynamic(on);
@@ -171,24 +171,23 @@ SEEN void omp_set_dynamic(int on) { set_dynamic(runtime_of(CALLER, FAMILY_QUERY)
 SEEN void omp_set_dynamic_(const int32_t *on) { set_dynamic(runtime_of(CALLER, FAMILY_QUERY), *on != 0); }
 SEEN void omp_set_dynamic_8_(const int64_t *on) { set_dynamic(runtime_of(CALLER, FAMILY_QUERY), *on != 0); }
 
+/* What the program set is what it is told, and otherwise what its runtime says: a program whose teams are resized
+ * is one whose result does not depend on them, and no program is told anything else than without us. */
 static int get_dynamic(const struct runtime *rt)
 {
-    const uint32_t never_resized =
-        COPLACE_RIGID_DECLARED | COPLACE_RIGID_RUNTIME_UNKNOWN | COPLACE_RIGID_SPINS_IN_DOCK;
-    struct coplace_page *page = page_get();
-    if (page && (!rt || rt->kind != RUNTIME_UNKNOWN) && !LOAD(&dynamic_off) && !(LOAD(&page->rigid) & never_resized))
+    if (page_get() && LOAD(&dynamic) == DYNAMIC_ON)
         return 1;
     return rt && rt->omp_get_dynamic ? rt->omp_get_dynamic() : 0;
 }
 
 /* A program that sizes its teams by the number of processors in mid-run must not take the partition that it
- * has just now for the machine: it would never grow again. While the node has a wish, the answer is at
- * least what it was when the runtime started. */
+ * has just now for the machine: it would never grow again, or compute something else. While it has not chosen its
+ * CPUs itself, the answer is at least what it was when the runtime started. */
 static int num_procs(const struct runtime *rt)
 {
     struct coplace_page *page = page_get();
     int real = rt && rt->omp_get_num_procs ? rt->omp_get_num_procs() : cpus_allowed();
-    if (page && (!rt || rt->kind != RUNTIME_UNKNOWN) && team_can_resize(page) && LOAD(&page->target) != 0) {
+    if (page && (!rt || rt->kind != RUNTIME_UNKNOWN) && LOAD(&page->target) != 0 && !page_has_own_mask()) {
         int first = (int)LOAD(&page->procs);
         real = first > real ? first : real;
     }

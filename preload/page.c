@@ -22,6 +22,7 @@ static size_t dir_len;      /* 0: no directory, inert for ever */
 static bool declared_rigid; /* by the environment */
 static bool put_off;        /* this fork's child has no page yet */
 static bool own_mask;       /* the program has set its CPU mask itself */
+static uint32_t loads;      /* as last looked at */
 static const struct coplace_page empty;
 
 /* Case-insensitive, blanks around it allowed, as libgomp reads its own variables. */
@@ -109,7 +110,7 @@ bool page_has_own_mask(void)
     return own_mask;
 }
 
-static void read_default(uint32_t *target, uint32_t *rigid)
+static void read_default(uint32_t *target, uint32_t *rigid, uint64_t *resizable)
 {
     struct coplace_page page;
     int fd = page_open_file("default", O_RDONLY);
@@ -119,6 +120,7 @@ static void read_default(uint32_t *target, uint32_t *rigid)
         page.version == COPLACE_PAGE_VERSION) {
         *target = page.target;
         *rigid = page.rigid & COPLACE_RIGID_DECLARED;
+        *resizable = page.resizable == COPLACE_RESIZABLE_BY_WORD ? page.resizable : 0;
     }
     close(fd);
 }
@@ -126,11 +128,12 @@ static void read_default(uint32_t *target, uint32_t *rigid)
 bool page_has_wish(void)
 {
     uint32_t target = 0, rigid = 0;
+    uint64_t resizable = 0;
     const struct coplace_page *page = page_get();
     if (page)
         target = LOAD(&page->target);
     else
-        read_default(&target, &rigid);
+        read_default(&target, &rigid, &resizable);
     return target != 0;
 }
 
@@ -183,9 +186,10 @@ static struct coplace_page *map_new(void *over)
 static struct coplace_page *make(void *over)
 {
     uint32_t target = 0, rigid = 0, generation = 0;
+    uint64_t resizable = 0;
     pid_t pid = getpid();
     uint64_t start_time = own_start_time();
-    read_default(&target, &rigid);
+    read_default(&target, &rigid, &resizable);
     name_pid(pid);
     struct coplace_page *page = over ? NULL : map_own_earlier(pid, start_time);
     if (page) {
@@ -202,6 +206,7 @@ static struct coplace_page *make(void *over)
         if (!page)
             return NULL;
         page->target = target;
+        page->resizable = resizable;
     }
     page->version = COPLACE_PAGE_VERSION;
     page->bytes = COPLACE_PAGE_BYTES;
@@ -211,9 +216,21 @@ static struct coplace_page *make(void *over)
     page->state = COPLACE_STATE_LOADED | (team_spins_long() ? COPLACE_STATE_SPINS_LONG : 0) |
                   (own_mask ? COPLACE_STATE_SET_OWN_MASK : 0);
     page->rigid = rigid | (declared_rigid ? COPLACE_RIGID_DECLARED : 0);
+    page->loads = loads;
     page->loaded_ns = clock_monotonic_ns();
     __atomic_store_n(&page->magic, COPLACE_PAGE_MAGIC, __ATOMIC_RELEASE);
     return page;
+}
+
+uint32_t page_loads(struct coplace_page *page, bool look)
+{
+    if (look) {
+        uint32_t now = scope_loads();
+        STORE(&loads, now);
+        if (UNLIKELY(LOAD(&page->loads) != now))
+            STORE(&page->loads, now);
+    }
+    return LOAD(&page->loads);
 }
 
 void page_rigid(struct coplace_page *page, uint32_t reason)
@@ -334,6 +351,7 @@ void page_load(void)
         return;
     declared_rigid = rigid && text_is(rigid, "1");
     mask_load();
+    loads = scope_loads();
     struct coplace_page *page = make(NULL);
     if (!page || __register_atfork(NULL, NULL, after_fork_in_child, &__dso_handle) != 0)
         return;

@@ -20,12 +20,22 @@
 
 #define CALLERS_MAX 256u
 
-/* One object with code that calls a runtime. */
+/* One object with code that calls a runtime. The program may unload it at any time, and another may come to its
+ * address: unless it came with the program, what is known of it holds for as long as nothing is unloaded or
+ * loaded. */
 struct caller {
     uintptr_t from;
     uintptr_t bytes;
+    bool stays;
+    uint32_t loads; /* when it was looked at */
     bool tolerates_fewer;
     const struct runtime *rt[FAMILIES]; /* NULL: not looked up, or not found yet */
+};
+
+/* Entries are read without a lock and used again: `version` is odd while one is written, and differs after. */
+struct entry {
+    uint32_t version;
+    struct caller caller;
 };
 
 const struct runtime *runtime_at_load[FAMILIES];
@@ -34,9 +44,9 @@ const struct runtime *runtime_at_load[FAMILIES];
 static const char *const anchor[FAMILIES] = {"GOMP_parallel", "__kmpc_fork_call", "omp_get_max_threads"};
 
 static const struct runtime *latest; /* stored with release: an entry does not change, and stays */
-static struct caller callers[CALLERS_MAX];
-static unsigned callers_used; /* stored last, with release: entries below it do not change, but for `rt` */
-static int lock;              /* guards the two only; never held while the loader is called */
+static struct entry callers[CALLERS_MAX];
+static unsigned callers_used; /* stored last, with release */
+static int lock;              /* guards them only; never held while the loader is called */
 
 static void take_lock(void)
 {
@@ -132,32 +142,67 @@ static int covers(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-static struct caller *caller_known(const void *code)
+static bool holds(const struct caller *caller, const void *code, uint32_t loads)
 {
-    unsigned known = __atomic_load_n(&callers_used, __ATOMIC_ACQUIRE);
-    for (unsigned i = 0; i < known; i++)
-        if ((uintptr_t)code - callers[i].from < callers[i].bytes)
-            return &callers[i];
-    return NULL;
+    return (uintptr_t)code - caller->from < caller->bytes && (caller->stays || caller->loads == loads);
 }
 
-/* Puts the object into the table, unless another thread did or the table is full. It must stay loaded:
- * another could come to its address. */
-static struct caller *caller_learn(const struct search *search)
+/* A copy of what is known of the object with this code. `loads`: by now, where it may have been unloaded. */
+static bool caller_known(const void *code, uint32_t loads, struct caller *found)
 {
-    struct caller fresh = search->object, *caller = NULL;
-    fresh.tolerates_fewer = tolerant_object(search->path);
+    unsigned known = __atomic_load_n(&callers_used, __ATOMIC_ACQUIRE);
+    for (unsigned i = 0; i < known; i++) {
+        uint32_t version = __atomic_load_n(&callers[i].version, __ATOMIC_ACQUIRE);
+        *found = callers[i].caller;
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (!(version & 1) && LOAD(&callers[i].version) == version && holds(found, code, loads))
+            return true;
+    }
+    return false;
+}
+
+static uint32_t loads_for(const void *code) { return scope_stays_loaded(code) ? 0 : scope_loads(); }
+
+/* Puts what was found into the table, in the place of what is known already or does not hold any more; not at all
+ * if the table is full. Runtimes that are known already stay known. */
+static void caller_learn(struct caller fresh)
+{
     take_lock();
-    for (unsigned i = 0; i < callers_used && !caller; i++)
-        if (callers[i].from == fresh.from)
-            caller = &callers[i];
-    if (!caller && callers_used < CALLERS_MAX) {
-        caller = &callers[callers_used];
-        *caller = fresh;
-        __atomic_store_n(&callers_used, callers_used + 1, __ATOMIC_RELEASE);
+    struct entry *entry = NULL;
+    for (unsigned i = 0; i < callers_used && !entry; i++) {
+        const struct caller *old = &callers[i].caller;
+        bool same = old->from == fresh.from && old->bytes == fresh.bytes && (old->stays || old->loads == fresh.loads);
+        for (enum family family = 0; same && family < FAMILIES; family++)
+            if (!fresh.rt[family])
+                fresh.rt[family] = old->rt[family];
+        if (same || (!old->stays && old->loads != fresh.loads && !fresh.stays))
+            entry = &callers[i];
+    }
+    bool is_new = !entry && callers_used < CALLERS_MAX;
+    if (is_new)
+        entry = &callers[callers_used];
+    if (entry) {
+        uint32_t version = entry->version;
+        __atomic_store_n(&entry->version, version + 1, __ATOMIC_RELAXED);
+        __atomic_thread_fence(__ATOMIC_RELEASE);
+        entry->caller = fresh;
+        __atomic_store_n(&entry->version, version + 2, __ATOMIC_RELEASE);
+        if (is_new)
+            __atomic_store_n(&callers_used, callers_used + 1, __ATOMIC_RELEASE);
     }
     drop_lock();
-    return caller;
+}
+
+static bool find_object(const void *code, struct search *search)
+{
+    uint32_t loads = loads_for(code);
+    *search = (struct search){.code = (uintptr_t)code};
+    if (dl_iterate_phdr(covers, search) != 1)
+        return false;
+    search->object.stays = scope_stays_loaded(code);
+    search->object.loads = loads;
+    search->object.tolerates_fewer = tolerant_object(search->path);
+    return true;
 }
 
 /* What the name would have been bound to in the object that was found, NULL for none. `handle`: its own, if it is a
@@ -174,32 +219,29 @@ static void *bound_in(const struct search *search, void *handle, const char *nam
 
 const struct runtime *runtime_find(const void *code, enum family family)
 {
-    struct caller *caller = caller_known(code);
-    const struct runtime *rt = caller ? __atomic_load_n(&caller->rt[family], __ATOMIC_ACQUIRE) : NULL;
-    if (rt)
-        return rt;
+    struct caller caller;
+    if (caller_known(code, loads_for(code), &caller) && caller.rt[family])
+        return caller.rt[family];
 
-    struct search search = {.code = (uintptr_t)code};
-    bool in_object = dl_iterate_phdr(covers, &search) == 1;
+    struct search search;
+    bool in_object = find_object(code, &search);
     void *handle = in_object && search.path[0] ? scope_handle_of(search.path) : NULL;
     void *symbol = bound_in(&search, handle, anchor[family]);
     if (!symbol)
         symbol = scope_symbol_of_only_runtime(family, anchor[family]);
-    rt = symbol ? runtime_with(symbol) : NULL;
+    const struct runtime *rt = symbol ? runtime_with(symbol) : NULL;
+    if (handle)
+        dlclose(handle);
     if (!rt) {
         /* For a region only: who asks about dyn-var without a runtime of its own may be a tail call. */
         if (page_get() && family != FAMILY_QUERY)
             page_rigid(page_get(), COPLACE_RIGID_RUNTIME_UNKNOWN);
-        if (handle)
-            dlclose(handle);
         return NULL;
     }
-    if (!in_object)
-        return rt; /* generated code: looked up again each time */
-    if (!caller)
-        caller = caller_learn(&search);
-    if (caller)
-        __atomic_store_n(&caller->rt[family], rt, __ATOMIC_RELEASE);
+    if (in_object) { /* generated code is looked up again each time */
+        search.object.rt[family] = rt;
+        caller_learn(search.object);
+    }
     return rt;
 }
 
@@ -209,32 +251,33 @@ const struct runtime *runtime_find(const void *code, enum family family)
 const struct runtime *runtime_instead(const void *code, const void *caller, const char *name)
 {
     const void *const known[] = {code, caller};
-    void *symbol = NULL;
-    for (unsigned i = 0; i < sizeof known / sizeof *known && !symbol; i++) {
+    const struct runtime *rt = NULL;
+    for (unsigned i = 0; i < sizeof known / sizeof *known && !rt; i++) {
         struct search search = {.code = (uintptr_t)known[i]};
         bool in_library = dl_iterate_phdr(covers, &search) == 1 && search.path[0];
         void *handle = in_library ? scope_handle_of(search.path) : NULL;
-        symbol = bound_in(&search, handle, name);
-        if (handle && !symbol)
+        void *symbol = bound_in(&search, handle, name);
+        rt = symbol ? runtime_with(symbol) : NULL;
+        if (handle)
             dlclose(handle);
     }
-    if (!symbol)
-        symbol = scope_symbol_of_anybody(name);
-    return symbol ? runtime_with(symbol) : NULL;
+    if (!rt) {
+        void *symbol = scope_symbol_of_anybody(name);
+        rt = symbol ? runtime_with(symbol) : NULL;
+    }
+    return rt;
 }
 
 bool region_tolerates_fewer(const void *code)
 {
-    struct caller *caller = caller_known(code);
-    if (LIKELY(caller != NULL))
-        return caller->tolerates_fewer;
-    struct search search = {.code = (uintptr_t)code};
-    if (dl_iterate_phdr(covers, &search) != 1)
+    struct caller caller;
+    if (LIKELY(caller_known(code, loads_for(code), &caller)))
+        return caller.tolerates_fewer;
+    struct search search;
+    if (!find_object(code, &search))
         return false;
-    if (search.path[0] && !scope_handle_of(search.path))
-        return false;
-    caller = caller_learn(&search);
-    return caller && caller->tolerates_fewer;
+    caller_learn(search.object);
+    return search.object.tolerates_fewer;
 }
 
 bool resolve_is_bypassed(void)

@@ -19,7 +19,60 @@ void *scope_symbol_in(void *scope, const char *name)
     return p && !((const char *)p >= __ehdr_start && (const char *)p < _end) ? p : NULL;
 }
 
-/* The loader's own handle of an object that is loaded already; it then stays loaded. */
+static int count_loads(struct dl_phdr_info *info, size_t size, void *data)
+{
+    *(uint32_t *)data = size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs
+                            ? (uint32_t)(info->dlpi_adds + info->dlpi_subs)
+                            : 0;
+    return 1;
+}
+
+/* How often the loader has loaded or unloaded something. */
+uint32_t scope_loads(void)
+{
+    uint32_t loads = 0;
+    dl_iterate_phdr(count_loads, &loads);
+    return loads;
+}
+
+/* Objects that came with the program stay loaded as long as it runs. Called before it runs. */
+static struct {
+    uintptr_t from, to;
+} *at_start;
+static size_t at_start_used;
+
+static int note_start(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size, (void)data;
+    uintptr_t from = UINTPTR_MAX, to = 0;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type != PT_LOAD)
+            continue;
+        uintptr_t low = info->dlpi_addr + segment->p_vaddr, high = low + segment->p_memsz;
+        from = low < from ? low : from;
+        to = high > to ? high : to;
+    }
+    void *all = realloc(at_start, (at_start_used + 1) * sizeof *at_start);
+    if (!all)
+        return 1;
+    at_start = all;
+    at_start[at_start_used].from = from;
+    at_start[at_start_used++].to = to;
+    return 0;
+}
+
+void scope_load(void) { dl_iterate_phdr(note_start, NULL); }
+
+bool scope_stays_loaded(const void *code)
+{
+    for (size_t i = 0; i < at_start_used; i++)
+        if ((uintptr_t)code >= at_start[i].from && (uintptr_t)code < at_start[i].to)
+            return true;
+    return false;
+}
+
+/* The loader's own handle of an object that is loaded already; it stays loaded until that is given back. */
 void *scope_handle_of(const char *path)
 {
     void *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
@@ -110,7 +163,7 @@ void *scope_symbol_by_users(const char *path, const char *name)
         reach(&objects, &objects.all[user]);
         void *handle = objects.all[caller].reached ? scope_handle_of(objects.all[user].path) : NULL;
         symbol = handle ? scope_symbol_in(handle, name) : NULL;
-        if (handle && !symbol)
+        if (handle)
             dlclose(handle);
     }
     free(objects.all);
@@ -126,7 +179,7 @@ void *scope_symbol_of_anybody(const char *name)
     for (size_t i = 0; i < objects.used && !symbol; i++) {
         void *handle = objects.all[i].path[0] ? scope_handle_of(objects.all[i].path) : NULL;
         symbol = handle ? scope_symbol_in(handle, name) : NULL;
-        if (handle && !symbol)
+        if (handle)
             dlclose(handle);
     }
     free(objects.all);
@@ -160,5 +213,8 @@ void *scope_symbol_of_only_runtime(enum family family, const char *name)
     struct only only = {.family = family, .count = 0};
     dl_iterate_phdr(looks_like_runtime, &only);
     void *handle = only.count == 1 ? scope_handle_of(only.path) : NULL;
-    return handle ? scope_symbol_in(handle, name) : NULL;
+    void *symbol = handle ? scope_symbol_in(handle, name) : NULL;
+    if (handle)
+        dlclose(handle);
+    return symbol;
 }

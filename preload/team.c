@@ -81,7 +81,30 @@ void team_load(void)
         spins_long = policy && text_is(policy, "active");
 }
 
-bool team_can_resize(const struct coplace_page *page) { return LOAD(&page->rigid) == 0; }
+/* Between two looks at what the program has loaded, where that cannot concern the region's own code. */
+#define LOOK_NS UINT64_C(1000000)
+
+static uint64_t looked; /* ticks; shared by all masters, and it does no harm if two look at once */
+
+/* Whether this region may get fewer threads than the program asks for: the node must have found that for everything
+ * that is loaded by now, or the user must vouch for it. */
+static bool may_resize(struct coplace_page *page, unsigned asked, const void *code, uint64_t now)
+{
+    if (UNLIKELY(LOAD(&page->rigid) != 0))
+        return false;
+    bool look = LOAD(&looked) == 0 || clock_span_ns(now - LOAD(&looked)) > LOOK_NS || !scope_stays_loaded(code);
+    if (UNLIKELY(look))
+        STORE(&looked, now);
+    uint32_t loads = page_loads(page, look);
+    uint64_t word = LOAD(&page->resizable);
+    if (word == COPLACE_RESIZABLE_BY_WORD) {
+        if (LIKELY(asked <= 1) || region_tolerates_fewer(code))
+            return true;
+        page_rigid(page, COPLACE_RIGID_EXPLICIT_NUM_THREADS);
+        return false;
+    }
+    return word == ((uint64_t)(LOAD(&page->generation) + 1) << 32 | loads);
+}
 
 /* Slow part of the first region of a thread (and of the first after a fork). */
 static __attribute__((noinline, cold)) void join(struct coplace_page *page, const struct runtime *rt)
@@ -115,9 +138,9 @@ static unsigned share_of(const struct coplace_page *page, unsigned target, unsig
 }
 
 static unsigned size_for(const struct coplace_page *page, const struct pool *pool, unsigned natural,
-                         uint32_t target, uint64_t now, unsigned published)
+                         bool may_shrink, uint32_t target, uint64_t now, unsigned published)
 {
-    if (natural == 1 || !team_can_resize(page))
+    if (natural == 1 || !may_shrink)
         return natural;
     unsigned n = natural;
     if (target) {
@@ -202,7 +225,7 @@ static unsigned nested_enter(struct region *region, struct coplace_page *page, c
     unsigned natural = asked ? asked : (unsigned)rt->omp_get_max_threads();
     unsigned n = natural;
     uint32_t target = (uint32_t)wish(page);
-    if (may_shrink && target && team_can_resize(page)) {
+    if (may_shrink && target) {
         unsigned around = level > 0 || !master.outer ? 1 : master.outer;
         for (int i = 1; i <= level; i++)
             around *= (unsigned)rt->omp_get_team_size(i);
@@ -227,31 +250,27 @@ unsigned region_enter(struct region *region, const struct runtime *rt, unsigned 
     region->kind = REGION_UNCOUNTED;
     if (UNLIKELY(!page || rt->kind == RUNTIME_UNKNOWN))
         return asked;
-    bool may_shrink = true;
-    if (UNLIKELY(asked > 1) && team_can_resize(page) && !region_tolerates_fewer(code)) {
-        may_shrink = false;
-        page_rigid(page, COPLACE_RIGID_EXPLICIT_NUM_THREADS);
-    }
+    uint64_t now = clock_ticks();
+    bool may_shrink = may_resize(page, asked, code, now);
     int level = rt->omp_get_level();
     if (level > 0 || UNLIKELY(master.outer && master.epoch == page_epoch + 1))
         return nested_enter(region, page, rt, asked, may_shrink, level);
     if (UNLIKELY(master.epoch != page_epoch + 1))
         join(page, rt);
 
-    uint64_t now = clock_ticks();
     struct pool *pool = &master.pool[rt->index % POOLS];
     struct coplace_lane *lane = &page->lane[master.lane];
     unsigned natural = would_get(rt, asked);
-    if (asked != 1 && may_shrink)
+    if (asked != 1 && (may_shrink || asked == 0))
         page_told(page, natural);
 
     uint64_t wished = wish(page);
-    unsigned n = size_for(page, pool, natural, (uint32_t)wished, now, 0);
+    unsigned n = size_for(page, pool, natural, may_shrink, (uint32_t)wished, now, 0);
     publish(lane, master.lane, n, 0);
     for (uint64_t again = wish(page); UNLIKELY(again != wished); again = wish(page)) {
         unsigned before = n;
         wished = again;
-        n = size_for(page, pool, natural, (uint32_t)wished, now, before);
+        n = size_for(page, pool, natural, may_shrink, (uint32_t)wished, now, before);
         publish(lane, master.lane, n, before);
     }
     keep_pool(pool, rt, n, natural, now);

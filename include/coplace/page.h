@@ -27,16 +27,22 @@
  * `$COPLACE_PAGES/cpus` is the library's own: the CPU mask under which the program's first process started, as a
  * cpu_set_t. A runtime that is loaded later is told of it rather than of the partition of that moment.
  *
- * `$COPLACE_PAGES/default`, if present, is a page with valid magic and version of which only two things
- * are read, at load: `target`, and the bit COPLACE_RIGID_DECLARED of `rigid`.
+ * `$COPLACE_PAGES/default`, if present, is a page with valid magic and version of which only three things
+ * are read, at load: `target`, the bit COPLACE_RIGID_DECLARED of `rigid`, and COPLACE_RESIZABLE_BY_WORD.
  *
- * Who writes what: the node writes `target` and `target_seq` only, the program everything else.
+ * Who writes what: the node writes `target`, `target_seq` and `resizable` only, the program everything else.
+ *
+ * No region gets fewer threads than the program asks for unless the node has found that its result does not depend on
+ * the size of its teams. It finds that for what is loaded: `loads` counts how often the program has loaded or
+ * unloaded objects, and `resizable` names the count for which it was found, or says that the user vouches for the
+ * program. Where the two differ the program has loaded something since, and its regions have all their threads
+ * until the node has looked at that, too.
  *
  * What the node may rely on (the order is that of a store followed by a load on both sides, with a
  * full barrier between them): after the node has stored `target` and executed a full barrier, a lane
  * whose `now` it then reads as "no region running" starts its next region under the new target.
  * So a node that reads coplace_page_running() <= target after its barrier may take the CPUs beyond target
- * away, as long as `rigid` is 0. (With several masters, `masters` > 1, each team is at most `target`, and
+ * away, as long as `rigid` is 0 and `resizable` holds for `loads` and `generation`. (With several masters, `masters` > 1, each team is at most `target`, and
  * together they come down to it as each of them enters its next region.) Where COPLACE_STATE_SPINS_LONG is
  * set it should wait for coplace_page_team() <= target instead: the idle threads of a larger last team spin
  * beside the program until its next region ends them.
@@ -61,14 +67,18 @@
 #define COPLACE_STATE_SET_OWN_MASK (1u << 6)        /* the program, or who started it, chose its CPUs itself
                                                        (sched_setaffinity, taskset); kept by exec */
 
-/* Bits of `rigid`: why the library passes every call unchanged. 0 = resizable. They are never cleared. */
+/* Bits of `rigid`: why the library passes every call unchanged, whatever `resizable` says. They are never cleared. */
 #define COPLACE_RIGID_SET_DYNAMIC_0 (1u << 0)        /* the program called omp_set_dynamic(0) */
 #define COPLACE_RIGID_EXPLICIT_NUM_THREADS (1u << 1) /* a region asked for a number greater than one, and its
-                                                        code is not on the list of those that tolerate fewer */
+                                                        user has not named its code among what tolerates fewer;
+                                                        only where he vouches for the program as a whole */
 #define COPLACE_RIGID_DECLARED (1u << 2)             /* COPLACE_RIGID=1, or the default page says so */
 #define COPLACE_RIGID_RUNTIME_UNKNOWN (1u << 3)      /* a runtime that we do not handle, or none found */
 #define COPLACE_RIGID_SPINS_IN_DOCK (1u << 4)        /* active waiting, and a runtime that cannot end its spinning
                                                         idle threads: LLVM's, or a libgomp older than GCC 9 */
+
+/* In `resizable`: the program's user says that it computes the same with fewer threads, whatever it loads. */
+#define COPLACE_RESIZABLE_BY_WORD UINT64_MAX
 
 #define COPLACE_SIZES 111u /* team sizes counted one by one; index 111 holds all larger ones */
 
@@ -112,13 +122,18 @@ struct coplace_page {
     uint32_t masters;     /* threads that ever started an outermost region */
     uint64_t loaded_ns;   /* CLOCK_MONOTONIC when this page was made */
     uint32_t procs;       /* omp_get_num_procs() when the runtime was found; 0 = none yet */
-    uint32_t reserved_program[13];
+    uint32_t loads;       /* objects loaded and unloaded so far, as the dynamic loader counts them; looked at
+                             when the page is made and, where regions run, every millisecond */
+    uint32_t reserved_program[12];
 
     /* The node's line. target: team size wished for the whole process, 0 = no wish. Preferably both are stored
      * at once, as one 64-bit word (target in the low half on little-endian machines). */
     uint32_t target __attribute__((aligned(64)));
     uint32_t target_seq; /* raised by the node with every change */
-    uint32_t reserved_node[14];
+    /* 0: not known to be resizable. Otherwise the `loads` for which it was found in the low half, `generation` + 1
+     * in the high half; or COPLACE_RESIZABLE_BY_WORD. */
+    uint64_t resizable;
+    uint32_t reserved_node[12];
 
     uint64_t reserved[24];
 
@@ -135,6 +150,15 @@ COPLACE_ASSERT(__builtin_offsetof(struct coplace_page, target) == 128, "node's l
 COPLACE_ASSERT(__builtin_offsetof(struct coplace_page, lane) == 384, "lanes");
 COPLACE_ASSERT(sizeof(struct coplace_page) == COPLACE_PAGE_BYTES, "page layout");
 #undef COPLACE_ASSERT
+
+/* Whether regions of it may get fewer threads than they ask for, as far as the node's word goes. */
+static inline int coplace_page_may_resize(const struct coplace_page *page)
+{
+    uint64_t word = __atomic_load_n(&page->resizable, __ATOMIC_ACQUIRE);
+    return word == COPLACE_RESIZABLE_BY_WORD ||
+           word == ((uint64_t)(__atomic_load_n(&page->generation, __ATOMIC_RELAXED) + 1) << 32 |
+                    __atomic_load_n(&page->loads, __ATOMIC_RELAXED));
+}
 
 /* Is an outermost region running now? */
 static inline int coplace_page_in_region(const struct coplace_page *page)

@@ -36,7 +36,7 @@ static void several_runtimes_in_one_process_are_not_mixed_up(void)
     set_target(p.page, 3);
     CHECK(ask_number(&p, "team 0") == 3 && ask_number(&p, "team 1") == 2);
     CHECK(ask_number(&p, "max 0") == 4 && ask_number(&p, "max 1") == 2);
-    CHECK(ask_number(&p, "dynamic? 1") == 1 && !strcmp(ask(&p, "dynamic 1 1"), "ok") && p.page->rigid == 0);
+    CHECK(ask_number(&p, "dynamic? 1") == 0 && !strcmp(ask(&p, "dynamic 1 1"), "ok") && p.page->rigid == 0);
     CHECK(!strcmp(ask(&p, "dynamic 0 0"), "ok") && p.page->rigid == COPLACE_RIGID_SET_DYNAMIC_0,
           "by a tail call, so that nobody knows which runtime was meant");
     CHECK(finish(&p) == 0);
@@ -156,6 +156,21 @@ static void a_runtime_preloaded_before_the_library_is_called_unknown(void)
     CHECK(finish(&p) == 0);
 }
 
+static void what_is_loaded_later_takes_the_word_back(void)
+{
+    struct program p = START("host");
+    CHECK(!strcmp(ask(&p, "open 0 %s/plugin_p.so", build_dir), "ok") && ask_number(&p, "team 0") == 4);
+    uint64_t word = resizable_now(p.page);
+    set_resizable(p.page, word);
+    set_target(p.page, 2);
+    CHECK(ask_number(&p, "team 0") == 2);
+    CHECK(!strcmp(ask(&p, "open 1 %s/plugin_q.so", build_dir), "ok"));
+    CHECK(ask_number(&p, "team 1") == 4 && ask_number(&p, "team 0") == 4 && resizable_now(p.page) != word);
+    set_resizable(p.page, resizable_now(p.page));
+    CHECK(ask_number(&p, "team 1") == 2 && ask_number(&p, "team 0") == 2);
+    CHECK(finish(&p) == 0);
+}
+
 static void active_waiting_on_an_old_libgomp_makes_a_program_rigid(void)
 {
     struct program p = START("app_old", "OMP_WAIT_POLICY=active");
@@ -166,7 +181,7 @@ static void active_waiting_on_an_old_libgomp_makes_a_program_rigid(void)
     p = START("app_old");
     CHECK(p.page && p.page->rigid == 0);
     set_target(p.page, 1);
-    CHECK(!strcmp(ask(&p, "go"), "1 1 1"));
+    CHECK(!strcmp(ask(&p, "go"), "1 0 1"));
     CHECK(finish(&p) == 0);
 }
 
@@ -197,6 +212,7 @@ const struct test runtimes_tests[] = {
     TEST(a_runtime_loaded_while_the_machine_is_full_can_still_grow),
     TEST(an_unknown_runtime_is_left_alone),
     TEST(a_runtime_preloaded_before_the_library_is_called_unknown),
+    TEST(what_is_loaded_later_takes_the_word_back),
     TEST(active_waiting_on_an_old_libgomp_makes_a_program_rigid),
     TEST(without_any_runtime_a_region_runs_on_one_thread),
     TEST(a_program_under_address_sanitizer_runs_and_is_resized),

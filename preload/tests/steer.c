@@ -199,9 +199,21 @@ struct coplace_page *page_of(pid_t pid, int wait_ms)
     return NULL;
 }
 
+void set_resizable(struct coplace_page *page, uint64_t word)
+{
+    __atomic_store_n(&page->resizable, word, __ATOMIC_SEQ_CST);
+}
+
+uint64_t resizable_now(const struct coplace_page *page)
+{
+    return (uint64_t)(page->generation + 1) << 32 | page->loads;
+}
+
 void set_target(struct coplace_page *page, uint32_t target)
 {
     uint64_t word = (uint64_t)(page->target_seq + 1) << 32 | target;
+    if (page->resizable == 0)
+        set_resizable(page, COPLACE_RESIZABLE_BY_WORD);
     __atomic_store_n((uint64_t *)(void *)&page->target, word, __ATOMIC_SEQ_CST);
 }
 
@@ -210,7 +222,7 @@ void write_default(uint32_t target, uint32_t rigid)
     static struct coplace_page page;
     char path[8300];
     page.magic = COPLACE_PAGE_MAGIC, page.version = COPLACE_PAGE_VERSION;
-    page.target = target, page.rigid = rigid;
+    page.target = target, page.rigid = rigid, page.resizable = COPLACE_RESIZABLE_BY_WORD;
     snprintf(path, sizeof path, "%s/default", pages_dir);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || write(fd, &page, sizeof page) != (ssize_t)sizeof page)

@@ -69,7 +69,9 @@ uint64_t monotonic_ns(void);
             sleep_ms(1);                                                                                   \
         holds_now;                                                                                         \
     })
-void set_target(struct coplace_page *page, uint32_t target);
+void set_target(struct coplace_page *page, uint32_t target); /* vouches for the program unless that was set before */
+void set_resizable(struct coplace_page *page, uint64_t word);
+uint64_t resizable_now(const struct coplace_page *page); /* the word for what is loaded now */
 void write_default(uint32_t target, uint32_t rigid);
 int files_in_pages_dir(void);
 

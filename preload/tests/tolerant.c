@@ -62,6 +62,7 @@ static void what_is_listed_computes_the_same_with_fewer_threads_than_it_asks_for
 static void code_that_the_user_calls_tolerant_is_resized(void)
 {
     struct program p = START("ten_gnu", "COPLACE_TOLERANT=other:ten_*");
+    set_target(p.page, 8);
     CHECK(ask_number(&p, "explicit 6") == 6 && p.page->told == 6 && p.page->rigid == 0);
     set_target(p.page, 2);
     CHECK(ask_number(&p, "explicit 6") == 2 && p.page->rigid == 0 && p.page->requested == 6);
