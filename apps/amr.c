@@ -17,6 +17,9 @@
 // (2) 0 ≤ u ≤ 1 up to 1e-12, as the scheme is monotone; (3) the integral of |u - exact| is below
 // the length of the rim times the width over which the scheme smears it, sqrt(STEPS) finest cells.
 #include "common/app.h"
+#include <coplace/resizable.h>
+
+COPLACE_RESIZABLE;
 
 enum { EDGE = 16, CELLS = EDGE * EDGE, ROOTS = 2, MAX_LEVELS = 10, STEPS = 48, ADAPT_EVERY = 4 };
 static const double COURANT = 0.8, RADIUS = 0.2, SPLIT_ABOVE = 0.05, MERGE_BELOW = 0.01;

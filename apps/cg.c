@@ -13,6 +13,9 @@
 // so STEPS of them leave 1e-12, and rounding adds about 1e-14; a corrupted element of the residual
 // leaves an error of the size of the corruption.
 #include "common/app.h"
+#include <coplace/resizable.h>
+
+COPLACE_RESIZABLE;
 
 enum { DEGREE = 8, STEPS = 40 };
 static const double SHIFT = 1, TOLERANCE = 1e-9;

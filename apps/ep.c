@@ -11,6 +11,9 @@
 // follow the normal distribution: each count within 6 standard deviations (a right program fails
 // that once in 10^8 counts, and the seed is fixed), and so are the sums of x and of y.
 #include "common/app.h"
+#include <coplace/resizable.h>
+
+COPLACE_RESIZABLE;
 
 enum { BLOCK = 4096, RINGS = 8, SAMPLE = 128 };
 

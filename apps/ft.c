@@ -12,6 +12,9 @@
 // diagonal, the field equals the sum of its damped plane waves to 1e-11 for values up to 4.
 // A corrupted point changes the energy by far more.
 #include "common/app.h"
+#include <coplace/resizable.h>
+
+COPLACE_RESIZABLE;
 
 enum { TILE = 8, WAVES = 4 };
 static const double TOLERANCE = 1e-11, DIFFUSION = 1e-5;

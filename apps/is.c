@@ -10,6 +10,9 @@
 // Verified each iteration, exactly: neighbours in order, and the same multiset of keys (sum of a
 // 64-bit hash of each key before and after).
 #include "common/app.h"
+#include <coplace/resizable.h>
+
+COPLACE_RESIZABLE;
 
 enum { CHUNKS = 256, BUCKETS = 256, KEY_BITS = 20, KEYS_A_BUCKET = (1 << KEY_BITS) / BUCKETS };
 

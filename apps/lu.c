@@ -15,6 +15,9 @@
 // (2) the last step is repeated by one thread in plain order and must agree in every bit, which it
 // does only if the wavefront kept its order.
 #include "common/app.h"
+#include <coplace/resizable.h>
+
+COPLACE_RESIZABLE;
 #include "common/spin.h"
 
 enum { SWEEPS = 10 };

@@ -12,6 +12,9 @@
 // the error by about 5, so CYCLES of them leave about 1e-8; a corrupted right-hand side moves the
 // solution for good.
 #include "common/app.h"
+#include <coplace/resizable.h>
+
+COPLACE_RESIZABLE;
 
 enum { CYCLES = 12, MAX_LEVELS = 12 };
 static const double TOLERANCE = 1e-6;

@@ -4,6 +4,9 @@
 // sums it. The program that suffers most when the threads of its team do not run at the same time.
 // An iteration is one region. Verified exactly: elements and the sum of all sums in closed form.
 #include "common/affine.h"
+#include <coplace/resizable.h>
+
+COPLACE_RESIZABLE;
 
 static const struct app_spec spec = {
     .name = "regions", .what = "many very short parallel regions", .n_means = "elements of the array",

@@ -5,6 +5,9 @@
 // x(k+1) = x(k) - x(k-1), whose six values repeat: small whole numbers, exact in floating point, so
 // every element of the result is compared exactly. An iteration is one pass, one region.
 #include "common/app.h"
+#include <coplace/resizable.h>
+
+COPLACE_RESIZABLE;
 
 static const struct app_spec spec = {
     .name = "triad", .what = "STREAM triad, bound by memory bandwidth", .n_means = "elements of each of three arrays",

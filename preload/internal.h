@@ -175,7 +175,8 @@ unsigned runtime_count(void);
 void resolve_load(void);
 bool resolve_is_bypassed(void); /* a runtime stands before us in the global scope: calls never reach us */
 void resolve_after_fork(void);
-bool region_tolerates_fewer(const void *code); /* see tolerant.def */
+bool region_tolerates_fewer(const void *code); /* see tolerant.c */
+bool region_is_in_object(const void *code, uint32_t loads);
 
 /* The runtime that the code at this address would have been bound to without us, NULL if there is none.
  * What is in the global scope at load is found first by everybody, so it needs no look at the caller. */

@@ -280,6 +280,18 @@ bool region_tolerates_fewer(const void *code)
     return search.object.tolerates_fewer;
 }
 
+bool region_is_in_object(const void *code, uint32_t loads)
+{
+    struct caller caller;
+    struct search search;
+    if (LIKELY(caller_known(code, loads, &caller)))
+        return true;
+    if (!find_object(code, &search))
+        return false;
+    caller_learn(search.object);
+    return true;
+}
+
 bool resolve_is_bypassed(void)
 {
     return scope_symbol_in(RTLD_DEFAULT, anchor[FAMILY_GNU]) || scope_symbol_in(RTLD_DEFAULT, anchor[FAMILY_LLVM]);

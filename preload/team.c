@@ -92,7 +92,8 @@ static bool may_resize(struct coplace_page *page, unsigned asked, const void *co
 {
     if (UNLIKELY(LOAD(&page->rigid) != 0))
         return false;
-    bool look = LOAD(&looked) == 0 || clock_span_ns(now - LOAD(&looked)) > LOOK_NS || !scope_stays_loaded(code);
+    bool stays = scope_stays_loaded(code);
+    bool look = !stays || LOAD(&looked) == 0 || clock_span_ns(now - LOAD(&looked)) > LOOK_NS;
     if (UNLIKELY(look))
         STORE(&looked, now);
     uint32_t loads = page_loads(page, look);
@@ -103,7 +104,12 @@ static bool may_resize(struct coplace_page *page, unsigned asked, const void *co
         page_rigid(page, COPLACE_RIGID_EXPLICIT_NUM_THREADS);
         return false;
     }
-    return word == ((uint64_t)(LOAD(&page->generation) + 1) << 32 | loads);
+    if (word != ((uint64_t)(LOAD(&page->generation) + 1) << 32 | loads))
+        return false;
+    if (LIKELY(stays) || region_is_in_object(code, loads))
+        return true;
+    page_rigid(page, COPLACE_RIGID_GENERATED_CODE);
+    return false;
 }
 
 /* Slow part of the first region of a thread (and of the first after a fork). */

@@ -53,7 +53,7 @@
 #include <stdint.h>
 
 #define COPLACE_PAGE_BYTES 4096u
-#define COPLACE_PAGE_VERSION 1u
+#define COPLACE_PAGE_VERSION 2u
 #define COPLACE_PAGE_MAGIC UINT64_C(0x316563616c706f63) /* the bytes "coplace1" on a little-endian machine */
 
 /* Bits of `state`. */
@@ -76,6 +76,7 @@
 #define COPLACE_RIGID_RUNTIME_UNKNOWN (1u << 3)      /* a runtime that we do not handle, or none found */
 #define COPLACE_RIGID_SPINS_IN_DOCK (1u << 4)        /* active waiting, and a runtime that cannot end its spinning
                                                         idle threads: LLVM's, or a libgomp older than GCC 9 */
+#define COPLACE_RIGID_GENERATED_CODE (1u << 5)       /* a region whose code lies in no object: nobody can look at it */
 
 /* In `resizable`: the program's user says that it computes the same with fewer threads, whatever it loads. */
 #define COPLACE_RESIZABLE_BY_WORD UINT64_MAX

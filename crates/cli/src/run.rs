@@ -67,7 +67,8 @@ pub struct Args {
     quiet: bool,
     #[command(flatten)]
     demand: DemandArgs,
-    /// Its regions in this library (libmine.so; a pattern) do with fewer threads than they ask for; may be repeated
+    /// This library (libmine.so; a pattern; 1 for the whole program) computes the same with fewer threads than its
+    /// regions ask for; may be repeated
     #[arg(long, value_name = "LIBRARY", value_parser = library_pattern)]
     tolerant: Vec<String>,
     /// Only it is resized, not the programs that it executes
@@ -76,6 +77,9 @@ pub struct Args {
     /// A narrow start: tell every runtime in it, by its own variables, to have N threads, for good
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
+    /// Its results are good with any number of threads: a policy may start it with fewer where that ends sooner
+    #[arg(long, conflicts_with = "threads")]
+    may_start_narrow: bool,
     /// Memory that it needs at most (2G): it waits until that is there [default: what it needed last time]
     #[arg(long, value_name = "SIZE", value_parser = workload::parse_bytes)]
     mem: Option<u64>,
@@ -230,7 +234,8 @@ impl Guardian {
             memory_bytes: args.mem,
             rebind: args.rebind,
             waiting: environment::left_open(args.waiting, |name| held.variable(name)),
-            may_start_narrow: environment::says_threads(|name| held.variable(name)).is_none(),
+            may_start_narrow: args.may_start_narrow
+                && environment::says_threads(|name| held.variable(name)).is_none(),
             narrow: None,
             passive: None,
             key: held.key(&args.command),

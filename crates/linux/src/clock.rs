@@ -16,6 +16,11 @@ pub fn now_ns() -> u64 {
     ns(clock_gettime(ClockId::Monotonic))
 }
 
+/// Nanoseconds since the machine was started, with the time that it slept.
+pub fn since_boot_ns() -> u64 {
+    ns(clock_gettime(ClockId::Boottime))
+}
+
 /// CPU time of the calling thread in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     ns(clock_gettime(ClockId::ThreadCPUTime))

@@ -25,7 +25,9 @@ pub use rigid::RigidReason;
 pub const PAGES_VARIABLE: &str = "COPLACE_PAGES";
 pub const PAGE_BYTES: usize = 4096;
 pub const MAGIC: u64 = 0x3165_6361_6c70_6f63;
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// In a page's `resizable`: its user vouches for the program, whatever it loads.
+pub const RESIZABLE_BY_WORD: u64 = u64::MAX;
 /// Team sizes counted one by one; all larger ones share one more entry.
 pub const SIZES: usize = 111;
 
@@ -76,11 +78,13 @@ struct Raw {
     masters: AtomicU32,
     loaded_ns: AtomicU64,
     procs: AtomicU32,
-    reserved_program: [AtomicU32; 13],
+    loads: AtomicU32,
+    reserved_program: [AtomicU32; 12],
     /// `target` and `target_seq`, stored at once so that the program never sees one without the
     /// other.
     node: AtomicU64,
-    reserved_node: [AtomicU32; 14],
+    resizable: AtomicU64,
+    reserved_node: [AtomicU32; 12],
     reserved: [AtomicU64; 24],
     lane: [Lane; 2],
 }
@@ -110,6 +114,8 @@ pub fn layout() -> Vec<(&'static str, usize)> {
         masters,
         loaded_ns,
         procs,
+        loads,
+        resizable,
         lane
     );
     fields.push(("target", offset_of!(Raw, node)));
@@ -136,6 +142,10 @@ fn unpack(word: u64) -> (u32, u32) {
     let bytes = word.to_ne_bytes();
     let half = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     (half(0), half(4))
+}
+
+fn found_for(loads: u32, generation: u32) -> u64 {
+    u64::from(generation.wrapping_add(1)) << 32 | u64::from(loads)
 }
 
 /// What ran in teams of one size.
@@ -253,6 +263,45 @@ impl Page {
         }
         fence(Ordering::SeqCst);
         seq
+    }
+
+    /// How often the program has loaded or unloaded objects.
+    pub fn loads(&self) -> u32 {
+        self.raw().loads.load(Ordering::Acquire)
+    }
+
+    /// Whether regions of it may get fewer threads than they ask for, as far as the node's word goes. (In C:
+    /// `coplace_page_may_resize`.)
+    pub fn may_resize(&self) -> bool {
+        let raw = self.raw();
+        let word = raw.resizable.load(Ordering::Acquire);
+        let now =
+            found_for(raw.loads.load(Ordering::Relaxed), raw.generation.load(Ordering::Relaxed));
+        word == RESIZABLE_BY_WORD || word == now
+    }
+
+    /// Says that it was found to compute the same with fewer threads, with what it had loaded then.
+    pub fn set_resizable(&self, loads: u32, generation: u32) {
+        self.put_resizable(found_for(loads, generation));
+    }
+
+    /// Takes the user's word for it.
+    pub fn set_resizable_by_word(&self) {
+        self.put_resizable(RESIZABLE_BY_WORD);
+    }
+
+    pub fn set_not_resizable(&self) {
+        self.put_resizable(0);
+    }
+
+    fn put_resizable(&self, word: u64) {
+        match &self.access {
+            Access::Mapped(_) => self.raw().resizable.store(word, Ordering::SeqCst),
+            // One that was cut short keeps its threads.
+            Access::ByCalls(file) => {
+                let _ = file.write_all_at(&word.to_ne_bytes(), offset_of!(Raw, resizable) as u64);
+            }
+        }
     }
 
     /// The number of the wish under which the latest outermost region was sized.

@@ -30,6 +30,7 @@ mod rates;
 pub mod registry;
 pub mod remember;
 pub mod restore;
+pub mod resizing;
 mod rotor;
 pub mod scheduler;
 mod server;

@@ -26,6 +26,7 @@ use crate::identity;
 use crate::mechanism::{Harness, Mechanisms};
 use crate::rates::{self, Beside, Rates};
 use crate::registry::Registry;
+use crate::resizing::Analyst;
 use crate::restore;
 use crate::rotor::Rotation;
 use crate::service::{Occupant, Scene};
@@ -43,6 +44,7 @@ pub struct Live {
     /// `None`: observe only, touch nothing.
     mechanisms: Option<Mechanisms>,
     clock: Clock,
+    analyst: Analyst,
     follower: Follower,
     apps: BTreeMap<AppId, Managed>,
     plan: Plan,
@@ -68,6 +70,7 @@ impl Live {
         registry: Registry,
         mechanisms: Option<Mechanisms>,
         allowed: &CpuSet,
+        analyst: Analyst,
         root: Root,
     ) -> io::Result<Live> {
         Ok(Live {
@@ -76,6 +79,7 @@ impl Live {
             root,
             mechanisms,
             clock: Clock::start()?,
+            analyst,
             apps: BTreeMap::new(),
             plan: Plan::default(),
             settling: false,
@@ -133,7 +137,7 @@ impl Live {
 
     /// Takes a program in; it runs on (or is held) as before.
     pub fn take(&mut self, record: AppRecord, now_ns: u64) {
-        let watch = Watch::new(&record, now_ns, &self.root);
+        let watch = Watch::new(&record, now_ns, &self.analyst, &self.root);
         let harness = self.harness_for(&record);
         let mut ledger = Ledger::new(record.id.clone(), record.arrived_ns);
         if record.started {
@@ -419,6 +423,7 @@ impl Live {
                     Nature::Rigid(why) | Nature::Stays(why) => Some(why.clone()),
                     _ => None,
                 }),
+                resizing: sight.and_then(|sight| sight.finding.clone()),
                 attached: managed.record.terms.attached,
                 waiting: managed.waiting(),
                 waits_for: None,

@@ -32,6 +32,7 @@ use crate::mechanism::{Mechanisms, PlacementChoice, TurnsChoice};
 use crate::observed::Observed;
 use crate::registry::Registry;
 use crate::remember::Remembered;
+use crate::resizing::Analyst;
 use crate::restore;
 use crate::server::{PeerId, Server};
 use crate::service::Service;
@@ -176,7 +177,9 @@ impl Scheduler {
         let machine = Arc::new(Machine::discover().machine);
         let allowance = allowance(options.cpus.as_ref(), &root)?;
         let registry = Registry::new(&home);
-        let live = Live::new(registry.clone(), mechanisms, &allowance.allowed, root)?;
+        let remembered = options.remembered.clone().unwrap_or_else(|| home.remembered());
+        let analyst = Analyst::start(Some(remembered.with_file_name("regions.json")), &root);
+        let live = Live::new(registry.clone(), mechanisms, &allowance.allowed, analyst, root)?;
         let mut engine =
             Engine::new(Arc::clone(&machine), allowance.allowed.clone(), allowance.allowed.clone(), policy)
                 .with_settings(settings);
@@ -193,7 +196,6 @@ impl Scheduler {
         };
         let server = Server::bind(home.clone(), role)?;
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
-        let remembered = options.remembered.clone().unwrap_or_else(|| home.remembered());
         let observed = Observed::at(remembered.with_file_name("observed.jsonl"));
         let remembered = Remembered::at(remembered);
         let adopter = Adopter::new(options.adopt.clone());

@@ -13,10 +13,12 @@ use linux::page::{PAGES_VARIABLE, PageDir};
 use linux::protection::{self, Reason};
 use linux::{Process, Root, procfs};
 use protocol::AppRecord;
+use regions::Finding;
 use workload::Malleability;
 
 use crate::identity;
 use crate::rates::{Beside, Moment};
+use crate::resizing::Analyst;
 use patience::PATIENCE_NS;
 use teams::Teams;
 
@@ -54,6 +56,8 @@ pub enum Nature {
 #[derive(Clone, Debug)]
 pub struct Sight {
     pub nature: Nature,
+    /// What was found about whether its teams may be resized.
+    pub finding: Option<Finding>,
     /// Threads that run together now, or did last; `None` before there were any.
     pub team: Option<u32>,
     /// Greatest number of threads that it can use: what its runtimes told it.
@@ -122,11 +126,13 @@ pub struct Watch {
     foreground: bool,
     /// When its processes are next asked what forbids to stop them.
     reasons_at_ns: u64,
+    was_resizable: bool,
+    analyst: Analyst,
     root: Root,
 }
 
 impl Watch {
-    pub fn new(record: &AppRecord, now_ns: u64, root: &Root) -> Watch {
+    pub fn new(record: &AppRecord, now_ns: u64, analyst: &Analyst, root: &Root) -> Watch {
         let process = identity::to_linux(record.process);
         Watch {
             started_ns: now_ns,
@@ -157,6 +163,8 @@ impl Watch {
             protected: None,
             foreground: false,
             reasons_at_ns: 0,
+            was_resizable: false,
+            analyst: analyst.clone(),
             root: root.clone(),
         }
     }
@@ -266,7 +274,7 @@ impl Watch {
         if !stopped {
             self.let_run_ns += passed_ns.saturating_sub(still_now_ns);
         }
-        self.teams.look(&self.members, now_ns, self.let_run_ns, &self.root);
+        self.teams.look(&self.members, now_ns, self.let_run_ns, &self.analyst, &self.root);
         self.look_for_pages();
         // A runtime that we know tells its threads itself, once it runs any.
         let foreign = self.teams.has_foreign_runtime();
@@ -305,6 +313,7 @@ impl Watch {
         let told = self.teams.told(now_ns).map(|told| told + self.busy);
         Sight {
             nature: self.nature(runtime, now_ns),
+            finding: self.teams.finding().cloned(),
             team: match runtime {
                 true if self.teams.has_foreign_runtime() => {
                     self.teams.last_team(now_ns).map(|team| team.max(self.most_busy))
@@ -327,24 +336,45 @@ impl Watch {
         }
     }
 
-    fn nature(&self, runtime: bool, now_ns: u64) -> Nature {
+    /// One whose processes come and go, or that loads more while it runs, stays what it was while that is
+    /// looked at: those have all their threads until then.
+    fn nature(&mut self, runtime: bool, now_ns: u64) -> Nature {
+        let nature = self.nature_now(runtime, now_ns);
+        self.was_resizable = nature == Nature::Resizable;
+        nature
+    }
+
+    fn nature_now(&self, runtime: bool, now_ns: u64) -> Nature {
         if self.declared_rigid {
             return Nature::Rigid("it was declared rigid".into());
         }
         if runtime {
-            return match self.teams.rigid() {
-                Some(reason) => Nature::Rigid(reason.sentence().into()),
-                // Until one of them enters a region.
-                None if self.most_silent > 1 && self.teams.regions() == 0 => Nature::Rigid(format!(
+            if let Some(reason) = self.teams.rigid() {
+                return Nature::Rigid(reason.sentence().into());
+            }
+            // Until one of them enters a region.
+            if self.most_silent > 1 && self.teams.regions() == 0 {
+                return Nature::Rigid(format!(
                     "it ran {} threads, none of them in parallel regions of its OpenMP runtime",
                     self.most_silent
-                )),
-                None if self.teams.stays() => Nature::Stays(format!(
+                ));
+            }
+            if let Some(Finding::Rigid(obstacle)) = self.teams.finding() {
+                return Nature::Rigid(obstacle.sentence());
+            }
+            if self.teams.stays() {
+                return Nature::Stays(format!(
                     "it has stayed in one parallel region for {} s after it was asked for a narrower team",
                     PATIENCE_NS / 1_000_000_000
-                )),
-                None => Nature::Resizable,
-            };
+                ));
+            }
+            if self.teams.may_resize() || self.was_resizable {
+                return Nature::Resizable;
+            }
+            // Its code is being looked at.
+            if self.teams.regions() > 0 {
+                return Nature::Starting;
+            }
         }
         match self.most_busy {
             0 | 1 if now_ns.saturating_sub(self.started_ns) < SETTLE_NS => Nature::Starting,

@@ -287,6 +287,9 @@ pub struct AppStatus {
     pub team: Option<u32>,
     /// Why it counts as rigid, if it does.
     pub rigid: Option<String>,
+    /// What was found about whether its teams may be resized, once it ran parallel regions.
+    #[serde(default)]
+    pub resizing: Option<regions::Finding>,
     /// It was running when it was taken in.
     #[serde(default)]
     pub attached: bool,

@@ -30,6 +30,8 @@ pub struct Image {
     pub imports: BTreeSet<String>,
     pub has_thread_local_data: bool,
     pub processor_is_analysed: bool,
+    /// The note of `coplace/resizable.h`.
+    pub has_note: bool,
     sections: Vec<Section>,
     /// Addresses of sections that nobody writes.
     read_only: Vec<std::ops::Range<u64>>,
@@ -48,6 +50,7 @@ impl Image {
                 .elf_program_headers()
                 .iter()
                 .any(|header| header.p_type(endian) == elf::PT_TLS && header.p_memsz(endian) > 0),
+            has_note: has_note(&file),
             processor_is_analysed: file.architecture() == object::Architecture::X86_64,
             sections: Vec::new(),
             read_only: file
@@ -161,6 +164,28 @@ fn functions(file: &ElfFile64<'_>) -> BTreeMap<u64, Function> {
         }
     }
     functions
+}
+
+const NOTE_NAME: &[u8] = b"coplace";
+const NOTE_RESIZABLE: u32 = 1;
+
+fn has_note(file: &ElfFile64<'_>) -> bool {
+    let endian = file.endian();
+    let notes = file.elf_program_headers().iter().filter_map(|header| {
+        header.notes(endian, file.data()).ok().flatten()
+    });
+    notes.into_iter().any(|mut notes| {
+        std::iter::from_fn(|| notes.next().ok().flatten())
+            .any(|note| note.name() == NOTE_NAME && note.n_type(endian) == object::elf::NoteType(NOTE_RESIZABLE))
+    })
+}
+
+/// Names that an object needs from elsewhere; none of a file that is no ELF object.
+pub fn imports(file: &std::fs::File) -> Vec<String> {
+    let cache = object::ReadCache::new(file);
+    let Ok(file) = ElfFile64::<object::Endianness, _>::parse(&cache) else { return Vec::new() };
+    let undefined = file.dynamic_symbols().filter(|symbol| symbol.is_undefined());
+    undefined.filter_map(|symbol| symbol.name().ok().map(str::to_owned)).collect()
 }
 
 pub fn decode(bytes: &[u8], address: u64) -> impl Iterator<Item = Instruction> + '_ {

@@ -22,6 +22,7 @@
 
 mod code;
 mod image;
+mod process;
 mod reason;
 mod region;
 mod runtime;
@@ -35,6 +36,7 @@ use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use serde::{Deserialize, Serialize};
 
 use image::Image;
+pub use process::{Because, Finding, Look, Obstacle, judge};
 pub use reason::{Cause, Reason};
 
 /// Instructions before a call among which its arguments are looked for.
@@ -46,6 +48,8 @@ const ARGUMENTS_WITHIN: usize = 48;
 pub enum Verdict {
     /// It starts no regions and asks nothing about teams.
     NoRegions,
+    /// Its author says that it is independent: it carries the note of `coplace/resizable.h`.
+    Declared,
     /// So many regions, none of which depends on the size of its team.
     Independent { regions: usize },
     /// Not known to be independent.
@@ -54,20 +58,29 @@ pub enum Verdict {
 
 /// Analyses an object, given as the content of its file.
 pub fn analyse(bytes: &[u8]) -> Verdict {
-    match judge(bytes) {
+    match judge_object(bytes) {
         Ok(verdict) => verdict,
         Err(reason) => Verdict::Dependent(reason),
     }
+}
+
+/// Whether an object starts regions or asks about teams, from its dynamic symbols alone: quick also for the
+/// hundreds of libraries that a Python program loads.
+pub fn uses_openmp(file: &std::fs::File) -> bool {
+    image::imports(file).iter().any(|name| runtime::is_of_openmp(name))
 }
 
 fn whole(cause: Cause) -> Reason {
     Reason { cause, function: None }
 }
 
-fn judge(bytes: &[u8]) -> Result<Verdict, Reason> {
+fn judge_object(bytes: &[u8]) -> Result<Verdict, Reason> {
     let image = Image::read(bytes).map_err(whole)?;
     if !image.imports.iter().any(|name| runtime::is_of_openmp(name)) {
         return Ok(Verdict::NoRegions);
+    }
+    if image.has_note {
+        return Ok(Verdict::Declared);
     }
     if !image.processor_is_analysed {
         return Err(whole(Cause::Processor));

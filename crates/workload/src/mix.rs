@@ -17,6 +17,7 @@
 //! alone_s = 4.1                       # run time alone, for the slowdown
 //! mem = "2G"                          # memory that it needs at most; it waits until that is there
 //! threads = 2                         # a narrow start, by its own variables, for good
+//! may_start_narrow = false            # its results are good with any number of threads: a policy may start it with fewer
 //! waiting = "auto"                    # auto, passive, active, as-is: how its threads wait for one another
 //!
 //! [program.environment]
@@ -69,6 +70,8 @@ pub struct Program {
     pub memory_bytes: Option<u64>,
     /// Threads that its own variables tell it to have from its start.
     pub threads: Option<u32>,
+    /// Its results are good with any number of threads: a policy may start it with fewer.
+    pub may_start_narrow: bool,
     /// How its runtimes are told to wait.
     pub waiting: WaitPolicy,
     pub demand: Demand,
@@ -145,6 +148,7 @@ const PROGRAM_KEYS: &[&str] = &[
     "alone_s",
     "mem",
     "threads",
+    "may_start_narrow",
     "waiting",
     "environment",
     "demand",
@@ -212,6 +216,7 @@ fn program(table: &Table<'_>, path: &Path, names: &mut Names) -> Result<Program,
         alone_ns,
         memory_bytes,
         threads,
+        may_start_narrow: table.boolean("may_start_narrow")?.unwrap_or(false),
         waiting,
         demand,
     })

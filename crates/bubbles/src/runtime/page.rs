@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const BYTES: usize = 4096;
 const MAGIC: u64 = 0x3165_6361_6c70_6f63;
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bits of `state`.
 const LOADED: u32 = 1 << 0;
 const RUNTIME_INITIALISED: u32 = 1 << 1;

@@ -11,17 +11,19 @@ pub enum RigidReason {
     Declared,
     RuntimeUnknown,
     SpinsInDock,
+    GeneratedCode,
     /// A bit that this version does not know: rigid all the same.
     Unknown,
 }
 
 impl RigidReason {
-    const KNOWN: [(u32, RigidReason); 5] = [
+    const KNOWN: [(u32, RigidReason); 6] = [
         (1 << 0, RigidReason::SetDynamic0),
         (1 << 1, RigidReason::ExplicitNumThreads),
         (1 << 2, RigidReason::Declared),
         (1 << 3, RigidReason::RuntimeUnknown),
         (1 << 4, RigidReason::SpinsInDock),
+        (1 << 5, RigidReason::GeneratedCode),
     ];
 
     pub(super) fn of(bits: u32) -> Vec<RigidReason> {
@@ -46,6 +48,9 @@ impl RigidReason {
             }
             RigidReason::SpinsInDock => {
                 "Its idle threads spin for ever, and its runtime (LLVM's, or GCC's before 9) cannot end them."
+            }
+            RigidReason::GeneratedCode => {
+                "A parallel region of it was made while it runs, so that nobody can look at its code."
             }
             RigidReason::Unknown => "The preload library gives a reason that this version does not know.",
         }

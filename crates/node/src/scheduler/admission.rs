@@ -99,6 +99,7 @@ impl Gate {
             threads: 0,
             team: None,
             rigid: None,
+            resizing: None,
             attached: false,
             waiting: None,
             waits_for: Some(entry.why.clone()),

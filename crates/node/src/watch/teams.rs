@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 use linux::page::{Page, PageDir, RigidReason, state};
 use linux::{Process, Root};
 
+use regions::{Because, Finding, Obstacle};
+
 use super::patience::{Patience, Seen};
+use crate::resizing::{Analyst, MOST_LOADS, Question};
 
 /// A process that entered no region for this long leaves its share to the others.
 const IDLE_NS: u64 = 1_000_000_000;
@@ -25,9 +28,47 @@ struct Member {
     /// When it was last seen to have entered regions.
     entered_ns: u64,
     patience: Patience,
+    /// What was asked about it last, how often that changed while it ran regions, and what was found.
+    asked: Option<Question>,
+    changes: u32,
+    finding: Option<Finding>,
 }
 
 impl Member {
+    /// Asks whether it may be resized with what it has loaded by now, and hands the answer on.
+    fn ask(&mut self, analyst: &Analyst) {
+        let question = Question {
+            process: self.page.process(),
+            loads: self.page.loads(),
+            generation: self.page.generation(),
+            runtimes: self.page.runtimes(),
+        };
+        if self.asked != Some(question) {
+            self.changes += u32::from(self.asked.is_some() && self.regions > 0);
+            self.asked = Some(question);
+        }
+        let answer = match self.changes > MOST_LOADS {
+            true => Some(Finding::Rigid(Obstacle::KeepsLoading)),
+            false => analyst.ask(question),
+        };
+        match &answer {
+            Some(Finding::Resizable { because: Because::Word }) => self.page.set_resizable_by_word(),
+            Some(Finding::Resizable { .. }) => self.page.set_resizable(question.loads, question.generation),
+            Some(Finding::Rigid(_)) => self.page.set_not_resizable(),
+            // What was found before holds for what was loaded before.
+            None => {}
+        }
+        self.finding = answer.or(self.finding.take());
+    }
+
+    /// Threads that it may run at any time: all of its own while it may not be resized.
+    fn may_run(&self, now: u32) -> u32 {
+        match self.page.may_resize() && self.page.rigid_bits() == 0 {
+            true => now,
+            false => now.max(self.page.told()),
+        }
+    }
+
     fn has_runtime(&self) -> bool {
         self.page.has(state::RUNTIME_INITIALISED)
     }
@@ -72,7 +113,16 @@ impl Teams {
             if let Ok(Some(page)) = pages.page(pid) {
                 self.members.insert(
                     pid,
-                    Member { page, lives: true, regions: 0, entered_ns: 0, patience: Patience::default() },
+                    Member {
+                        page,
+                        lives: true,
+                        regions: 0,
+                        entered_ns: 0,
+                        patience: Patience::default(),
+                        asked: None,
+                        changes: 0,
+                        finding: None,
+                    },
                 );
             }
         }
@@ -80,7 +130,14 @@ impl Teams {
 
     /// Takes note of who lives and who entered regions since the last look. `let_run_ns` is how long the
     /// program was let run so far.
-    pub fn look(&mut self, living: &[Process], now_ns: u64, let_run_ns: u64, root: &Root) {
+    pub fn look(
+        &mut self,
+        living: &[Process],
+        now_ns: u64,
+        let_run_ns: u64,
+        analyst: &Analyst,
+        root: &Root,
+    ) {
         for member in self.members.values_mut() {
             let process = member.page.process();
             // A process may have started since `living` was found.
@@ -95,6 +152,9 @@ impl Teams {
             });
             if regions != member.regions {
                 (member.regions, member.entered_ns) = (regions, now_ns);
+            }
+            if member.runs_teams() {
+                member.ask(analyst);
             }
         }
     }
@@ -133,9 +193,11 @@ impl Teams {
 
     /// Threads that may run at this moment, cheaply. `None` where only a look tells.
     pub fn threads_now(&self) -> Option<u32> {
-        let threads = |member: &Member| match member.page.has(state::SPINS_LONG) {
-            true => member.page.team(),
-            false => member.page.running(),
+        let threads = |member: &Member| {
+            member.may_run(match member.page.has(state::SPINS_LONG) {
+                true => member.page.team(),
+                false => member.page.running(),
+            })
         };
         self.running().map(|member| threads(member).max(1)).reduce(|a, b| a + b)
     }
@@ -187,6 +249,17 @@ impl Teams {
         let living = self.running().next().is_some();
         let counted = self.members.values().filter(|member| member.lives || !living);
         counted.flat_map(|member| member.page.rigid()).next()
+    }
+
+    /// What was found about those that run regions: what stands in the way of one stands in the way of all.
+    pub fn finding(&self) -> Option<&Finding> {
+        let found = || self.running().filter(|member| member.regions > 0).filter_map(|m| m.finding.as_ref());
+        found().find(|finding| matches!(finding, Finding::Rigid(_))).or_else(|| found().next())
+    }
+
+    /// Whether one that runs regions may be resized.
+    pub fn may_resize(&self) -> bool {
+        self.running().any(|member| member.page.may_resize())
     }
 
     /// Whether a team of it has stayed in one region for longer than it is waited for.
