@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
@@ -180,7 +180,9 @@ impl Library {
     }
 
     fn analyse(&mut self, file: File) -> Option<Verdict> {
-        let mut bytes = Vec::new();
+        let (mut file, mut bytes) = (file, Vec::new());
+        // Its symbols were read through the same handle.
+        file.rewind().ok()?;
         file.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
         let key = key_of(&bytes);
         if let Some(known) = self.kept.get(&key) {
