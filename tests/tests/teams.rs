@@ -3,9 +3,10 @@
 //!
 //! `make test` takes each program once, by a compiler, in a situation and with flags that go round. `COPLACE_TEAMS=all`
 //! takes everything (more than an hour), `COPLACE_TEAMS=name,name` everything of these programs. What came out is in
-//! `build/teams/outcomes.json`.
+//! `build/teams/outcomes.jsonl`, a line for each, while it runs.
 
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -33,14 +34,16 @@ struct Situation {
 }
 
 /// All of them. What `make test` takes of a program goes round these.
-const SITUATIONS: [Situation; 6] = {
+const SITUATIONS: [Situation; 8] = {
     use Neighbours::{ComingAndGoing, First, Later};
     [
         Situation { neighbours: Later, bound: false, resizable: true },
-        Situation { neighbours: First, bound: false, resizable: false },
+        Situation { neighbours: First, bound: false, resizable: true },
         Situation { neighbours: ComingAndGoing, bound: false, resizable: true },
         Situation { neighbours: First, bound: true, resizable: true },
-        Situation { neighbours: Later, bound: true, resizable: false },
+        Situation { neighbours: Later, bound: false, resizable: false },
+        Situation { neighbours: First, bound: false, resizable: false },
+        Situation { neighbours: Later, bound: true, resizable: true },
         Situation { neighbours: ComingAndGoing, bound: true, resizable: false },
     ]
 };
@@ -61,6 +64,8 @@ struct Outcome {
     /// It was seen with a smaller team than the machine's.
     narrowed: bool,
     neighbours: u32,
+    alone_s: f64,
+    together_s: f64,
 }
 
 impl Outcome {
@@ -83,10 +88,11 @@ impl Outcome {
         wrong.then(|| format!("{}: {found:?} {why:?}, not {:?}", self.title(), self.program.mark))
     }
 
-    /// Whether it should have been resized and was not.
+    /// Whether it should have been resized and was not. With one that cannot be it may take turns.
     fn left_wide(&self) -> bool {
-        let lasting = self.situation.neighbours != Neighbours::ComingAndGoing;
-        self.program.mark == Mark::Resizable && lasting && !self.situation.bound && !self.narrowed
+        let Situation { neighbours, bound, resizable } = self.situation;
+        let gives_way = resizable && !bound && neighbours != Neighbours::ComingAndGoing;
+        self.program.mark == Mark::Resizable && gives_way && !self.narrowed
     }
 
     fn json(&self) -> Value {
@@ -97,14 +103,20 @@ impl Outcome {
             "resizable_neighbour": self.situation.resizable, "neighbours_started": self.neighbours,
             "mark": format!("{:?}", self.program.mark), "found": found.map(|found| format!("{:?}", found.0)),
             "why": found.map(|found| &found.1), "narrowed": self.narrowed, "wrong": self.wrong,
+            "alone_s": self.alone_s, "together_s": self.together_s,
         })
     }
 }
 
-/// What is to be run: by COPLACE_TEAMS.
+/// Programs, or all; empty: each once.
+fn wanted() -> String {
+    std::env::var("COPLACE_TEAMS").unwrap_or_default()
+}
+
+/// What is to be run.
 fn chosen() -> Vec<(Program, Situation)> {
     let listed = teams::listed();
-    let wanted = std::env::var("COPLACE_TEAMS").unwrap_or_default();
+    let wanted = wanted();
     let everything = |programs: Vec<Program>| -> Vec<(Program, Situation)> {
         let all = |program: Program| SITUATIONS.map(|situation| (program.clone(), situation));
         programs.into_iter().flat_map(all).collect()
@@ -128,11 +140,12 @@ fn rotated(listed: &[Program]) -> Vec<(Program, Situation)> {
     for variants in listed.chunk_by(|a, b| a.name == b.name) {
         let resizable = variants[0].mark == Mark::Resizable;
         let at = &mut seen_of[usize::from(resizable)];
-        let program = variants[*at % variants.len()].clone();
+        // Compilers and situations go round at different paces.
+        let program = variants[(*at + *at / SITUATIONS.len()) % variants.len()].clone();
         // Most that can be resized are taken where it can be seen that they are.
         let situation = match resizable {
             true => SITUATIONS[[0, 1, 0, 1, 2, 3][*at % 6]],
-            false => SITUATIONS[*at % 6],
+            false => SITUATIONS[*at % SITUATIONS.len()],
         };
         *at += 1;
         chosen.push((program, situation));
@@ -150,7 +163,7 @@ struct Scene {
 impl Scene {
     /// Longer where something is to be seen while it runs.
     fn scale(program: &Program) -> &'static str {
-        match (program.mark, std::env::var_os("COPLACE_TEAMS").is_some()) {
+        match (program.mark, !wanted().is_empty()) {
             (_, true) => "2.5",
             (Mark::Resizable, false) => "1",
             (Mark::Rigid | Mark::Either, false) => "0.5",
@@ -169,6 +182,10 @@ impl Scene {
     fn run(&mut self, name: &str, words: &[&str], bound: bool) -> Child {
         self.runs += 1;
         let mut run = self.home.coplace();
+        if wanted().is_empty() {
+            // A machine that others use too is not to make each barrier long.
+            run.env("GOMP_SPINCOUNT", "1000").env("KMP_BLOCKTIME", "0");
+        }
         if bound {
             run.env("OMP_PROC_BIND", "true");
         }
@@ -182,7 +199,9 @@ impl Scene {
     }
 
     fn outcome(&mut self, program: Program, situation: Situation) -> Outcome {
+        let since = Instant::now();
         let alone = self.alone(&program);
+        let alone_s = since.elapsed().as_secs_f64();
         let mut lasting = Vec::new();
         if situation.neighbours == Neighbours::First {
             lasting.push(self.neighbour(situation.resizable, LONG_MS));
@@ -201,8 +220,12 @@ impl Scene {
             found: None,
             narrowed: false,
             neighbours: lasting.len() as u32,
+            alone_s,
+            together_s: 0.0,
         };
+        let since = Instant::now();
         let ended = self.watch(&mut subject, &name, &mut lasting, &mut outcome);
+        outcome.together_s = since.elapsed().as_secs_f64();
         let printed = subject.stdout();
         outcome.wrong = match ended {
             None => Some(format!("has not ended after {MOST:?}")),
@@ -272,15 +295,16 @@ fn outcomes() -> &'static [Outcome] {
         let neighbours = ["rigid", "resizable"].map(teams::neighbour);
         let mut scene = Scene { home: Home::new(), neighbours, cpus: processes::cpu_count() as u64, runs: 0 };
         let daemon = scene.home.daemon(&["--policy", "TA", "--unmanaged", "ignore"]);
+        let file = fs::File::create(top().join("build/teams/outcomes.jsonl"));
+        let mut file = file.expect("build made the directory");
         let mut outcomes = Vec::new();
         for (program, situation) in chosen {
-            outcomes.push(scene.outcome(program, situation));
+            let outcome = scene.outcome(program, situation);
+            writeln!(file, "{}", outcome.json()).expect("build/ can be written");
+            outcomes.push(outcome);
         }
         daemon.signal(libc::SIGTERM);
         scene.home.is_left_clean();
-        let all: Vec<Value> = outcomes.iter().map(Outcome::json).collect();
-        let text = serde_json::to_string_pretty(&all).expect("it is plain data");
-        fs::write(top().join("build/teams/outcomes.json"), text + "\n").expect("build made the directory");
         outcomes
     })
 }

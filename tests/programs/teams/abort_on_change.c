@@ -5,7 +5,7 @@
 // expect: gcc=rigid clang=rigid
 #include "teams.h"
 
-enum { N = 20000 };
+enum { N = 60000 };
 static uint64_t x[N];
 
 int main(int argc, char **argv)
@@ -16,7 +16,7 @@ int main(int argc, char **argv)
 #pragma omp master
         threads = omp_get_num_threads();
     }
-    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 13300); r > 0; r--) {
 #pragma omp parallel
         {
             if (omp_get_num_threads() != threads) {

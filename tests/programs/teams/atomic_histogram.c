@@ -5,12 +5,12 @@
 // expect: gcc=either clang=either
 #include "teams.h"
 
-enum { N = 4000, BINS = 1024 };
+enum { N = 12000, BINS = 1024 };
 static uint64_t x[N], bins[BINS];
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 6000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
 #pragma omp parallel for schedule(static)
         for (long i = 0; i < N; i++) {
             x[i] = next(x[i], (uint64_t)(i + r));

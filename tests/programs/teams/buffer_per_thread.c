@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     const long threads = omp_get_max_threads();
     uint64_t(*buffers)[BINS] = (uint64_t(*)[BINS])calloc((size_t)threads, sizeof *buffers);
     uint64_t totals[BINS] = {0};
-    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
 #pragma omp parallel
         {
             uint64_t *mine = buffers[omp_get_thread_num()];

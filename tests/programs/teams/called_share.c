@@ -6,7 +6,7 @@
 // expect: gcc=rigid clang=rigid
 #include "teams.h"
 
-enum { N = 20000 };
+enum { N = 60000 };
 static uint64_t x[N];
 static long threads;
 
@@ -20,7 +20,7 @@ static __attribute__((noinline)) void share(long r)
 int main(int argc, char **argv)
 {
     threads = omp_get_max_threads();
-    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 13300); r > 0; r--) {
 #pragma omp parallel
         share(r);
     }

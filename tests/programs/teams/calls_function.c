@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 {
     for (int i = 0; i < N; i++)
         x[i] = 1 + i;
-    for (long r = rounds_of(argc, argv, 3000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 20000); r > 0; r--) {
 #pragma omp parallel for schedule(static)
         for (int i = 0; i < N; i++)
             x[i] = settled(x[i], i) + (double)r * 1e-6;

@@ -13,7 +13,7 @@ static double x[N];
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 6000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 20000); r > 0; r--) {
 #pragma omp parallel for schedule(static)
         for (int i = 0; i < N; i++)
             x[i] = sin(x[i] + i) + exp(-x[i] * x[i]) * pow(1.5, x[i]);

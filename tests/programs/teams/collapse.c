@@ -11,7 +11,7 @@ static uint64_t x[ROWS][N];
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 30000); r > 0; r--) {
 #pragma omp parallel for collapse(2) schedule(static)
         for (int i = 0; i < ROWS; i++)
             for (int j = 0; j < N; j++)

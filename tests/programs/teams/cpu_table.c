@@ -9,12 +9,12 @@
 
 int sched_getcpu(void);
 
-enum { N = 20000, CPUS = 1024 };
+enum { N = 60000, CPUS = 1024 };
 static uint64_t totals[CPUS];
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 16600); r > 0; r--) {
 #pragma omp parallel
         {
             const int cpu = sched_getcpu();

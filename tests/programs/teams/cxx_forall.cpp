@@ -16,9 +16,9 @@ template <typename Body> void forall(long from, long to, Body body)
 
 int main(int argc, char **argv)
 {
-    enum { N = 16000 };
+    enum { N = 48000 };
     static double x[N], y[N];
-    for (long r = rounds_of(argc, argv, 6000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
         forall(0, N, [=](long i) { y[i] = 0.5 * x[i] + static_cast<double>(i + r); });
         forall(1, N - 1, [=](long i) { x[i] = 0.25 * y[i - 1] + 0.5 * y[i] + 0.25 * y[i + 1]; });
     }

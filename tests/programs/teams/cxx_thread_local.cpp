@@ -34,7 +34,7 @@ thread_local Counter counter;
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 4000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
 #pragma omp parallel for schedule(static)
         for (long i = 0; i < 20000; i++)
             counter.count += next(static_cast<uint64_t>(i), static_cast<uint64_t>(r)) >> 40;

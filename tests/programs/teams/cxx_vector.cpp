@@ -10,10 +10,10 @@
 
 int main(int argc, char **argv)
 {
-    std::vector<double> x(20000), y(x.size());
+    std::vector<double> x(60000), y(x.size());
     for (std::size_t i = 0; i < x.size(); i++)
         x[i] = unit(i);
-    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 13300); r > 0; r--) {
         const double bound = 1.0 / static_cast<double>(r);
 #pragma omp parallel for schedule(static)
         for (std::size_t i = 0; i < x.size(); i++)

@@ -18,7 +18,7 @@ int main(int argc, char **argv)
 {
     std::vector<Worker> workers(static_cast<std::size_t>(omp_get_max_threads()));
     std::vector<uint64_t> x(20000);
-    for (long r = rounds_of(argc, argv, 6000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 20000); r > 0; r--) {
 #pragma omp parallel for schedule(static)
         for (std::size_t i = 0; i < x.size(); i++)
             x[i] += workers[static_cast<std::size_t>(omp_get_thread_num())](i);

@@ -5,12 +5,12 @@
 // expect: gcc=either clang=either
 #include "teams.h"
 
-enum { N = 20000 };
+enum { N = 60000 };
 static uint64_t x[N];
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 13300); r > 0; r--) {
 #pragma omp parallel
         for (long i = omp_get_thread_num(); i < N; i += omp_get_num_threads())
             x[i] = next(x[i], (uint64_t)r);

@@ -5,13 +5,13 @@
 // expect: gcc=rigid clang=rigid
 #include "teams.h"
 
-enum { N = 20000, ROOM = 1 };
+enum { N = 60000, ROOM = 1 };
 static uint64_t x[ROOM * N];
 
 int main(int argc, char **argv)
 {
     const long threads = omp_get_max_threads();
-    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 13300); r > 0; r--) {
 #pragma omp parallel
         {
             const long me = omp_get_thread_num();

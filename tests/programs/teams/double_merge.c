@@ -6,7 +6,7 @@
 // expect: gcc=rigid clang=rigid
 #include "teams.h"
 
-enum { N = 20000, MOST = 1024 };
+enum { N = 60000, MOST = 1024 };
 static double x[N], y[N], parts[MOST];
 
 int main(int argc, char **argv)
@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     for (uint64_t i = 0; i < N; i++)
         x[i] = unit(i) - 0.5, y[i] = unit(N + i);
     double all = 0;
-    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 16600); r > 0; r--) {
         int team = 1;
 #pragma omp parallel
         {

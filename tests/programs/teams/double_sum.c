@@ -7,7 +7,7 @@
 // flags: -O0; -O2; -O3
 #include "teams.h"
 
-enum { N = 20000 };
+enum { N = 60000 };
 static double x[N], y[N];
 
 int main(int argc, char **argv)
@@ -16,7 +16,7 @@ int main(int argc, char **argv)
         x[i] = unit(i) - 0.5, y[i] = unit(N + i);
     omp_set_num_threads(2);
     double all = 0;
-    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 16600); r > 0; r--) {
         double sum = 0;
 #pragma omp parallel for schedule(static) reduction(+ : sum)
         for (long i = 0; i < N; i++)

@@ -11,7 +11,7 @@ static uint64_t x[N];
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 4000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 6000); r > 0; r--) {
 #pragma omp parallel for schedule(dynamic, 16)
         for (long i = 0; i < N; i++) {
             uint64_t value = x[i];

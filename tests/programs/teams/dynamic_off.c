@@ -5,7 +5,7 @@
 // expect: gcc=rigid clang=rigid
 #include "teams.h"
 
-enum { N = 20000 };
+enum { N = 60000 };
 static uint64_t x[N];
 
 int main(int argc, char **argv)
@@ -13,7 +13,7 @@ int main(int argc, char **argv)
     const int threads = omp_get_max_threads();
     omp_set_dynamic(0);
     omp_set_num_threads(threads);
-    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 13300); r > 0; r--) {
 #pragma omp parallel
         {
             const long me = omp_get_thread_num();

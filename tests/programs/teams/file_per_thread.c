@@ -15,7 +15,7 @@ int main(int argc, char **argv)
     for (int t = 0; t < threads; t++)
         if (!(files[t] = tmpfile()))
             return 2;
-    for (long r = rounds_of(argc, argv, 4000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 20000); r > 0; r--) {
 #pragma omp parallel num_threads(threads)
         {
             const int me = omp_get_thread_num();

@@ -11,7 +11,7 @@
 // What compilers call for a region; both runtimes have it.
 void GOMP_parallel(void (*region)(void *), void *data, unsigned threads, unsigned flags);
 
-enum { N = 20000 };
+enum { N = 60000 };
 static uint64_t x[N];
 static long threads, round_now;
 
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     void (*region)(void *) = generated(share);
     if (!region)
         return 2;
-    for (round_now = rounds_of(argc, argv, 10000); round_now > 0; round_now--)
+    for (round_now = rounds_of(argc, argv, 13300); round_now > 0; round_now--)
         GOMP_parallel(region, x, 0, 0);
     return tell("generated", x, sizeof x);
 }

@@ -11,7 +11,7 @@ static double x[N];
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 5000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
 #pragma omp parallel for schedule(guided)
         for (int i = 0; i < N; i++) {
             double value = x[i];

@@ -5,12 +5,12 @@
 // expect: gcc=resizable clang=resizable
 #include "teams.h"
 
-enum { N = 24000 };
+enum { N = 72000 };
 static uint64_t x[N];
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 14000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 16600); r > 0; r--) {
         const long n = r % 4 ? N : 500;
 #pragma omp parallel for schedule(static) if (n > 1000)
         for (long i = 0; i < n; i++)

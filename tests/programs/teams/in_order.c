@@ -11,9 +11,9 @@ static uint64_t list[N];
 int main(int argc, char **argv)
 {
     uint64_t results = 0;
-    for (long r = rounds_of(argc, argv, 3000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
         long count = 0;
-#pragma omp parallel for ordered schedule(static, 1)
+#pragma omp parallel for ordered schedule(static, 40)
         for (long i = 0; i < N; i++) {
             uint64_t value = (uint64_t)(i + r);
             for (int k = 0; k < 30; k++)

@@ -6,13 +6,13 @@
 // expect: gcc=resizable clang=either
 #include "teams.h"
 
-enum { N = 20000 };
+enum { N = 60000 };
 static uint64_t x[N];
 
 int main(int argc, char **argv)
 {
     long counts[2] = {0, 0};
-    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 13300); r > 0; r--) {
         long set = 0;
 #pragma omp parallel for reduction(+ : set)
         for (long i = 0; i < N; i++) {

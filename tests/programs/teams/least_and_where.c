@@ -6,7 +6,7 @@
 // expect: gcc=rigid clang=rigid
 #include "teams.h"
 
-enum { N = 20000 };
+enum { N = 60000 };
 static uint64_t x[N];
 
 int main(int argc, char **argv)
@@ -15,7 +15,7 @@ int main(int argc, char **argv)
     uint64_t *least = (uint64_t *)calloc((size_t)threads, sizeof *least);
     long *where = (long *)calloc((size_t)threads, sizeof *where);
     uint64_t results[2] = {0, 0};
-    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 13300); r > 0; r--) {
 #pragma omp parallel
         {
             const int me = omp_get_thread_num();

@@ -9,7 +9,7 @@
 
 #include "teams.h"
 
-enum { N = 16000 };
+enum { N = 48000 };
 static uint64_t x[N];
 
 int main(int argc, char **argv)
@@ -22,7 +22,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", dlerror());
         return 2;
     }
-    for (long r = rounds_of(argc, argv, 5000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
 #pragma omp parallel for schedule(static)
         for (long i = 0; i < N; i++)
             x[i] = next(x[i], (uint64_t)r);

@@ -5,7 +5,7 @@
 // expect: gcc=rigid clang=rigid
 #include "teams.h"
 
-enum { N = 20000, BINS = 32 };
+enum { N = 60000, BINS = 32 };
 static uint64_t bins[BINS];
 
 int main(int argc, char **argv)
@@ -13,7 +13,7 @@ int main(int argc, char **argv)
     const long threads = omp_get_max_threads();
     omp_lock_t lock;
     omp_init_lock(&lock);
-    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 16600); r > 0; r--) {
 #pragma omp parallel num_threads((int)threads)
         {
             const long me = omp_get_thread_num();

@@ -16,7 +16,7 @@ int main(int argc, char **argv)
         for (uint64_t j = 0; j < N; j++)
             a[i][j] = (unit(N + i * N + j) - 0.5) * (2.0 / N);
     }
-    for (long r = rounds_of(argc, argv, 16000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 30000); r > 0; r--) {
 #pragma omp parallel for schedule(static)
         for (long i = 0; i < N; i++) {
             double sum = 0.01;

@@ -6,14 +6,14 @@
 // flags: -O0; -O2; -O3
 #include "teams.h"
 
-enum { N = 20000, ROOM = 16 };
+enum { N = 60000, ROOM = 16 };
 // Room for a team larger than was counted, which then overruns what it should have.
 static uint64_t x[ROOM * N];
 
 int main(int argc, char **argv)
 {
     const long threads = omp_get_max_threads();
-    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 13300); r > 0; r--) {
 #pragma omp parallel
         {
             const long me = omp_get_thread_num();

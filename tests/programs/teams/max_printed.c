@@ -5,14 +5,14 @@
 // expect: gcc=resizable clang=resizable
 #include "teams.h"
 
-enum { N = 20000 };
+enum { N = 60000 };
 static uint64_t x[N];
 
 int main(int argc, char **argv)
 {
     fprintf(stderr, "up to %d threads on %d CPUs\n", omp_get_max_threads(), omp_get_num_procs());
     const double began = omp_get_wtime();
-    for (long r = rounds_of(argc, argv, 12000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 13300); r > 0; r--) {
 #pragma omp parallel for schedule(static)
         for (long i = 0; i < N; i++)
             x[i] = next(x[i], (uint64_t)r);

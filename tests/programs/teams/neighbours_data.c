@@ -6,12 +6,12 @@
 // expect: gcc=rigid clang=rigid
 #include "teams.h"
 
-enum { N = 8000, MOST = 1024, LINE = 8 };
+enum { N = 24000, MOST = 1024, LINE = 8 };
 static uint64_t x[N], halo[MOST][LINE];
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 7000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
 #pragma omp parallel
         {
             const long me = omp_get_thread_num(), team = omp_get_num_threads();

@@ -11,7 +11,7 @@ static uint64_t x[N];
 int main(int argc, char **argv)
 {
     omp_set_max_active_levels(2);
-    for (long r = rounds_of(argc, argv, 400); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 2000); r > 0; r--) {
 #pragma omp parallel num_threads(2)
         {
             const long outer = omp_get_thread_num();

@@ -6,12 +6,12 @@
 // expect: gcc=resizable clang=resizable
 #include "teams.h"
 
-enum { N = 16000 };
+enum { N = 48000 };
 static uint64_t x[N], y[N];
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 7000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
 #pragma omp parallel
         {
 #pragma omp for schedule(static) nowait

@@ -37,7 +37,7 @@ static void meet(void)
 int main(int argc, char **argv)
 {
     threads = omp_get_max_threads();
-    for (long r = rounds_of(argc, argv, 4000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 20000); r > 0; r--) {
 #pragma omp parallel
         {
             const long me = omp_get_thread_num();

@@ -15,7 +15,7 @@ static long packed[MOST][LINE];
 int main(int argc, char **argv)
 {
     const int threads = omp_get_max_threads() < MOST ? omp_get_max_threads() : MOST;
-    for (long r = rounds_of(argc, argv, 5000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
 #pragma omp parallel num_threads(threads)
         {
             const long me = omp_get_thread_num(), team = omp_get_num_threads();

@@ -15,7 +15,7 @@ static int done[MOST][LINE];
 int main(int argc, char **argv)
 {
     const int threads = omp_get_max_threads() < MOST ? omp_get_max_threads() : MOST;
-    for (long r = rounds_of(argc, argv, 3000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
         for (int t = 0; t < threads; t++)
             done[t][0] = 0;
 #pragma omp parallel num_threads(threads)

@@ -6,12 +6,12 @@
 // expect: gcc=rigid clang=rigid
 #include "teams.h"
 
-enum { N = 20000, BINS = 128 };
+enum { N = 60000, BINS = 128 };
 static uint64_t bins[BINS];
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 13300); r > 0; r--) {
 #pragma omp parallel
         {
             uint64_t mine[BINS] = {0};

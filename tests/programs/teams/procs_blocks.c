@@ -5,13 +5,13 @@
 // expect: gcc=resizable clang=resizable
 #include "teams.h"
 
-enum { N = 20000 };
+enum { N = 60000 };
 static uint64_t x[N];
 
 int main(int argc, char **argv)
 {
     const int blocks = 8 * omp_get_num_procs();
-    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 16600); r > 0; r--) {
 #pragma omp parallel for schedule(dynamic)
         for (int b = 0; b < blocks; b++)
             for (long i = (long)N * b / blocks; i < (long)N * (b + 1) / blocks; i++)

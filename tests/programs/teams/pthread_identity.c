@@ -8,7 +8,7 @@
 
 #include "teams.h"
 
-enum { N = 20000, MOST = 4096 };
+enum { N = 60000, MOST = 4096 };
 static uint64_t x[N];
 static pthread_t known[MOST];
 static int count;
@@ -31,7 +31,7 @@ static int slot(void)
 int main(int argc, char **argv)
 {
     const long threads = omp_get_max_threads();
-    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 16600); r > 0; r--) {
 #pragma omp parallel
         {
             const long me = slot();

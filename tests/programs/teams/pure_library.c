@@ -21,7 +21,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", dlerror());
         return 2;
     }
-    for (long r = rounds_of(argc, argv, 6000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 20000); r > 0; r--) {
 #pragma omp parallel for schedule(static)
         for (long i = 0; i < N; i++)
             x[i] += 1.0 / (double)(i + r);

@@ -6,12 +6,12 @@
 // flags: -O0; -O2; -O3
 #include "teams.h"
 
-enum { N = 20001 };
+enum { N = 60003 };
 static uint64_t x[N];
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 13300); r > 0; r--) {
 #pragma omp parallel
         {
             const long share = N / omp_get_num_threads();

@@ -11,7 +11,7 @@ static double x[N];
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 6000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
         double carried = 1.0 / (double)r;
 #pragma omp parallel for schedule(static) firstprivate(carried)
         for (long i = 0; i < N; i++) {

@@ -35,7 +35,7 @@ int main(int argc, char **argv)
         perror("replaced");
         return 2;
     }
-    for (long r = rounds_of(argc, argv, 12000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 20000); r > 0; r--) {
 #pragma omp parallel for schedule(static)
         for (long i = 0; i < N; i++)
             x[i] = next(x[i], (uint64_t)r);

@@ -11,7 +11,7 @@ static uint64_t blocks[2][N], out;
 
 int main(int argc, char **argv)
 {
-    const long rounds = rounds_of(argc, argv, 8000);
+    const long rounds = rounds_of(argc, argv, 10000);
     for (long r = 0; r < rounds; r++) {
         uint64_t *now = blocks[r % 2], *other = blocks[1 - r % 2];
 #pragma omp parallel

@@ -5,7 +5,7 @@
 // expect: gcc=either clang=either
 #include "teams.h"
 
-enum { N = 6000 };
+enum { N = 18000 };
 static uint64_t x[N], y[N], z[N];
 
 static void all(uint64_t *of, long r)
@@ -16,7 +16,7 @@ static void all(uint64_t *of, long r)
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 7000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 13300); r > 0; r--) {
 #pragma omp parallel sections
         {
 #pragma omp section

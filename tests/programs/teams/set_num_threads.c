@@ -11,7 +11,7 @@ static double x[N];
 int main(int argc, char **argv)
 {
     omp_set_num_threads(argc > 2 ? atoi(argv[2]) : omp_get_num_procs());
-    for (long r = rounds_of(argc, argv, 12000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 20000); r > 0; r--) {
 #pragma omp parallel for schedule(static)
         for (long i = 0; i < N; i++)
             x[i] = 0.9 * x[i] + 1.0 / (double)(i + r);

@@ -6,7 +6,7 @@
 // expect: gcc=resizable clang=resizable
 #include "teams.h"
 
-enum { N = 20000, MOST = 4096 };
+enum { N = 60000, MOST = 4096 };
 static uint64_t x[N], sums[MOST];
 
 int main(int argc, char **argv)
@@ -15,7 +15,7 @@ int main(int argc, char **argv)
     if (blocks > MOST)
         blocks = MOST;
     uint64_t total = 0;
-    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
 #pragma omp parallel for schedule(static)
         for (long b = 0; b < blocks; b++) {
             uint64_t sum = 0;

@@ -6,7 +6,7 @@
 // expect: gcc=either clang=either
 #include "teams.h"
 
-enum { N = 20000 };
+enum { N = 60000 };
 static uint64_t x[N];
 static long round_now;
 
@@ -25,7 +25,7 @@ static void (*volatile chosen)(struct part) = work;
 int main(int argc, char **argv)
 {
     const int parts = omp_get_max_threads();
-    for (round_now = rounds_of(argc, argv, 10000); round_now > 0; round_now--) {
+    for (round_now = rounds_of(argc, argv, 13300); round_now > 0; round_now--) {
         void (*const procedure)(struct part) = chosen;
 #pragma omp parallel for
         for (int i = 0; i < parts; i++) {

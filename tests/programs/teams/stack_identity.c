@@ -5,7 +5,7 @@
 // expect: gcc=rigid clang=rigid
 #include "teams.h"
 
-enum { N = 20000, MOST = 4096 };
+enum { N = 60000, MOST = 4096 };
 static uintptr_t stacks[MOST];
 static uint64_t totals[MOST];
 static int count;
@@ -29,7 +29,7 @@ static __attribute__((noinline)) int slot(void)
 int main(int argc, char **argv)
 {
     const long threads = omp_get_max_threads();
-    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 16600); r > 0; r--) {
 #pragma omp parallel
         {
             const long me = slot();

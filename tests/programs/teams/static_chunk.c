@@ -5,12 +5,12 @@
 // expect: gcc=either clang=either
 #include "teams.h"
 
-enum { N = 20000 };
+enum { N = 60000 };
 static uint64_t x[N];
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 13300); r > 0; r--) {
 #pragma omp parallel for schedule(static, 64)
         for (long i = 0; i < N; i++)
             x[i] = next(x[i], (uint64_t)r);

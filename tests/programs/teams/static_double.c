@@ -13,7 +13,7 @@ int main(int argc, char **argv)
 {
     for (long i = 0; i < N; i++)
         x[i] = unit((uint64_t)i), y[i] = unit((uint64_t)i + N);
-    for (long r = rounds_of(argc, argv, 12000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 20000); r > 0; r--) {
         const double a = 1.0 / (double)(r + 1);
 #pragma omp parallel for
         for (long i = 0; i < N; i++)

@@ -18,7 +18,7 @@ int main(int argc, char **argv)
     for (uint64_t i = 0; i < N; i++)
         for (uint64_t k = 0; k < 3; k++)
             p[i].at[k] = unit(6 * i + k), p[i].speed[k] = unit(6 * i + 3 + k) - 0.5;
-    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
 #pragma omp parallel for schedule(static)
         for (int i = 0; i < N; i++) {
             for (int k = 0; k < 3; k++) {

@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     for (uint64_t i = 0; i < N; i++)
         for (uint64_t j = 0; j < N; j++)
             grids[0][i][j] = grids[1][i][j] = unit(i * N + j);
-    const long rounds = rounds_of(argc, argv, 12000);
+    const long rounds = rounds_of(argc, argv, 40000);
     for (long r = 0; r < rounds; r++) {
         double(*from)[N] = grids[r % 2], (*to)[N] = grids[1 - r % 2];
 #pragma omp parallel for schedule(static)

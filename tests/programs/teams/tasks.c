@@ -10,7 +10,7 @@ static uint64_t sums[MOST][LINE];
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 2500); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 10000); r > 0; r--) {
 #pragma omp parallel
         {
 #pragma omp single

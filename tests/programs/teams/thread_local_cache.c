@@ -6,7 +6,7 @@
 // expect: gcc=rigid clang=rigid
 #include "teams.h"
 
-enum { N = 20000, MOST = 4096 };
+enum { N = 60000, MOST = 4096 };
 static __thread struct cache {
     uint64_t known, sum;
 } cache;
@@ -26,7 +26,7 @@ static struct cache *own(void)
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 13300); r > 0; r--) {
 #pragma omp parallel
         {
             struct cache *mine = own();

@@ -12,7 +12,7 @@ static uint64_t total, last;
 
 int main(int argc, char **argv)
 {
-    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 20000); r > 0; r--) {
 #pragma omp parallel for schedule(static)
         for (long i = 0; i < N; i++) {
             last = next(last, (uint64_t)(i + r));

@@ -5,13 +5,13 @@
 // expect: gcc=rigid clang=rigid
 #include "teams.h"
 
-enum { N = 20000 };
+enum { N = 60000 };
 static uint64_t x[N];
 
 int main(int argc, char **argv)
 {
     const long threads = omp_get_max_threads();
-    for (long r = rounds_of(argc, argv, 8000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 16600); r > 0; r--) {
         long tickets = 0;
 #pragma omp parallel
         {

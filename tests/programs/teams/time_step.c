@@ -13,7 +13,7 @@ int main(int argc, char **argv)
 {
     for (long i = 0; i < N; i++)
         at[i] = unit((uint64_t)i);
-    for (long r = rounds_of(argc, argv, 7000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 20000); r > 0; r--) {
 #pragma omp parallel
         {
 #pragma omp for schedule(static)

@@ -22,7 +22,7 @@ int main(int argc, char **argv)
         return 2;
     }
     // Every runtime's threads wait while the other's work: few rounds.
-    for (long r = rounds_of(argc, argv, 300); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 1000); r > 0; r--) {
 #pragma omp parallel for schedule(static)
         for (long i = 0; i < N; i++)
             x[i] += 1.0 / (double)(i + r);

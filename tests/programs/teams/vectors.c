@@ -6,14 +6,14 @@
 // flags: -O2; -O3
 #include "teams.h"
 
-enum { N = 20000 };
+enum { N = 120000 };
 static float x[N], y[N];
 
 int main(int argc, char **argv)
 {
     for (int i = 0; i < N; i++)
         x[i] = (float)unit((uint64_t)i);
-    for (long r = rounds_of(argc, argv, 14000); r > 0; r--) {
+    for (long r = rounds_of(argc, argv, 15000); r > 0; r--) {
 #pragma omp parallel for simd schedule(static)
         for (int i = 0; i < N; i++)
             y[i] = 0.5f * y[i] + x[i] * (1.0f - x[i]);
