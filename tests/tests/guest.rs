@@ -383,7 +383,7 @@ fn groups_of_this_kernel_do_what_the_library_says() {
 
 /// Runs one program in a guest beside neighbours that come and go; what was wrong with that, if anything.
 fn beside_neighbours(session: &mut Session, program: &Program, bound: bool) -> Option<String> {
-    let (file, scale) = (program.file(), "0.1");
+    let (file, scale) = (program.file(), "0.05");
     let binding = if bound { "OMP_PROC_BIND=true OMP_PLACES=cores" } else { "" };
     let printed = session.sh(&format!(
         "export GOMP_SPINCOUNT=200 KMP_BLOCKTIME=0

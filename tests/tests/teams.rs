@@ -262,7 +262,7 @@ impl Scene {
             }
             let comes = match outcome.situation.neighbours {
                 Neighbours::First => false,
-                Neighbours::Later => outcome.neighbours == 0 && since.elapsed() > Duration::from_millis(250),
+                Neighbours::Later => outcome.neighbours == 0 && since.elapsed() > Duration::from_millis(100),
                 Neighbours::ComingAndGoing => {
                     outcome.neighbours < COMING
                         && neighbours.last_mut().is_none_or(|last| last.has_ended().is_some())
