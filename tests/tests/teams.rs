@@ -49,7 +49,7 @@ const SITUATIONS: [Situation; 8] = {
 };
 
 /// A program that has not ended by then waits for something that never comes.
-const MOST: Duration = Duration::from_secs(60);
+const MOST: Duration = Duration::from_secs(120);
 const COMING: u32 = 20;
 /// No neighbour is to end before the program does.
 const LONG_MS: &str = "3600000";
