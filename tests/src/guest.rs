@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -24,8 +25,9 @@ pub struct Guest {
 
 impl Guest {
     /// Boots one of the machines of `tests/guest/boot`; `None`, said loudly, where that cannot be.
-    /// `tests` are test programs of the workspace that are to run in there, as `/tests/NAME`.
-    pub fn boot(machine: &str, tests: &[&str]) -> Option<Guest> {
+    /// `tests` are test programs of the workspace that are to run in there, as `/tests/NAME`, and `kept` are other
+    /// programs and libraries, which go in with their symbols.
+    pub fn boot(machine: &str, tests: &[&str], kept: &[PathBuf]) -> Option<Guest> {
         static BUILT: OnceLock<()> = OnceLock::new();
         BUILT.get_or_init(|| {
             let made = Command::new("make").args(["--quiet", "guest"]).current_dir(top()).output();
@@ -35,6 +37,8 @@ impl Guest {
         let errors = File::create(top().join(format!("build/guest/boot-{machine}.err")));
         let mut boot = Command::new(top().join("tests/guest/boot"));
         boot.args(tests.iter().map(|name| format!("--with={name}={}", test_program(name))));
+        let name = |path: &PathBuf| path.file_name().expect("it is a file").to_string_lossy().into_owned();
+        boot.args(kept.iter().map(|path| format!("--keep={}={}", name(path), path.display())));
         boot.args([machine, "--serve"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         boot.stderr(errors.expect("make guest made the directory"));
         let mut boot = match boot.spawn() {

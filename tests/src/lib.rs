@@ -5,6 +5,7 @@ pub mod guest;
 mod home;
 pub mod machine;
 pub mod processes;
+pub mod teams;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

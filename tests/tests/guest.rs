@@ -2,18 +2,48 @@
 //! where programs are put, by what that machine's kernel reports. Times mean nothing there.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use coplace_tests::guest::{Guest, PATIENCE, Session, Sight};
+use coplace_tests::teams::{self, Mark, Program};
 
 /// What every guest takes along; the same for all of them, so that they are made once.
 const TESTS: &[&str] = &["groups_live"];
 
+/// Of the programs in `tests/programs/teams`, those that go in where COPLACE_TEAMS does not say "all".
+const TEAMS: &[&str] = &[
+    "static_double-gcc-O2",
+    "dynamic-clang-O2",
+    "own_bounds-gcc-O2",
+    "max_once-clang-O2",
+    "buffer_per_thread-gcc-O2",
+    "thread_private-clang-O2",
+    "own_barrier-gcc-O2",
+    "double_merge-gcc-O2",
+];
+
+fn team_programs() -> Vec<Program> {
+    let all = std::env::var("COPLACE_TEAMS").is_ok_and(|wanted| wanted == "all");
+    let goes_in = |program: &Program| TEAMS.contains(&program.file()) || all && program.flags == "-O2";
+    let programs: Vec<Program> = teams::listed().into_iter().filter(goes_in).collect();
+    teams::built(&programs);
+    programs
+}
+
+/// What else every guest takes along.
+fn kept() -> Vec<PathBuf> {
+    let programs = team_programs();
+    let libraries = programs.iter().filter_map(Program::library);
+    let paths = programs.iter().map(|program| program.path.clone()).chain(libraries);
+    paths.chain([teams::neighbour("resizable"), teams::neighbour("rigid")]).collect()
+}
+
 /// The one guest that all tests share; each has a daemon of its own in it.
 fn two_packages() -> Option<MutexGuard<'static, Option<Guest>>> {
     static GUEST: OnceLock<Mutex<Option<Guest>>> = OnceLock::new();
-    let guest = GUEST.get_or_init(|| Mutex::new(Guest::boot("two-packages", TESTS)));
+    let guest = GUEST.get_or_init(|| Mutex::new(Guest::boot("two-packages", TESTS, &kept())));
     let guest = guest.lock().unwrap_or_else(PoisonError::into_inner);
     guest.is_some().then_some(guest)
 }
@@ -159,7 +189,7 @@ const CYCLES_AT_ONCE: u32 = 20;
 fn levels_alternate_as_the_plan_states_and_everybody_gets_the_cpu_time_that_it_is_entitled_to() {
     // It measures CPU time: while it does, the other guest rests.
     let Some(_others) = two_packages() else { return };
-    let Some(mut guest) = Guest::boot("two-cpus", TESTS) else { return };
+    let Some(mut guest) = Guest::boot("two-cpus", TESTS, &kept()) else { return };
     let names = ["a", "b", "c"];
     // With twice the weight of the others the whole machine's turn is as long as theirs.
     for (weights, machine_to_cpus) in [([1, 1, 1], 0.5), ([2, 1, 1], 1.0)] {
@@ -349,4 +379,51 @@ fn groups_of_this_kernel_do_what_the_library_says() {
     assert_eq!(status, 0, "{output}");
     let skipped = |line: &&str| line.contains("SKIPPED") && !line.contains("cgroup v1");
     assert_eq!(output.lines().find(skipped), None, "{output}");
+}
+
+/// Runs one program in a guest beside neighbours that come and go; what was wrong with that, if anything.
+fn beside_neighbours(session: &mut Session, program: &Program, bound: bool) -> Option<String> {
+    let (file, scale) = (program.file(), "0.05");
+    let binding = if bound { "OMP_PROC_BIND=true OMP_PLACES=cores" } else { "" };
+    let printed = session.sh(&format!(
+        "export GOMP_SPINCOUNT=200 KMP_BLOCKTIME=0
+         rm -f $OUT/done $OUT/seen; {binding} /tests/{file} {scale} > $OUT/alone || exit 1
+         ({binding} coplace run -q --name subject -- /tests/{file} {scale} > $OUT/subject 2> $OUT/subject.err
+            echo $? > $OUT/done) &
+         n=0
+         while [ ! -e $OUT/done ] && [ $n -lt 200 ]; do
+            if [ $n -lt 20 ]; then
+                [ $((n % 2)) = 0 ] && kind=resizable || kind=rigid
+                coplace run -q --name neighbour-$n -- /tests/neighbour-$kind 50
+            else sleep 0.5; fi
+            n=$((n + 1))
+            coplace status --json > $OUT/now && grep -q '\"id\": \"subject\"' $OUT/now && cp $OUT/now $OUT/seen
+         done
+         [ -e $OUT/done ] || {{ echo 'does not end' > $OUT/done; killall {file}; }}
+         cat $OUT/done; cat $OUT/subject $OUT/subject.err | head -n 3; cmp $OUT/alone $OUT/subject; true"
+    ));
+    let title = format!("{file}{}", if bound { ", bound" } else { "" });
+    let alone = session.sh("cat $OUT/alone");
+    if printed != format!("0\n{alone}") {
+        return Some(format!("{title}: {printed}alone {alone}"));
+    }
+    let status = session.json("cat $OUT/seen")?;
+    let apps = status["apps"].as_array()?;
+    let (found, why) = teams::verdict(apps.iter().find(|app| app["id"] == "subject")?);
+    let as_marked = found == program.mark || program.mark == Mark::Either || bound && found == Mark::Rigid;
+    (!as_marked).then(|| format!("{title}: found {found:?} {why:?}, not {:?}", program.mark))
+}
+
+#[test]
+fn programs_that_use_teams_in_many_ways_compute_on_eight_cpus_what_they_do_alone() {
+    let Some(mut guest) = two_packages() else { return };
+    let mut session = guest.as_mut().unwrap().session("--policy TA");
+    let mut wrong = Vec::new();
+    for program in team_programs() {
+        for bound in [false, true] {
+            wrong.extend(beside_neighbours(&mut session, &program, bound));
+        }
+    }
+    session.end();
+    assert!(wrong.is_empty(), "{} of them:\n{}", wrong.len(), wrong.join("\n"));
 }

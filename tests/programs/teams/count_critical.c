@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// The way: threads count themselves in a critical section of a first region; later bare regions are cut by that.
+// Seen in: STREAM's own way of telling how many threads it has.
+// expect: gcc=rigid clang=rigid
+#include "teams.h"
+
+enum { N = 60000, ROOM = 16 };
+// Room for a team larger than was counted, which then overruns what it should have.
+static uint64_t x[ROOM * N];
+
+int main(int argc, char **argv)
+{
+    long threads = 0;
+#pragma omp parallel
+    {
+#pragma omp critical
+        threads++;
+    }
+    for (long r = rounds_of(argc, argv, 13300); r > 0; r--) {
+#pragma omp parallel
+        {
+            const long me = omp_get_thread_num();
+            for (long i = N * me / threads; i < N * (me + 1) / threads && i < ROOM * N; i++)
+                x[i] = next(x[i], (uint64_t)r);
+        }
+    }
+    return tell("count_critical", x, sizeof x);
+}
