@@ -15,6 +15,7 @@ pub mod cgroup1;
 pub mod cgroup2;
 pub mod clock;
 mod error;
+pub mod job;
 pub mod memory;
 pub mod numa;
 pub mod page;

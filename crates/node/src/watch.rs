@@ -75,6 +75,8 @@ pub struct Sight {
 }
 
 pub struct Watch {
+    /// The topmost one.
+    process: Process,
     started_ns: u64,
     members: Vec<Process>,
     pages: PageDir,
@@ -129,6 +131,7 @@ impl Watch {
     pub fn new(record: &AppRecord, now_ns: u64, root: &Root) -> Watch {
         let process = identity::to_linux(record.process);
         Watch {
+            process,
             started_ns: now_ns,
             members: procfs::tree_fast(&[process], root).unwrap_or_else(|_| vec![process]),
             pages: PageDir::open_of(&record.pages, record.uid),
@@ -387,7 +390,9 @@ impl Watch {
         self.protected = reasons.map(|reason| reason.sentence());
         let in_foreground =
             |process: &Process| protection::protected(*process, &self.root) == Some(Reason::ForegroundJob);
-        self.foreground = self.attached && self.members.iter().any(in_foreground);
+        // The shell waits for the launcher of a job, which nothing stops, not for its ranks.
+        let launched = self.outsiders.contains(&self.process);
+        self.foreground = self.attached && !launched && self.members.iter().any(in_foreground);
     }
 
     /// Counts the threads that want a CPU.
