@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use linux::page::PAGES_VARIABLE;
 use linux::job;
+use linux::page::PAGES_VARIABLE;
 use linux::procfs::{self, Stat};
 use linux::protection::{self, Reason};
 use linux::{Process, Root};
@@ -97,7 +97,9 @@ pub fn look(pid: u32, asker: u32, own: u32, root: &Root) -> Result<Candidate, Re
         process,
         job: launcher.is_some(),
         uid: seen.uid,
-        name: identity::name_of(words.first().map_or(seen.stat.comm.as_ref(), |word| OsStr::new(word.as_str()))),
+        name: identity::name_of(
+            words.first().map_or(seen.stat.comm.as_ref(), |word| OsStr::new(word.as_str())),
+        ),
         directory: fs::read_link(root.proc.join(pid.to_string()).join("cwd")).unwrap_or_else(|_| "/".into()),
         pages: pages(pid, seen.uid, root).unwrap_or_default(),
         command: if launcher.is_some() { launched(process, root).unwrap_or(words) } else { words },
@@ -145,8 +147,11 @@ fn may_be_taken(pid: u32, asker: u32, own: u32, root: &Root) -> Result<Seen, Ref
 /// taken in; the launcher itself, which may be a daemon of root's, is never touched.
 fn rank_of(named: Seen, launcher: Process, asker: u32, own: u32, root: &Root) -> Result<Seen, Refusal> {
     let (pid, name) = (named.stat.pid, named.stat.comm.clone());
-    let ranks = job::ranks(launcher, root)
-        .map_err(|error| Refusal::Unseen { pid: launcher.pid, name: name.clone(), error })?;
+    let ranks = job::ranks(launcher, root).map_err(|error| Refusal::Unseen {
+        pid: launcher.pid,
+        name: name.clone(),
+        error,
+    })?;
     let mut first = None;
     for rank in &ranks {
         let seen = match may_be_taken(rank.pid, asker, own, root) {

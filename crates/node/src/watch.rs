@@ -2,13 +2,14 @@
 //! can be resized, how far it has come. Reads pages and /proc; changes nothing but the team size
 //! that it is asked to wish for.
 
+mod footprint;
 mod patience;
 mod teams;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use linux::binary::Binary;
-use linux::memory::{self, Resident};
+use linux::memory::Resident;
 use linux::page::{PAGES_VARIABLE, PageDir};
 use linux::protection::{self, Reason};
 use linux::{Process, Root, procfs};
@@ -17,6 +18,7 @@ use workload::Malleability;
 
 use crate::identity;
 use crate::rates::{Beside, Moment};
+use footprint::Footprint;
 use patience::PATIENCE_NS;
 use teams::Teams;
 
@@ -110,7 +112,7 @@ pub struct Watch {
     /// computing, so that one look does not show them all.
     silent: BTreeMap<Process, u32>,
     most_silent: u32,
-    memory: Resident,
+    footprint: Footprint,
     memory_at_ns: u64,
     /// Why a program with several busy threads shows no page, once that was looked into.
     unheard: Option<String>,
@@ -152,7 +154,7 @@ impl Watch {
             most_busy: 0,
             silent: BTreeMap::new(),
             most_silent: 0,
-            memory: Resident::default(),
+            footprint: Footprint::default(),
             memory_at_ns: 0,
             unheard: None,
             unheard_at_ns: 0,
@@ -296,7 +298,7 @@ impl Watch {
             // Soon at first: a short program ends before anybody looks twice.
             let age_ns = now_ns.saturating_sub(self.started_ns);
             self.memory_at_ns = now_ns + age_ns.clamp(JUDGE_NS, SELDOM_NS);
-            self.measure_memory();
+            self.footprint.look(&self.members, now_ns, &self.root);
         }
         let runtime = self.has_runtime();
         if self.passive.is_none() && (runtime || now_ns.saturating_sub(self.started_ns) > SETTLE_NS) {
@@ -370,17 +372,7 @@ impl Watch {
 
     /// Memory of all its processes: now, and the most that was ever seen.
     pub fn memory(&self) -> Resident {
-        self.memory
-    }
-
-    fn measure_memory(&mut self) {
-        let each = self.members.iter().filter_map(|process| memory::resident(process.pid, &self.root).ok());
-        let (mut now_bytes, mut peak_bytes) = (0, 0);
-        for resident in each {
-            now_bytes += resident.now_bytes;
-            peak_bytes += resident.peak_bytes;
-        }
-        self.memory = Resident { now_bytes, peak_bytes: self.memory.peak_bytes.max(peak_bytes) };
+        self.footprint.memory()
     }
 
     /// Looks whether any process must not be stopped.

@@ -119,7 +119,8 @@ fn job(line: &str, number: usize) -> Result<Submitted, String> {
         };
         return Err(format!("field 4 (run time) is {run_s} s; {why}"));
     }
-    let width = width(value(8, "requested processors", f64::MAX)?, value(5, "allocated processors", f64::MAX)?)?;
+    let width =
+        width(value(8, "requested processors", f64::MAX)?, value(5, "allocated processors", f64::MAX)?)?;
     let run_s = if run_s == 0.0 { SHORT_S } else { run_s };
     let run_ns = (run_s * 1e9) as u64;
     // Wide jobs run long in CPU time: the length stands for one CPU, and width CPUs divide it.

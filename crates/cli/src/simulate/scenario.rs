@@ -140,7 +140,8 @@ pub fn workload_of(workload: &str, model: &Model, how: &How) -> Result<Workload,
 
 /// By its name, without what tells how it is packed.
 fn is_swf(path: &Path) -> bool {
-    let ends = |path: &Path, wanted: &str| path.extension().is_some_and(|end| end.eq_ignore_ascii_case(wanted));
+    let ends =
+        |path: &Path, wanted: &str| path.extension().is_some_and(|end| end.eq_ignore_ascii_case(wanted));
     ends(path, "swf") || ends(path, "gz") && path.file_stem().is_some_and(|stem| ends(Path::new(stem), "swf"))
 }
 

@@ -106,12 +106,7 @@ fn enter(process: Process, dir: &Path, root: &Root) -> Result<()> {
 impl Members {
     /// Moves these processes and all their descendants in, again and again until a scan finds none
     /// outside: a child forked before its parent was moved is born outside. Those of `outside` stay where they are.
-    pub fn add(
-        &mut self,
-        processes: &[Process],
-        outside: &BTreeSet<Process>,
-        root: &Root,
-    ) -> Result<Moved> {
+    pub fn add(&mut self, processes: &[Process], outside: &BTreeSet<Process>, root: &Root) -> Result<Moved> {
         let mut moved = Moved { processes: processes.to_vec(), ..Moved::default() };
         let mut done = BTreeSet::new();
         while moved.rounds < MAX_ROUNDS && !moved.settled {

@@ -56,7 +56,11 @@ impl Scheduler {
             && let Some(id) = self.app_with(process.pid)
             && self.live.apps().get(&id).is_some_and(|app| app.record.terms.attached)
         {
-            return Ok((id, vec!["it belongs to a parallel job, which is under coplace already".into()], vec![]));
+            return Ok((
+                id,
+                vec!["it belongs to a parallel job, which is under coplace already".into()],
+                vec![],
+            ));
         }
         if let Some((member, id)) = tree.iter().find_map(|member| Some((member, self.app_with(member.pid)?)))
         {
@@ -155,7 +159,9 @@ impl Scheduler {
         let Some(app) = self.live.apps().get(id) else { return restore::Report::default() };
         let record = app.record.clone();
         let members = app.members().iter().copied();
-        members.chain([identity::to_linux(record.process)]).for_each(|process| self.adopter.leave_alone(process));
+        members
+            .chain([identity::to_linux(record.process)])
+            .for_each(|process| self.adopter.leave_alone(process));
         self.live.forget(id, now_ns());
         self.lease.beat(now_ns());
         let report = restore::set_free(&record, &Root::live(), &self.home);
