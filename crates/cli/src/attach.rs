@@ -22,9 +22,10 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
     long_about = "Takes running programs in, each with all of its processes and threads: from now on they are placed
 and take turns with the others under coplace; teams are resized where the program carries the preload
 library. `coplace release` gives them back as they were. Needs a scheduler: a `coplace daemon`, or a
-`coplace run` that leads.
+`coplace run` that leads; one that is starting is waited for.
 
-Shells, session leaders, launchers, services, traced programs and other users' programs are refused.
+A rank of an MPI job, or its launcher, stands for the whole job: it is one program.
+Shells, session leaders, services, traced programs and other users' programs are refused.
 
 Exit status: 0 all were taken in, 1 no scheduler runs, 2 one was refused (the others were taken in).
 
@@ -74,7 +75,7 @@ fn which(text: &str) -> Result<Which, String> {
 
 pub fn attach(args: &AttachArgs) -> Outcome {
     args.demand.check()?;
-    let mut client = scheduler::connect()?;
+    let mut client = scheduler::connect_soon()?;
     client.be_patient(PATIENCE);
     let demand = args.demand.demand(None);
     let mut refused = false;

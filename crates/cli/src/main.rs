@@ -76,6 +76,8 @@ enum Command {
     #[command(hide = true)]
     Guard(guard::Args),
     #[command(hide = true)]
+    Drain(mix::drain::Args),
+    #[command(hide = true)]
     Man(man::Args),
 }
 
@@ -102,6 +104,7 @@ fn main() -> ExitCode {
         Some(Command::Daemon(args)) => daemon::main(args),
         Some(Command::Completions(args)) => completions::main(&args),
         Some(Command::Guard(args)) => guard::main(&args),
+        Some(Command::Drain(args)) => mix::drain::main(&args),
         Some(Command::Man(args)) => man::main(&args),
     };
     exit::report(result)

@@ -455,7 +455,9 @@ fn repeat(signal: i32, process: ProcessId) {
     let tree = procfs::tree(process.pid, &root).unwrap_or_default();
     let in_group = |process: &linux::Process| process.stat(&root).is_ok_and(|stat| stat.pgrp == group);
     let members: Vec<linux::Process> = tree.into_iter().filter(in_group).collect();
-    linux::signals::cont(&members, &root);
+    let stopping = |process: &&linux::Process| linux::signals::is_stopping(**process, &root);
+    let stopped: Vec<linux::Process> = members.iter().filter(stopping).copied().collect();
+    linux::signals::cont(&stopped, &root);
     let signal = match signal {
         libc::SIGTTIN => rustix::process::Signal::TTIN,
         libc::SIGTTOU => rustix::process::Signal::TTOU,

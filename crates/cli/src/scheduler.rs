@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use node::home::Home;
 use protocol::{Client, ClientError, FromScheduler, ToScheduler};
@@ -12,18 +13,38 @@ use crate::exit::{DOES_NOT_HOLD, Failure};
 const NOBODY: &str = "no scheduler runs: nothing is under coplace now. `coplace run PROGRAM` starts one for \
                       as long as the program lasts, `coplace daemon` one that stays";
 
+/// What a daemon may take until it answers, on a machine full of spinning threads.
+const STARTING: Duration = Duration::from_secs(5);
+
 pub fn connect() -> Result<Client, Failure> {
+    look_for()?.ok_or_else(|| Failure::new(DOES_NOT_HOLD, NOBODY))
+}
+
+/// The same for who was typed together with a daemon that is only starting.
+pub fn connect_soon() -> Result<Client, Failure> {
+    let began = Instant::now();
+    loop {
+        match look_for()? {
+            Some(client) => return Ok(client),
+            None if began.elapsed() < STARTING => std::thread::sleep(STARTING / 50),
+            None => return Err(Failure::new(DOES_NOT_HOLD, NOBODY)),
+        }
+    }
+}
+
+/// `None`: nobody schedules.
+fn look_for() -> Result<Option<Client>, Failure> {
     let home = Home::find().map_err(Failure::ours)?;
-    Client::connect(&home.socket()).or_else(|error| match error {
-        ClientError::NotThere { error, .. }
+    match Client::connect(&home.socket()) {
+        Ok(client) => Ok(Some(client)),
+        // A mix schedules in a home of its own.
+        Err(ClientError::NotThere { error, .. })
             if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
         {
-            // A mix schedules in a home of its own.
-            let mix = mixes(&home).iter().find_map(|socket| Client::connect(socket).ok());
-            mix.ok_or_else(|| Failure::new(DOES_NOT_HOLD, NOBODY))
+            Ok(mixes(&home).iter().find_map(|socket| Client::connect(socket).ok()))
         }
-        other => Err(told(other)),
-    })
+        Err(other) => Err(told(other)),
+    }
 }
 
 /// Where a mix that runs under this home has its own.

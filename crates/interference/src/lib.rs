@@ -16,6 +16,7 @@ pub mod pairing;
 pub mod predict;
 pub mod profile;
 pub mod schedules;
+mod table;
 pub mod uniform;
 
 pub use judge::{Judged, judge};

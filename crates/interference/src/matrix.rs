@@ -4,6 +4,9 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use thiserror::Error;
+use workload::text;
+
+use crate::table::{self, Table};
 
 /// Largest and smallest slowdown that is believed. A program that is a thousand times slower beside
 /// another was stopped, not slowed.
@@ -106,13 +109,19 @@ impl Matrix {
 
     pub fn read(path: &Path) -> Result<Matrix, Unreadable> {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Unreadable::File { path: shown.clone(), why: error.to_string() })?;
+        let text = text::read(path).map_err(|error| {
+            let why = match error {
+                text::Unreadable::File { error, .. } => error.to_string(),
+                text::Unreadable::NoText { why, .. } => why.to_string(),
+            };
+            Unreadable::File { path: shown.clone(), why }
+        })?;
         Matrix::parse(&shown, &text)
     }
 
-    /// Reads CSV: names in the first row and the first column, in one order; an empty cell is unknown.
-    /// `path` is what errors name.
+    /// Reads CSV: names in the first row and the first column, in one order; an empty cell is unknown, and one
+    /// with NA. Cells may be separated by semicolons or tabs, and numbers then have a decimal comma. `path` is what
+    /// errors name.
     pub fn parse(path: &str, text: &str) -> Result<Matrix, Unreadable> {
         let at = |line: u64, column: usize, why: String| Unreadable::Cell {
             path: path.to_owned(),
@@ -120,29 +129,17 @@ impl Matrix {
             column,
             why,
         };
-        let mut reader = csv::ReaderBuilder::new()
-            .has_headers(false)
-            .flexible(true)
-            .trim(csv::Trim::All)
-            .from_reader(text.trim_start_matches('\u{feff}').as_bytes());
-        let mut rows = Vec::new();
-        for record in reader.records() {
-            let record = record.map_err(|error| {
-                let line = error.position().map_or(1, csv::Position::line);
-                at(line, 1, format!("this is no CSV: {error}"))
-            })?;
-            let line = record.position().map_or(1, csv::Position::line);
-            rows.push((line, record));
-        }
+        let Table { rows, decimal_comma } = table::parse(text.trim_start_matches('\u{feff}'))
+            .map_err(|error| at(error.line, 1, error.why))?;
         let Some(((head_line, head), rows)) = rows.split_first() else {
             return Err(at(1, 1, "the file is empty; a matrix begins with a row of names".into()));
         };
-        let names: Vec<String> = head.iter().skip(1).map(str::to_owned).collect();
+        let names: Vec<String> = head.iter().skip(1).cloned().collect();
         check_names(&names).map_err(|(column, why)| at(*head_line, column, why))?;
         let count = names.len();
         let mut matrix = Matrix::unknown(names);
         for (row, (line, record)) in rows.iter().enumerate() {
-            let name = record.get(0).unwrap_or_default();
+            let name = record.first().map_or("", String::as_str);
             match matrix.names.get(row) {
                 None => {
                     let why = format!(
@@ -168,7 +165,7 @@ impl Matrix {
                 return Err(at(*line, record.len().min(count + 2), why));
             }
             for (column, text) in record.iter().enumerate().skip(1) {
-                let slowdown = slowdown(text).map_err(|why| {
+                let slowdown = slowdown(text, decimal_comma).map_err(|why| {
                     let beside = &matrix.names[column - 1];
                     at(*line, column + 1, format!("'{name}' beside '{beside}': {why}"))
                 })?;
@@ -219,11 +216,10 @@ fn check_names(names: &[String]) -> Result<(), (usize, String)> {
     Ok(())
 }
 
-fn slowdown(text: &str) -> Result<Option<f64>, String> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let value: f64 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
+fn slowdown(text: &str, decimal_comma: bool) -> Result<Option<f64>, String> {
+    let value = table::number(text, decimal_comma)
+        .map_err(|text| format!("'{text}' is no number; what is unknown is left empty, or NA"))?;
+    let Some(value) = value else { return Ok(None) };
     if value.is_finite() && CREDIBLE.contains(&value) {
         return Ok(Some(value));
     }
@@ -266,7 +262,9 @@ mod tests {
                 ",a,b\na,1,inf\nb,1,1\n",
                 "m.csv:2:3: 'a' beside 'b': 'inf': no program is slowed down without end",
             ),
-            (",a,b\na,1,NaN\nb,1,1\n", "m.csv:2:3: 'a' beside 'b': 'NaN' is no slowdown"),
+            (",a,b\na,1,-nan\nb,1,1\n", "m.csv:2:3: 'a' beside 'b': '-nan' is no slowdown"),
+            (",a,b\na,1,\"1,5\"\nb,1,1\n", "m.csv:2:3: 'a' beside 'b': '1,5' is no number"),
+            (";a;b\na;1;1.000,5\nb;1;1\n", "m.csv:2:3: 'a' beside 'b': '1.000,5' is no number"),
             (",a,b\na,1,fast\nb,1,1\n", "m.csv:2:3: 'a' beside 'b': 'fast' is no number"),
             (",a,b\na,1,1e9\nb,1,1\n", "m.csv:2:3: 'a' beside 'b': 1e9 is no slowdown"),
         ] {
@@ -284,6 +282,21 @@ mod tests {
         assert_eq!(matrix.known().count(), 3);
         assert_eq!(matrix.known_pairs(), [(0, 0), (1, 1)]);
         assert!(!matrix.is_whole());
+    }
+
+    #[test]
+    fn matrices_of_spreadsheets_r_and_pandas_are_read() {
+        for text in [
+            ",a,b\na,1.5,\nb,1.25,1\n",
+            "\"\",\"a\",\"b\"\n\"a\",1.5,NA\n\"b\",1.25,1\n",
+            "\u{feff};a;b\r\na;1,5;\r\nb;1,25;1\r\n",
+            "\ta\tb\ra\t1,5\t#N/A\rb\t1.25\t1\r",
+            "\"a\",\"b\"\n\"a\",1.5,NaN\n\"b\",1.25,1\n",
+        ] {
+            let matrix = Matrix::parse("m.csv", text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+            let cells = [matrix.get(0, 0), matrix.get(0, 1), matrix.get(1, 0), matrix.get(1, 1)];
+            assert_eq!(cells, [Some(1.5), None, Some(1.25), Some(1.0)], "{text:?}");
+        }
     }
 
     #[test]

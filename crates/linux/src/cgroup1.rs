@@ -4,6 +4,7 @@
 //! memory nodes and takes no process until both are written; a frozen process obeys nothing, not
 //! even SIGKILL, until thawed, and nobody thaws it if we die; leaving idle resets the weight.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
@@ -186,7 +187,17 @@ impl Group {
     /// Moves these processes and their descendants in, until two scans agree. Moving into a cpuset
     /// forgets affinity masks before Linux 6.2: `Masks::remember` them first.
     pub fn add(&mut self, processes: &[Process], root: &Root) -> Result<Moved> {
-        self.members.add(processes, root)
+        self.add_but(processes, &BTreeSet::new(), root)
+    }
+
+    /// The same, but those of `outside` among the descendants stay where they are.
+    pub fn add_but(
+        &mut self,
+        processes: &[Process],
+        outside: &BTreeSet<Process>,
+        root: &Root,
+    ) -> Result<Moved> {
+        self.members.add(processes, outside, root)
     }
 
     /// Moves processes back to the groups they came from. Thaw first.

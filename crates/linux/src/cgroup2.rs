@@ -183,7 +183,17 @@ impl Group {
 
     /// Moves these processes and their descendants in, until two scans agree.
     pub fn add(&mut self, processes: &[Process], root: &Root) -> Result<Moved> {
-        self.members.add(processes, root)
+        self.add_but(processes, &BTreeSet::new(), root)
+    }
+
+    /// The same, but those of `outside` among the descendants stay where they are.
+    pub fn add_but(
+        &mut self,
+        processes: &[Process],
+        outside: &BTreeSet<Process>,
+        root: &Root,
+    ) -> Result<Moved> {
+        self.members.add(processes, outside, root)
     }
 
     /// Moves processes back to the groups they came from. Thaw first.

@@ -16,6 +16,7 @@ pub mod cgroup2;
 pub mod clock;
 mod error;
 pub mod mapped;
+pub mod job;
 pub mod memory;
 pub mod numa;
 pub mod page;

@@ -80,20 +80,42 @@ pub fn pressure(root: &Root) -> Result<Pressure> {
     Ok(Pressure { some_percent: average("some")?, full_percent: average("full").unwrap_or(0.0) })
 }
 
-/// A process's memory in RAM: now, and the most that it ever had.
+/// A process's memory in RAM: now, and the most that it ever had. Pages that it shares count whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
     pub now_bytes: u64,
     pub peak_bytes: u64,
+    /// Of what it has now: not pages of files nor shared memory. All of it before Linux 4.5.
+    pub anonymous_bytes: u64,
 }
 
 pub fn resident(pid: u32, root: &Root) -> Result<Resident> {
     let path = dir(pid, root).join("status");
     let text = read(&path)?;
+    let now_bytes = field_bytes(&path, &text, "VmRSS")?.unwrap_or(0);
+    let anonymous_bytes = field_bytes(&path, &text, "RssAnon")?.unwrap_or(now_bytes);
     Ok(Resident {
-        now_bytes: field_bytes(&path, &text, "VmRSS")?.unwrap_or(0),
+        now_bytes,
         peak_bytes: field_bytes(&path, &text, "VmHWM")?.unwrap_or(0),
+        anonymous_bytes: anonymous_bytes.min(now_bytes),
     })
+}
+
+/// What processes take together, without counting twice what they share: their proportional shares, of which each
+/// shared page adds one part for each process that has it.
+///
+/// The kernel walks all pages for that, some 0.1 ms for each 100 MiB, and shows it to those only who may read the
+/// process's memory.
+pub fn proportional_bytes(pid: u32, root: &Root) -> Result<u64> {
+    let path = dir(pid, root).join("smaps_rollup");
+    let text = match read(&path) {
+        Ok(text) => text,
+        Err(error) if error.is_gone() && dir(pid, root).exists() => {
+            return Err(Absent::new("proportional memory", error, "Linux 4.14 tells it").into());
+        }
+        Err(error) => return Err(error),
+    };
+    field_bytes(&path, &text, "Pss")?.ok_or_else(|| Error::parse(&path, "", "there is no Pss line"))
 }
 
 /// A line `Name:   123 kB`.
@@ -147,7 +169,15 @@ mod tests {
             ("proc/7/status", "Name:\tx\nVmHWM:\t   30 kB\nVmRSS:\t   20 kB\n"),
         ]);
         assert_eq!(available_bytes(&root).unwrap(), 2 << 20);
-        assert_eq!(resident(7, &root).unwrap(), Resident { now_bytes: 20 << 10, peak_bytes: 30 << 10 });
+        assert_eq!(
+            resident(7, &root).unwrap(),
+            Resident { now_bytes: 20 << 10, peak_bytes: 30 << 10, anonymous_bytes: 20 << 10 }
+        );
+        let path = root.proc.join("7/smaps_rollup");
+        assert!(matches!(proportional_bytes(7, &root), Err(Error::Absent(_))));
+        fs::write(path, "00400000-7fff rollup\nRss:     20 kB\nPss:       5 kB\nPss_Anon:   3 kB\n").unwrap();
+        assert_eq!(proportional_bytes(7, &root).unwrap(), 5 << 10);
+        assert!(!matches!(proportional_bytes(8, &root), Ok(_) | Err(Error::Absent(_))));
         let error = pressure(&root).unwrap_err();
         assert!(matches!(error, Error::Absent(_)) && error.to_string().contains("CONFIG_PSI"), "{error}");
         fs::create_dir_all(root.proc.join("pressure")).unwrap();
@@ -161,7 +191,12 @@ mod tests {
     fn this_machine_tells_its_memory() {
         let root = Root::live();
         assert!(available_bytes(&root).unwrap() > 1 << 20);
-        assert!(resident(std::process::id(), &root).unwrap().peak_bytes > 1 << 16);
+        let resident = resident(std::process::id(), &root).unwrap();
+        assert!(resident.peak_bytes > 1 << 16);
+        // As far as this kernel tells it.
+        if let Ok(bytes) = proportional_bytes(std::process::id(), &root) {
+            assert!((1..=resident.peak_bytes).contains(&bytes));
+        }
         limit_left_bytes(std::process::id(), &root).unwrap();
     }
 }

@@ -187,7 +187,15 @@ pub fn protected_own(process: Process, root: &Root) -> Option<Reason> {
 
 /// Whether it launches parallel programs: cheaper than to ask for every reason.
 pub fn is_launcher(process: Process, root: &Root) -> bool {
-    process.stat(root).is_ok_and(|stat| matches!(by_name(&stat, root), Some(Reason::Launcher { .. })))
+    process.stat(root).is_ok_and(|stat| launcher(&stat, root).is_some())
+}
+
+/// By which name it launches parallel programs, if it does.
+pub(crate) fn launcher(stat: &Stat, root: &Root) -> Option<String> {
+    match by_name(stat, root) {
+        Some(Reason::Launcher { name }) => Some(name),
+        _ => None,
+    }
 }
 
 /// Shells proper, without what holds terminals or changes users.

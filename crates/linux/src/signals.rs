@@ -90,9 +90,13 @@ fn send_checked(process: Process, signal: Signal, root: &Root) -> Result<()> {
 }
 
 /// A set of processes held ready to be signalled: on the fast path one system call each.
+///
+/// It knows which of them it has stopped, and continues no other: launchers report or hand on a SIGCONT, and
+/// programs that react to it take it for their user's.
 #[derive(Debug, Default)]
 pub struct Targets {
     targets: Vec<Target>,
+    stopped: BTreeSet<Process>,
 }
 
 impl Targets {
@@ -103,7 +107,7 @@ impl Targets {
             Err(error) if error.is_gone() => None,
             Err(_) => Some(Target::Checked(*process)),
         };
-        Targets { targets: processes.iter().filter_map(open).collect() }
+        Targets { targets: processes.iter().filter_map(open).collect(), stopped: BTreeSet::new() }
     }
 
     pub fn processes(&self) -> Vec<Process> {
@@ -117,6 +121,20 @@ impl Targets {
         let held: BTreeSet<Process> = self.processes().into_iter().collect();
         let new: Vec<Process> = processes.iter().copied().filter(|process| !held.contains(process)).collect();
         self.targets.extend(Targets::open(&new, root).targets);
+        let held: BTreeSet<Process> = self.processes().into_iter().collect();
+        self.stopped.retain(|process| held.contains(process));
+    }
+
+    /// Lets go of these processes for good, running.
+    pub fn let_out(&mut self, leaving: &[Process], root: &Root) {
+        self.continue_those(|process| leaving.contains(&process), root);
+        self.forget(leaving);
+    }
+
+    /// Lets go of these processes as they are.
+    pub fn forget(&mut self, leaving: &[Process]) {
+        self.targets.retain(|target| !leaving.contains(&target.process()));
+        self.stopped.retain(|process| !leaving.contains(process));
     }
 
     pub fn send(&self, signal: Signal, root: &Root) -> Sent {
@@ -133,11 +151,17 @@ impl Targets {
     /// others learn of it. Where it sleeps while the others compute, as in a team whose first thread
     /// waits, it has to get a CPU from them first, which takes a tick or several. So each thread is
     /// sent one of its own; SIGCONT takes back what is left of them.
-    pub fn stop(&self, root: &Root) -> Sent {
+    pub fn stop(&mut self, root: &Root) -> Sent {
+        self.stop_but(|_| false, root)
+    }
+
+    /// The same without those that `spared` names.
+    pub fn stop_but(&mut self, spared: impl Fn(Process) -> bool, root: &Root) -> Sent {
         let mut sent = Sent::default();
-        for target in &self.targets {
+        for target in self.targets.iter().filter(|target| !spared(target.process())) {
             let one = target.send(Signal::STOP, root);
             if one.is_ok() {
+                self.stopped.insert(target.process());
                 stop_threads(target.process(), root);
             }
             sent.note(target.process(), one);
@@ -145,8 +169,19 @@ impl Targets {
         sent
     }
 
-    pub fn cont(&self, root: &Root) -> Sent {
-        self.send(Signal::CONT, root)
+    /// Continues those that were stopped by this.
+    pub fn cont(&mut self, root: &Root) -> Sent {
+        self.continue_those(|_| true, root)
+    }
+
+    fn continue_those(&mut self, which: impl Fn(Process) -> bool, root: &Root) -> Sent {
+        let mut sent = Sent::default();
+        for target in self.targets.iter().filter(|target| which(target.process())) {
+            if self.stopped.remove(&target.process()) {
+                sent.note(target.process(), target.send(Signal::CONT, root));
+            }
+        }
+        sent
     }
 }
 
@@ -159,7 +194,7 @@ pub fn send(processes: &[Process], signal: Signal, root: &Root) -> Sent {
 }
 
 pub fn stop(processes: &[Process], root: &Root) -> Sent {
-    let targets = Targets::open(processes, root);
+    let mut targets = Targets::open(processes, root);
     let mut sent = targets.stop(root);
     sent.note_missing(processes, &targets);
     sent
@@ -174,8 +209,20 @@ pub fn cont(processes: &[Process], root: &Root) -> Sent {
 pub fn kill(processes: &[Process], signal: Signal, root: &Root) -> Sent {
     let targets = Targets::open(processes, root);
     let sent = targets.send(signal, root);
-    targets.cont(root);
+    targets.send(Signal::CONT, root);
     sent
+}
+
+/// Whether a process stands stopped, or a SIGSTOP is on its way to it or to one of its threads: it sleeps in
+/// the kernel and has not taken note of it yet.
+pub fn is_stopping(process: Process, root: &Root) -> bool {
+    let tids = procfs::threads(process.pid, root).unwrap_or_default();
+    // In this order: a stop that is not pending any more has been carried out when the state is read.
+    let stops = |tid: &u32| {
+        procfs::stop_is_pending(process.pid, *tid, root).unwrap_or(false)
+            || procfs::thread_stat(process.pid, *tid, root).is_ok_and(|stat| stat.is_stopped())
+    };
+    process.is_same(root) && tids.iter().any(stops)
 }
 
 /// Whether every thread of the process stands stopped (by a signal; a tracer's stop does not

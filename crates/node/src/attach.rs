@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use linux::job;
 use linux::page::PAGES_VARIABLE;
 use linux::procfs::{self, Stat};
 use linux::protection::{self, Reason};
@@ -34,15 +35,16 @@ pub enum Refusal {
     Foreign { pid: u32, name: String, effective: u32, own: u32 },
     #[error("process {pid} ({name}) is not taken in. {reason}{}", instead(.reason))]
     Protected { pid: u32, name: String, reason: Reason },
+    #[error(
+        "process {pid} ({name}) launches parallel programs, and nothing that it launched runs here yet: attach it when its ranks run"
+    )]
+    LaunchedNothing { pid: u32, name: String },
     #[error("process {pid} ({name}) cannot be looked at: {error}")]
     Unseen { pid: u32, name: String, error: linux::Error },
 }
 
 fn instead(reason: &Reason) -> &'static str {
     match reason {
-        Reason::Launcher { .. } => {
-            " Attach the processes that it launched, or start it by `coplace run` next time."
-        }
         Reason::Shell { .. } | Reason::SessionLeader => {
             " Attach the program that it started, or start it by `coplace run` next time."
         }
@@ -55,7 +57,10 @@ fn instead(reason: &Reason) -> &'static str {
 /// A program that may be taken in.
 #[derive(Debug)]
 pub struct Candidate {
+    /// The topmost one: of a parallel job its launcher, whichever of its processes was named.
     pub process: Process,
+    /// Whether it is a parallel job.
+    pub job: bool,
     pub uid: u32,
     pub name: AppId,
     pub command: Vec<String>,
@@ -66,8 +71,49 @@ pub struct Candidate {
     pub foreground: bool,
 }
 
-/// Looks at a process for `asker`; `own` is the user whose rights the scheduler has.
+/// Looks at a process for `asker`; `own` is the user whose rights the scheduler has. A rank or a launcher stands
+/// for its whole job: ranks wait for one another, and are of no use to anybody one by one.
 pub fn look(pid: u32, asker: u32, own: u32, root: &Root) -> Result<Candidate, Refusal> {
+    let seen = may_be_taken(pid, asker, own, root)?;
+    let process = seen.stat.process();
+    let launcher = job::launcher_of(process, root);
+    let foreground = match (&launcher, protection::protected(process, root)) {
+        (Some(_), _) => false,
+        // Only by signals would its shell notice that it stands still; see `watch`.
+        (None, Some(Reason::ForegroundJob)) => true,
+        (None, Some(reason)) => return Err(Refusal::Protected { pid, name: seen.stat.comm, reason }),
+        (None, None) => false,
+    };
+    let (seen, process) = match launcher {
+        Some(launcher) => (rank_of(seen, launcher, asker, own, root)?, launcher),
+        None => (seen, process),
+    };
+    let pid = seen.stat.pid;
+    if !process.is_alive(root) {
+        return Err(Refusal::Gone { pid });
+    }
+    let words = command(&seen.stat, root);
+    Ok(Candidate {
+        process,
+        job: launcher.is_some(),
+        uid: seen.uid,
+        name: identity::name_of(
+            words.first().map_or(seen.stat.comm.as_ref(), |word| OsStr::new(word.as_str())),
+        ),
+        directory: fs::read_link(root.proc.join(pid.to_string()).join("cwd")).unwrap_or_else(|_| "/".into()),
+        pages: pages(pid, seen.uid, root).unwrap_or_default(),
+        command: if launcher.is_some() { launched(process, root).unwrap_or(words) } else { words },
+        foreground,
+    })
+}
+
+/// A process that its owner, or root, may have taken in.
+struct Seen {
+    stat: Stat,
+    uid: u32,
+}
+
+fn may_be_taken(pid: u32, asker: u32, own: u32, root: &Root) -> Result<Seen, Refusal> {
     let stat = match procfs::stat(pid, root) {
         Ok(stat) => stat,
         Err(error) if error.is_gone() => return Err(Refusal::Gone { pid }),
@@ -94,26 +140,38 @@ pub fn look(pid: u32, asker: u32, own: u32, root: &Root) -> Result<Candidate, Re
     if own != 0 && own != status.effective_uid {
         return Err(Refusal::Foreign { pid, name, effective: status.effective_uid, own });
     }
-    let process = stat.process();
-    let foreground = match protection::protected(process, root) {
-        // Only by signals would its shell notice that it stands still; see `watch`.
-        Some(Reason::ForegroundJob) => true,
-        Some(reason) => return Err(Refusal::Protected { pid, name, reason }),
-        None => false,
-    };
-    if !process.is_alive(root) {
-        return Err(Refusal::Gone { pid });
+    Ok(Seen { stat, uid: status.uid })
+}
+
+/// The rank that a job is known by: the one that was named, or its first. Each of them must be one that may be
+/// taken in; the launcher itself, which may be a daemon of root's, is never touched.
+fn rank_of(named: Seen, launcher: Process, asker: u32, own: u32, root: &Root) -> Result<Seen, Refusal> {
+    let (pid, name) = (named.stat.pid, named.stat.comm.clone());
+    let ranks = job::ranks(launcher, root).map_err(|error| Refusal::Unseen {
+        pid: launcher.pid,
+        name: name.clone(),
+        error,
+    })?;
+    let mut first = None;
+    for rank in &ranks {
+        let seen = match may_be_taken(rank.pid, asker, own, root) {
+            // It has ended meanwhile.
+            Err(Refusal::Gone { .. } | Refusal::Ended { .. }) => continue,
+            other => other?,
+        };
+        if let Some(reason) = protection::protected_own(*rank, root) {
+            return Err(Refusal::Protected { pid: rank.pid, name: seen.stat.comm, reason });
+        }
+        first = first.or(Some(seen));
     }
-    let command = command(&stat, root);
-    Ok(Candidate {
-        process,
-        uid: status.uid,
-        name: identity::name_of(command.first().map_or(stat.comm.as_ref(), |word| OsStr::new(word.as_str()))),
-        directory: fs::read_link(root.proc.join(pid.to_string()).join("cwd")).unwrap_or_else(|_| "/".into()),
-        pages: pages(pid, status.uid, root).unwrap_or_default(),
-        command,
-        foreground,
-    })
+    match ranks.iter().any(|rank| rank.pid == pid) {
+        true => Ok(named),
+        false => first.ok_or(Refusal::LaunchedNothing { pid, name }),
+    }
+}
+
+fn launched(launcher: Process, root: &Root) -> Option<Vec<String>> {
+    procfs::stat(launcher.pid, root).ok().map(|stat| command(&stat, root))
 }
 
 fn command(stat: &Stat, root: &Root) -> Vec<String> {

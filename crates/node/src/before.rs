@@ -94,9 +94,10 @@ impl Before {
         self.threads.iter().find(known).map(|entry| &entry.cpus)
     }
 
-    /// Every CPU that any of its threads might use.
-    pub fn cpus(&self) -> CpuSet {
-        self.threads.iter().fold(CpuSet::new(), |all, entry| all.union(&entry.cpus))
+    /// Every CPU that any thread of these processes might use.
+    pub fn cpus_of_all(&self, processes: &[Process]) -> CpuSet {
+        let theirs = self.threads.iter().filter(|entry| processes.contains(&entry.process));
+        theirs.fold(CpuSet::new(), |all, entry| all.union(&entry.cpus))
     }
 
     /// What a thread is to have again. One that was made since has what its process's first thread
@@ -190,7 +191,7 @@ mod tests {
         assert_eq!(before.cpus_of(own, own, &root), Some(&mask));
         let unknown = Process { pid: u32::MAX, start_time_ticks: 1 };
         assert_eq!(before.cpus_of(own, unknown, &root), Some(&mask));
-        assert!(mask.is_subset(&before.cpus()));
+        assert!(mask.is_subset(&before.cpus_of_all(&[own])));
         let mounts = cgroup::mounts(&root).unwrap();
         for (mount, dir) in mounts.dirs(&cgroup::membership(own.pid, &root).unwrap()) {
             assert_eq!(before.group_of(own, &mount, &root), Some(&dir));

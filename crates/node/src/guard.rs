@@ -177,8 +177,8 @@ pub fn ensure(home: &Home) -> io::Result<GuardHandle> {
     Ok(handle)
 }
 
-/// The binary that knows the `guard` command.
-fn program() -> Option<PathBuf> {
+/// The binary that knows the `guard` command, and coplace's other ones.
+pub fn program() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os(GUARD_VARIABLE).filter(|path| !path.is_empty()) {
         return Some(path.into());
     }

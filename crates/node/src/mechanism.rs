@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use linux::affinity::{self, Masks};
+use linux::job::launchers;
 use linux::signals::Targets;
 use linux::{Process, Root, cgroup, cgroup1, cgroup2};
 use serde::{Deserialize, Serialize};
@@ -303,7 +304,8 @@ impl Harness {
             _ => Strict::Stop,
         };
         let mut traces = Traces {
-            stops_by_signal: Some(strict == Strict::Stop),
+            // Until it takes turns nobody has stopped it.
+            stops_by_signal: Some(false),
             places: Some(BTreeSet::new()),
             before,
             ..Traces::default()
@@ -314,6 +316,9 @@ impl Harness {
             origins(first.pid, &mut traces, root);
         }
         keep(&traces)?;
+        let outside: BTreeSet<Process> = launchers(processes, root).into_iter().collect();
+        let inside: Vec<Process> =
+            processes.iter().copied().filter(|process| !outside.contains(process)).collect();
         let mut harness = Harness {
             v1,
             v2,
@@ -321,17 +326,17 @@ impl Harness {
             strict,
             filling: mechanisms.filling.filter(|version| usable(*version)),
             masks: Masks::default(),
-            targets: Arc::new(Mutex::new(Targets::open(processes, root))),
+            targets: Arc::new(Mutex::new(Targets::open(&inside, root))),
             traces,
-            outside: BTreeSet::new(),
+            outside,
             bound: Bound::default(),
             root: root.clone(),
         };
         if let Some(group) = &mut harness.v1 {
-            group.add(processes, root).map_err(other)?;
+            group.add_but(&inside, &harness.outside, root).map_err(other)?;
         }
         if let Some(group) = &mut harness.v2 {
-            group.add(processes, root).map_err(other)?;
+            group.add_but(&inside, &harness.outside, root).map_err(other)?;
         }
         Ok(harness)
     }
@@ -408,7 +413,13 @@ impl Harness {
         };
         match switch {
             Some(switch) => Ok(Box::new(Freeze { switch: switch.map_err(other)? })),
-            None => Ok(Box::new(Stop { targets: Arc::clone(&self.targets), root: self.root.clone() })),
+            None => {
+                if self.traces.stops_by_signal != Some(true) {
+                    self.traces.stops_by_signal = Some(true);
+                    keep(&self.traces)?;
+                }
+                Ok(Box::new(Stop { targets: Arc::clone(&self.targets), root: self.root.clone() }))
+            }
         }
     }
 

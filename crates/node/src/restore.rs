@@ -151,15 +151,11 @@ impl Freeing<'_> {
         if self.traces.user_stopped || self.traces.stops_by_signal == Some(false) {
             return;
         }
-        let is_stopped = |process: &&Process| process.stat(self.root).is_ok_and(|stat| stat.is_stopped());
-        let stopped: Vec<Process> = members.iter().filter(is_stopped).copied().collect();
+        // Who was never stopped gets no SIGCONT: a launcher would hand it on to its whole job.
+        let stopping = |process: &&Process| signals::is_stopping(**process, self.root);
+        let stopped: Vec<Process> = members.iter().filter(stopping).copied().collect();
         self.report.continued = stopped.len();
-        // A stop on its way to a process that sleeps in the kernel is not seen yet, and SIGCONT
-        // takes it back; who was never stopped by us gets none.
-        let sent = match self.traces.stops_by_signal {
-            Some(true) => signals::cont(members, self.root),
-            _ => signals::cont(&stopped, self.root),
-        };
+        let sent = signals::cont(&stopped, self.root);
         for (process, why) in sent.failed {
             self.problem(format_args!("cannot continue process {}: {why}", process.pid));
         }

@@ -2,13 +2,14 @@
 //! can be resized, how far it has come. Reads pages and /proc; changes nothing but the team size
 //! that it is asked to wish for.
 
+mod footprint;
 mod patience;
 mod teams;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use linux::binary::Binary;
-use linux::memory::{self, Resident};
+use linux::memory::Resident;
 use linux::page::{PAGES_VARIABLE, PageDir};
 use linux::protection::{self, Reason};
 use linux::{Process, Root, procfs};
@@ -19,6 +20,7 @@ use workload::Malleability;
 use crate::identity;
 use crate::rates::{Beside, Moment};
 use crate::resizing::Analyst;
+use footprint::Footprint;
 use patience::PATIENCE_NS;
 use teams::Teams;
 
@@ -79,6 +81,8 @@ pub struct Sight {
 }
 
 pub struct Watch {
+    /// The topmost one.
+    process: Process,
     started_ns: u64,
     members: Vec<Process>,
     pages: PageDir,
@@ -112,7 +116,7 @@ pub struct Watch {
     /// computing, so that one look does not show them all.
     silent: BTreeMap<Process, u32>,
     most_silent: u32,
-    memory: Resident,
+    footprint: Footprint,
     memory_at_ns: u64,
     /// Why a program with several busy threads shows no page, once that was looked into.
     unheard: Option<String>,
@@ -135,6 +139,7 @@ impl Watch {
     pub fn new(record: &AppRecord, now_ns: u64, analyst: &Analyst, root: &Root) -> Watch {
         let process = identity::to_linux(record.process);
         Watch {
+            process,
             started_ns: now_ns,
             members: procfs::tree_fast(&[process], root).unwrap_or_else(|_| vec![process]),
             pages: PageDir::open_of(&record.pages, record.uid),
@@ -155,7 +160,7 @@ impl Watch {
             most_busy: 0,
             silent: BTreeMap::new(),
             most_silent: 0,
-            memory: Resident::default(),
+            footprint: Footprint::default(),
             memory_at_ns: 0,
             unheard: None,
             unheard_at_ns: 0,
@@ -301,7 +306,7 @@ impl Watch {
             // Soon at first: a short program ends before anybody looks twice.
             let age_ns = now_ns.saturating_sub(self.started_ns);
             self.memory_at_ns = now_ns + age_ns.clamp(JUDGE_NS, SELDOM_NS);
-            self.measure_memory();
+            self.footprint.look(&self.members, now_ns, &self.root);
         }
         let runtime = self.has_runtime();
         if self.passive.is_none() && (runtime || now_ns.saturating_sub(self.started_ns) > SETTLE_NS) {
@@ -397,17 +402,7 @@ impl Watch {
 
     /// Memory of all its processes: now, and the most that was ever seen.
     pub fn memory(&self) -> Resident {
-        self.memory
-    }
-
-    fn measure_memory(&mut self) {
-        let each = self.members.iter().filter_map(|process| memory::resident(process.pid, &self.root).ok());
-        let (mut now_bytes, mut peak_bytes) = (0, 0);
-        for resident in each {
-            now_bytes += resident.now_bytes;
-            peak_bytes += resident.peak_bytes;
-        }
-        self.memory = Resident { now_bytes, peak_bytes: self.memory.peak_bytes.max(peak_bytes) };
+        self.footprint.memory()
     }
 
     /// Looks whether any process must not be stopped.
@@ -417,7 +412,9 @@ impl Watch {
         self.protected = reasons.map(|reason| reason.sentence());
         let in_foreground =
             |process: &Process| protection::protected(*process, &self.root) == Some(Reason::ForegroundJob);
-        self.foreground = self.attached && self.members.iter().any(in_foreground);
+        // The shell waits for the launcher of a job, which nothing stops, not for its ranks.
+        let launched = self.outsiders.contains(&self.process);
+        self.foreground = self.attached && !launched && self.members.iter().any(in_foreground);
     }
 
     /// Counts the threads that want a CPU.

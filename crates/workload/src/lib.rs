@@ -11,6 +11,7 @@ mod reader;
 mod scenario;
 mod scenario_file;
 mod swf;
+pub mod text;
 mod wait_policy;
 mod words;
 

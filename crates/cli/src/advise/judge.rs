@@ -16,6 +16,8 @@ pub struct Seen {
     pub processes: u32,
     /// All of them, the first one included.
     pub pids: Vec<u32>,
+    /// Whom `attach` is told so that all of them come under coplace as one program.
+    pub attach: Vec<u32>,
     /// Threads that wanted a CPU for more than half of the time.
     pub busy_threads: u32,
     /// How much of the time these ran or were ready to run, summed: as many as they are if none ever slept.
@@ -216,11 +218,9 @@ fn remedies(seen: &[Seen], hurt: &[Hurt], cpus: &CpuSet) -> Vec<Remedy> {
                 .collect::<Vec<_>>()
                 .join(" "),
         });
-        let pids: Vec<String> =
-            involved.iter().flat_map(|program| &program.pids).map(u32::to_string).collect();
         remedies.push(Remedy {
             what: "or, as they run now: take them in (coplace release gives them back)".into(),
-            command: format!("coplace daemon & coplace attach {}", pids.join(" ")),
+            command: format!("coplace daemon & coplace attach {}", words(&to_attach(&involved))),
         });
         let spinning: Vec<&&Seen> =
             involved.iter().filter(|program| program.spins() && program.openmp.is_some()).collect();
@@ -241,19 +241,28 @@ fn remedies(seen: &[Seen], hurt: &[Hurt], cpus: &CpuSet) -> Vec<Remedy> {
             .iter()
             .max_by(|a, b| a.used_cpus.total_cmp(&b.used_cpus).then(b.pid.cmp(&a.pid)))
             .expect("two at least");
-        let rest: Vec<String> = involved
-            .iter()
-            .filter(|program| program.pid != first.pid)
-            .flat_map(|p| &p.pids)
-            .map(u32::to_string)
-            .collect();
-        let rest = rest.join(" ");
+        let others = involved.iter().filter(|program| program.pid != first.pid);
+        let rest = words(&others.flat_map(|program| &program.pids).copied().collect::<Vec<u32>>());
         remedies.push(Remedy {
             what: format!("or without coplace: let {} finish first", first.name),
             command: format!("kill -STOP {rest}; tail --pid={} -f /dev/null; kill -CONT {rest}", first.pid),
         });
     }
     remedies
+}
+
+/// Whom to attach. A parent that several of the programs have in common would make one program of them.
+fn to_attach(involved: &[&Seen]) -> Vec<u32> {
+    let shared = |pid: &u32| involved.iter().filter(|program| program.attach.contains(pid)).count() > 1;
+    let each = |program: &Seen| match program.attach.iter().any(shared) {
+        true => program.pids.clone(),
+        false => program.attach.clone(),
+    };
+    involved.iter().flat_map(|program| each(program)).collect()
+}
+
+fn words(pids: &[u32]) -> String {
+    pids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// Binding that a launcher was asked for on its command line stays under `run` without this, and two jobs
@@ -288,6 +297,7 @@ mod tests {
             own: true,
             processes: 1,
             pids: vec![pid],
+            attach: vec![pid],
             runtime: None,
             launched_by: None,
             busy_threads: threads,
@@ -341,7 +351,22 @@ mod tests {
         assert!(verdict.hurt.iter().all(|hurt| hurt.spins), "{verdict:?}");
         let commands: Vec<_> = verdict.remedies.iter().map(|remedy| remedy.command.as_str()).collect();
         assert_eq!(commands[0], "coplace run mpirun -np 2 ./lmp & coplace run mpirun -np 2 ./lmp &");
-        assert_eq!(commands[1], "coplace daemon & coplace attach 10 11 20 21");
+        // One rank stands for its job; to be stopped are all.
+        assert_eq!(commands[1], "coplace daemon & coplace attach 10 20");
+        assert_eq!(commands[2], "kill -STOP 20 21; tail --pid=10 -f /dev/null; kill -CONT 20 21");
+    }
+
+    #[test]
+    fn workers_of_one_parent_are_taken_in_with_it_unless_it_has_others() {
+        let pool = |pid: u32, parent: u32| Seen {
+            processes: 2,
+            pids: vec![pid, pid + 1],
+            attach: vec![parent],
+            ..seen(pid, 2, 1.0, 2.0)
+        };
+        let attach = |pools: [Seen; 2]| judge(&pools, &cpus()).remedies[1].command.clone();
+        assert_eq!(attach([pool(10, 9), pool(20, 19)]), "coplace daemon & coplace attach 9 19");
+        assert_eq!(attach([pool(10, 9), pool(20, 9)]), "coplace daemon & coplace attach 10 11 20 21");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use linux::page::{PageDir, RigidReason};
 use linux::procfs::{self, Process, Stat, TaskRuntime, Tid};
-use linux::{Result, Root};
+use linux::{Result, Root, job, protection};
 
 use super::judge::Seen;
 use super::runtimes;
@@ -53,7 +53,7 @@ pub fn look(duration: Duration, root: &Root) -> Result<Look> {
             seen.awake_cpus += awake.min(1.0);
         }
     }
-    let mut seen = join_ranks(programs, &stats);
+    let mut seen = join(programs, |process| kin(process, &stats, root));
     seen.retain(|seen| seen.wanted_cpus >= 0.05);
     // Files are read of those only whose threads get into somebody's way.
     for seen in seen.iter_mut().filter(|seen| seen.busy_threads > 1 && seen.openmp.is_none()) {
@@ -100,6 +100,7 @@ fn sample(root: &Root) -> Result<(Sample, u32)> {
 
 fn describe(stat: &Stat, stats: &BTreeMap<Process, Stat>, root: &Root) -> Seen {
     let pid = stat.pid;
+    let launcher = job::launcher_of(stat.process(), root);
     let words = procfs::cmdline(pid, root).unwrap_or_default();
     let command: Vec<String> = match words.is_empty() {
         true => vec![stat.comm.clone()],
@@ -119,6 +120,7 @@ fn describe(stat: &Stat, stats: &BTreeMap<Process, Stat>, root: &Root) -> Seen {
         own: status.uid == rustix::process::getuid().as_raw(),
         processes: 1,
         pids: vec![pid],
+        attach: vec![pid],
         busy_threads: 0,
         used_cpus: 0.0,
         wanted_cpus: 0.0,
@@ -126,12 +128,18 @@ fn describe(stat: &Stat, stats: &BTreeMap<Process, Stat>, root: &Root) -> Seen {
         awake_cpus: 0.0,
         openmp: runtimes::openmp(&maps),
         runtime: runtimes::other(&maps),
-        launched_by: launcher(stat, stats, root),
+        launched_by: launcher
+            .filter(|launcher| job::is_typed(*launcher, root))
+            .map(|launcher| words_of(launcher.pid, root)),
         passive: variable("OMP_WAIT_POLICY").is_some_and(|v| v.eq_ignore_ascii_case("passive"))
             || variable("GOMP_SPINCOUNT").is_some_and(|v| v.as_bytes() == b"0"),
         managed: variable("COPLACE_PAGES").is_some() || descends_from_coplace(stat, stats),
         keeps_its_number: keeps_its_number(variable("COPLACE_PAGES"), status.uid),
-        stoppable: !stat.is_session_leader() && status.tracer_pid == 0 && !is_shell(&stat.comm),
+        // A rank may lead a session of its own, in which nobody else is.
+        stoppable: status.tracer_pid == 0
+            && !is_shell(&stat.comm)
+            && (launcher.is_some() || !stat.is_session_leader())
+            && launcher != Some(stat.process()),
     }
 }
 
@@ -160,54 +168,75 @@ fn descends_from_coplace(stat: &Stat, stats: &BTreeMap<Process, Stat>) -> bool {
     false
 }
 
-/// How the launcher was started that a process descends from.
-fn launcher(stat: &Stat, stats: &BTreeMap<Process, Stat>, root: &Root) -> Option<Vec<String>> {
-    let mut parent = stat.ppid;
-    let mut found = None;
-    // The topmost one: mpirun starts daemons that start ranks.
-    for _ in 0..8 {
-        let stat = stats.values().find(|stat| stat.pid == parent)?;
-        match linux::protection::protected_own(stat.process(), root) {
-            Some(linux::protection::Reason::Launcher { .. }) => found = Some(stat.pid),
-            _ if found.is_some() => break,
-            _ => {}
-        }
-        parent = stat.ppid;
-    }
-    let words = procfs::cmdline(found?, root).ok()?;
-    Some(words.iter().map(|word| word.to_string_lossy().into_owned()).collect())
+fn words_of(pid: u32, root: &Root) -> Vec<String> {
+    let words = procfs::cmdline(pid, root).unwrap_or_default();
+    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Busy single-threaded processes of one parent that run the same program are one program: the
-/// ranks of an MPI job, the workers of a pool.
-fn join_ranks(programs: BTreeMap<Process, Seen>, stats: &BTreeMap<Process, Stat>) -> Vec<Seen> {
-    let mut ranks: BTreeMap<(u32, String), Seen> = BTreeMap::new();
-    let mut rest = Vec::new();
-    for (process, seen) in programs {
-        let Some(stat) = stats.get(&process).filter(|_| seen.busy_threads == 1) else {
-            rest.push(seen);
-            continue;
-        };
-        // An adopted orphan says nothing about who belongs together.
-        if stat.ppid <= 1 || stat.num_threads > 4 || seen.openmp.is_some() {
-            rest.push(seen);
-            continue;
-        }
-        ranks
-            .entry((stat.ppid, seen.command.first().cloned().unwrap_or_default()))
-            .and_modify(|all| {
-                all.processes += 1;
-                all.pids.extend(&seen.pids);
-                all.busy_threads += 1;
-                all.used_cpus += seen.used_cpus;
-                all.wanted_cpus += seen.wanted_cpus;
-                all.awake_cpus += seen.awake_cpus;
-                all.allowed = all.allowed.union(&seen.allowed);
-            })
-            .or_insert(seen);
+/// What makes several processes one program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kin {
+    /// The ranks of a parallel job, by its launcher. Each stands for all of them.
+    Job(Process),
+    /// Workers of one parent, as far as they run the same program with one thread each. Attaching the parent
+    /// takes all of them in, where that is one that may be attached.
+    Workers { parent: Process, attachable: bool },
+}
+
+fn kin(process: Process, stats: &BTreeMap<Process, Stat>, root: &Root) -> Option<Kin> {
+    match job::launcher_of(process, root) {
+        Some(launcher) if launcher == process || protection::is_launcher(process, root) => return None,
+        Some(launcher) => return Some(Kin::Job(launcher)),
+        None => {}
     }
-    rest.extend(ranks.into_values());
-    rest
+    // An adopted orphan says nothing about who belongs together.
+    let stat = stats.get(&process).filter(|stat| stat.ppid > 1 && stat.num_threads <= 4)?;
+    let parent = Process::of(stat.ppid, root).ok()?;
+    Some(Kin::Workers { parent, attachable: protection::protected(parent, root).is_none() })
+}
+
+/// Makes one program of processes that belong together, known by the one that wants the most.
+fn join(programs: BTreeMap<Process, Seen>, kin: impl Fn(Process) -> Option<Kin>) -> Vec<Seen> {
+    let mut families: BTreeMap<(Kin, String), Vec<Seen>> = BTreeMap::new();
+    let mut joined = Vec::new();
+    for (process, seen) in programs {
+        let family = match kin(process) {
+            Some(kin @ Kin::Job(_)) => Some((kin, String::new())),
+            Some(kin) if seen.busy_threads == 1 && seen.openmp.is_none() => {
+                Some((kin, seen.command.first().cloned().unwrap_or_default()))
+            }
+            _ => None,
+        };
+        match family {
+            Some(family) => families.entry(family).or_default().push(seen),
+            None => joined.push(seen),
+        }
+    }
+    joined.extend(families.into_iter().map(|((kin, _), members)| one_of(kin, members)));
+    joined
+}
+
+fn one_of(kin: Kin, mut members: Vec<Seen>) -> Seen {
+    let known_by = (0..members.len()).max_by(|&a, &b| {
+        members[a].wanted_cpus.total_cmp(&members[b].wanted_cpus).then(members[b].pid.cmp(&members[a].pid))
+    });
+    let mut all = members.swap_remove(known_by.expect("a family has a member"));
+    for other in members {
+        all.processes += other.processes;
+        all.pids.extend(other.pids);
+        all.busy_threads += other.busy_threads;
+        all.used_cpus += other.used_cpus;
+        all.wanted_cpus += other.wanted_cpus;
+        all.awake_cpus += other.awake_cpus;
+        all.allowed = all.allowed.union(&other.allowed);
+    }
+    all.pids.sort_unstable();
+    all.attach = match kin {
+        Kin::Job(_) => vec![all.pid],
+        Kin::Workers { parent, attachable: true } if all.processes > 1 => vec![parent.pid],
+        Kin::Workers { .. } => all.pids.clone(),
+    };
+    all
 }
 
 #[cfg(test)]
@@ -222,6 +251,52 @@ mod tests {
         std::fs::write(task.join("schedstat"), format!("{run_ns} 0 7\n")).unwrap();
         std::os::unix::fs::symlink("42", base.path().join("proc/self")).unwrap();
         base
+    }
+
+    fn one(pid: u32, threads: u32, wanted_cpus: f64) -> (Process, Seen) {
+        let seen = Seen {
+            pid,
+            name: format!("p{pid}"),
+            command: vec!["./p".into()],
+            own: true,
+            processes: 1,
+            pids: vec![pid],
+            attach: vec![pid],
+            busy_threads: threads,
+            awake_cpus: f64::from(threads),
+            used_cpus: wanted_cpus / 2.0,
+            wanted_cpus,
+            allowed: "0-1".parse().unwrap(),
+            openmp: None,
+            runtime: None,
+            launched_by: None,
+            passive: false,
+            managed: false,
+            keeps_its_number: false,
+            stoppable: true,
+        };
+        (Process { pid, start_time_ticks: 1 }, seen)
+    }
+
+    #[test]
+    fn ranks_are_one_program_with_their_teams_and_workers_only_where_they_are_alike() {
+        let parent = Process { pid: 5, start_time_ticks: 1 };
+        let programs =
+            || BTreeMap::from([one(10, 0, 0.1), one(11, 2, 2.0), one(12, 2, 1.5), one(13, 1, 1.0)]);
+        let told = |kin: Kin| -> Vec<(u32, Vec<u32>, Vec<u32>, u32)> {
+            let of = |process: Process| (process.pid != 13).then_some(kin);
+            let told = |seen: Seen| (seen.pid, seen.pids, seen.attach, seen.busy_threads);
+            join(programs(), of).into_iter().map(told).collect()
+        };
+        let other = (13, vec![13], vec![13], 1);
+        assert_eq!(told(Kin::Job(parent)), [other.clone(), (11, vec![10, 11, 12], vec![11], 4)]);
+        // These have more than a thread each, or none.
+        assert_eq!(told(Kin::Workers { parent, attachable: true }).len(), 4);
+        let workers = || BTreeMap::from([one(10, 1, 1.0), one(11, 1, 1.0)]);
+        for (attachable, attach) in [(true, vec![5]), (false, vec![10, 11])] {
+            let joined = join(workers(), |_| Some(Kin::Workers { parent, attachable }));
+            assert_eq!((joined.len(), &joined[0].attach), (1, &attach));
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use linux::clock::now_ns;
 use node::launch::{Ended, Held, Running};
 use workload::{Mix, Program};
 
-use super::output::{self, Scratch};
+use super::output::{self, Output};
 use super::{drive, entry};
 use crate::exit::{DOES_NOT_HOLD, Failure};
 use crate::units;
@@ -14,7 +14,6 @@ use crate::units;
 /// Programs with the same command run once; one that the file gives a time is measured all the same.
 pub fn measure(mix: &mut Mix, quiet: bool) -> Result<(), Failure> {
     let interrupts = drive::interrupts()?;
-    let scratch = Scratch::make(std::env::temp_dir().join(format!("coplace-alone.{}", std::process::id())))?;
     for index in 0..mix.programs.len() {
         let program = &mix.programs[index];
         let same = |other: &&Program| {
@@ -24,7 +23,7 @@ pub fn measure(mix: &mut Mix, quiet: bool) -> Result<(), Failure> {
         let measured = mix.programs[..index].iter().find(same).and_then(|other| other.alone_ns);
         let alone_ns = match measured {
             Some(alone_ns) => alone_ns,
-            None => run(program, &scratch, &interrupts)?,
+            None => run(program, &interrupts)?,
         };
         if !quiet && measured.is_none() {
             eprintln!("coplace: {} alone takes {}", program.name, units::show_ns(alone_ns));
@@ -34,17 +33,17 @@ pub fn measure(mix: &mut Mix, quiet: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run(program: &Program, scratch: &Scratch, interrupts: &AtomicUsize) -> Result<u64, Failure> {
+fn run(program: &Program, interrupts: &AtomicUsize) -> Result<u64, Failure> {
     // Not into the files that the mix's own run is to write.
     let mut unnamed = program.clone();
     (unnamed.stdout, unnamed.stderr) = (None, None);
-    let (files, mut output) = output::open(&unnamed, &program.name, scratch.path(), false)?;
+    let (files, mut output) = output::open(&unnamed, &program.name, None, false)?;
     let told =
         |error: node::launch::LaunchError| Failure::new(DOES_NOT_HOLD, format!("{}: {error}", program.name));
     let held = Held::spawn(entry::launch(&unnamed, files).map_err(told)?).map_err(told)?;
     let began_ns = now_ns();
     let mut running = held.let_go(&Default::default()).map_err(told)?;
-    let ended = wait(&mut running, interrupts)?;
+    let ended = wait(&mut running, &mut output, interrupts)?;
     let alone_ns = now_ns() - began_ns;
     output.pump(true, |_| {});
     if ended != Ended::Status(0) || output.verified() == Some(false) {
@@ -58,7 +57,7 @@ fn run(program: &Program, scratch: &Scratch, interrupts: &AtomicUsize) -> Result
     Ok(alone_ns.max(1))
 }
 
-fn wait(running: &mut Running, interrupts: &AtomicUsize) -> Result<Ended, Failure> {
+fn wait(running: &mut Running, output: &mut Output, interrupts: &AtomicUsize) -> Result<Ended, Failure> {
     let mut signalled = 0;
     loop {
         if let Some(ended) = running.try_wait().map_err(Failure::ours)? {
@@ -67,21 +66,22 @@ fn wait(running: &mut Running, interrupts: &AtomicUsize) -> Result<Ended, Failur
                 _ => Err(Failure::new(DOES_NOT_HOLD, "interrupted")),
             };
         }
+        output.pump(false, |_| {});
         let now = interrupts.load(Ordering::Relaxed);
         if now > signalled {
             signalled = now;
             running.signal(if now == 1 { libc::SIGTERM } else { libc::SIGKILL });
         }
-        let mut fds: Vec<_> = running
-            .end_fd()
+        let end = running.end_fd();
+        let announced = end.is_some();
+        let mut fds: Vec<_> = end
             .into_iter()
+            .chain(output.pipes())
             .map(|fd| rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN))
             .collect();
         // Often enough for those kernels, too, that announce no ends.
-        let tick = rustix::event::Timespec {
-            tv_sec: 0,
-            tv_nsec: if fds.is_empty() { 5_000_000 } else { 100_000_000 },
-        };
+        let tick =
+            rustix::event::Timespec { tv_sec: 0, tv_nsec: if !announced { 5_000_000 } else { 100_000_000 } };
         let _ = rustix::event::poll(&mut fds, Some(&tick));
     }
 }

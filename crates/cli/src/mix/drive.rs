@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use workload::{Instance, Mix, Program, WaitPolicy};
 
 use super::entry::{Entry, State, close, launch, own_cpus, register};
-use super::output::{self, Scratch};
+use super::output::{self, Output, Scratch};
 use super::plans::Plans;
 use super::progress::Progress;
 use super::result::{Ending, MixResult, ProgramResult};
@@ -86,11 +87,9 @@ pub fn drive(mix: &Mix, mut how: How) -> Result<Driven, Failure> {
     }
     let trace = how.trace.clone().unwrap_or_else(|| scratch.path().join("trace.jsonl"));
     how.options.trace = Some(trace.clone());
-    let output = match &how.output {
-        Some(directory) => directory.clone(),
-        None => scratch.path().join("output"),
-    };
-    std::fs::create_dir_all(&output).map_err(|error| Failure::writing(&output, error))?;
+    if let Some(directory) = &how.output {
+        std::fs::create_dir_all(directory).map_err(|error| Failure::writing(directory, error))?;
+    }
     let membership = Membership::new(home, Some(how.options.clone())).map_err(join_failure)?;
     let before = status(&membership)?;
     let instances = mix.instances();
@@ -101,7 +100,6 @@ pub fn drive(mix: &Mix, mut how: How) -> Result<Driven, Failure> {
         plans: Plans::begin(membership.leads().then_some(trace), before.uptime_ns),
         began_ns: now_ns(),
         membership,
-        output,
         how,
         before,
     };
@@ -139,7 +137,6 @@ struct Drive<'a> {
     entries: Vec<Entry>,
     plans: Plans,
     progress: Progress,
-    output: PathBuf,
     began_ns: u64,
     before: Status,
 }
@@ -246,8 +243,8 @@ impl Drive<'_> {
     fn hold(&mut self, instance: &Instance, entry: &mut Entry) -> Result<(), String> {
         let program = &self.mix.programs[instance.program];
         let show = !self.how.quiet && self.how.output.is_none();
-        let (files, output) =
-            output::open(program, &instance.id, &self.output, show).map_err(|failure| failure.message)?;
+        let (files, output) = output::open(program, &instance.id, self.how.output.as_deref(), show)
+            .map_err(|failure| failure.message)?;
         let launch = launch(program, files).map_err(|error| error.to_string())?;
         let held = Held::spawn(launch).map_err(|error| error.to_string())?;
         let home = self.membership.home();
@@ -349,11 +346,9 @@ impl Drive<'_> {
     /// Output of the programs, and the line that shows how far they are.
     fn show(&mut self, coming: usize) {
         let (mut running, mut waiting, mut done) = (Vec::new(), Vec::new(), 0);
+        self.show_output();
         for entry in &mut self.entries {
             let name = entry.result.name.to_string();
-            if let Some(output) = &mut entry.output {
-                output.pump(false, |line| self.progress.print(&name, line));
-            }
             match entry.state {
                 State::Held(..) => waiting.push(name),
                 State::Runs(_) => running.push(name),
@@ -372,25 +367,44 @@ impl Drive<'_> {
         self.progress.show(done, &running, &waiting);
     }
 
-    /// Until something can be done.
-    fn wait(&self, arrival_ns: Option<u64>) {
-        let now = now_ns();
-        let until = [Some(now + TICK_NS), arrival_ns, self.membership.wake_at_ns()];
-        let at_most_ns = until.into_iter().flatten().min().unwrap_or(now).saturating_sub(now);
+    /// Until something can be done. What programs print meanwhile is read: they are not to wait for that.
+    fn wait(&mut self, arrival_ns: Option<u64>) {
+        let until = [Some(now_ns() + TICK_NS), arrival_ns, self.membership.wake_at_ns()];
+        let until_ns = until.into_iter().flatten().min().unwrap_or(0);
+        while !self.wait_once(until_ns.saturating_sub(now_ns())) {
+            self.show_output();
+        }
+    }
+
+    /// Whether something else came than output.
+    fn wait_once(&self, at_most_ns: u64) -> bool {
         let ends = self.entries.iter().filter_map(|entry| match &entry.state {
             State::Runs(running) => running.end_fd(),
             _ => None,
         });
-        let mut fds: Vec<PollFd> = ends
-            .chain(self.membership.poll_fd())
+        let others: Vec<BorrowedFd> = ends.chain(self.membership.poll_fd()).collect();
+        let pipes = self.entries.iter().filter_map(|entry| entry.output.as_ref()).flat_map(Output::pipes);
+        let mut fds: Vec<PollFd> = others
+            .iter()
+            .copied()
+            .chain(pipes)
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
         let timeout = Timespec {
             tv_sec: (at_most_ns / 1_000_000_000) as i64,
             tv_nsec: (at_most_ns % 1_000_000_000) as _,
         };
-        // An interrupted poll only means looking a little earlier.
-        let _ = poll(&mut fds, Some(&timeout));
+        // An interrupted or failed poll only means looking a little earlier.
+        let printed = matches!(poll(&mut fds, Some(&timeout)), Ok(1..));
+        !printed || at_most_ns == 0 || fds[..others.len()].iter().any(|fd| !fd.revents().is_empty())
+    }
+
+    fn show_output(&mut self) {
+        for entry in &mut self.entries {
+            if let Some(output) = &mut entry.output {
+                output.pump(false, |line| self.progress.print(entry.result.name.as_str(), line));
+            }
+        }
     }
 
     /// Ends every program: made to run so that it can, asked, and made to after a while. Held ones
@@ -412,6 +426,7 @@ impl Drive<'_> {
             self.membership.pump();
             self.wait(None);
             self.reap();
+            self.show(0);
         }
         self.show(0);
     }

@@ -1,6 +1,7 @@
 //! `coplace mix FILE`: several programs from a file, and what each one lost.
 
 mod alone;
+pub mod drain;
 mod drive;
 mod entry;
 mod output;

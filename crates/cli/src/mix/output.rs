@@ -1,31 +1,74 @@
 //! What the programs of a mix print.
 //!
-//! It goes to files, never through pipes: whoever kills a mix must not kill its programs by
-//! SIGPIPE. What the files of a program get is shown, line by line with its name, as it comes.
+//! What their user names goes to files. The rest is shown, line by line with its name, and thrown away, but for
+//! the last line on stdout, which tells the verdict: it goes through pipes, so that no program can fill a
+//! file system with what nobody wanted to keep. Whoever kills a mix does not kill its programs by SIGPIPE: see
+//! `drain`.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use workload::{AppId, Program};
 
+use super::drain::{self, Drain};
 use crate::exit::Failure;
 
 /// A line that never ends is cut here.
 const MAX_LINE: usize = 64 << 10;
+/// What is read at once from a program that prints without end.
+const MOST_AT_ONCE: usize = 4 << 20;
+/// What a program may print while nobody has a CPU to read it; what the kernel allows where that is less.
+const PIPE_BYTES: usize = 1 << 20;
 
-/// One stream of one program, read behind the program's back.
+/// Where what a program prints is read.
+enum Source {
+    /// Behind its back, from here on.
+    File(File, u64),
+    Pipe(File),
+    /// Nothing comes any more.
+    Ended,
+}
+
+/// One stream of one program.
 struct Tail {
-    file: File,
-    offset: u64,
+    source: Source,
     partial: Vec<u8>,
     /// Last line that was not empty.
     last: String,
 }
 
 impl Tail {
+    fn of(source: Source) -> Tail {
+        Tail { source, partial: Vec::new(), last: String::new() }
+    }
+
     fn open(path: &Path) -> std::io::Result<Tail> {
-        Ok(Tail { file: File::open(path)?, offset: 0, partial: Vec::new(), last: String::new() })
+        Ok(Tail::of(Source::File(File::open(path)?, 0)))
+    }
+
+    /// What comes first of what was not read yet; 0: nothing is there.
+    fn read(&mut self, chunk: &mut [u8]) -> usize {
+        let count = match &mut self.source {
+            Source::Ended => return 0,
+            Source::File(file, offset) => {
+                let count = file.seek(SeekFrom::Start(*offset)).and_then(|_| file.read(chunk)).unwrap_or(0);
+                *offset += count as u64;
+                return count;
+            }
+            Source::Pipe(pipe) => pipe.read(chunk),
+        };
+        match count {
+            Ok(count @ 1..) => count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
+            Ok(_) | Err(_) => {
+                self.source = Source::Ended;
+                0
+            }
+        }
     }
 
     /// Hands out the lines that came since the last call; with `rest` also the unfinished one.
@@ -39,10 +82,14 @@ impl Tail {
             }
             line(text);
         };
-        // A file that can no longer be read has nothing more to show.
-        while self.file.seek(SeekFrom::Start(self.offset)).is_ok() {
-            let Ok(count @ 1..) = self.file.read(&mut chunk) else { break };
-            self.offset += count as u64;
+        let mut read = 0;
+        // Of a file the rest is all that was printed; a pipe may still be somebody's who was left behind.
+        while read < MOST_AT_ONCE || rest && matches!(self.source, Source::File(..)) {
+            let count = self.read(&mut chunk);
+            if count == 0 {
+                break;
+            }
+            read += count;
             self.partial.extend_from_slice(&chunk[..count]);
             let mut from = 0;
             while let Some(length) = self.partial[from..].iter().position(|&byte| byte == b'\n') {
@@ -67,6 +114,8 @@ pub struct Output {
     stdout: Option<Tail>,
     stderr: Option<Tail>,
     show: (bool, bool),
+    /// Reads on when this is dropped.
+    _drain: Option<Drain>,
 }
 
 /// The open files that a program is given.
@@ -76,9 +125,14 @@ pub struct Files {
     pub stderr: File,
 }
 
-/// Opens what the mix's file names, and files in `directory` for the rest. Of a program that is
-/// repeated, later instances get files of their own (`cg.2.out`), lest they overwrite each other.
-pub fn open(program: &Program, id: &AppId, directory: &Path, show: bool) -> Result<(Files, Output), Failure> {
+/// Opens what the mix's file names, files in `directory` where one was asked for, and pipes for the rest. Of a
+/// program that is repeated, later instances get files of their own (`cg.2.out`), lest they overwrite each other.
+pub fn open(
+    program: &Program,
+    id: &AppId,
+    directory: Option<&Path>,
+    show: bool,
+) -> Result<(Files, Output), Failure> {
     let own = |path: &PathBuf| match *id == program.name {
         true => path.clone(),
         false => path.with_file_name(match path.file_name().and_then(|name| name.to_str()) {
@@ -86,23 +140,59 @@ pub fn open(program: &Program, id: &AppId, directory: &Path, show: bool) -> Resu
             None => id.to_string(),
         }),
     };
-    let create = |path: &Path| File::create(path).map_err(|error| Failure::writing(path, error));
     let target = |named: &Option<PathBuf>, ending: &str| match named {
-        Some(path) => own(path),
-        None => directory.join(format!("{id}.{ending}")),
+        Some(path) => Some(own(path)),
+        None => directory.map(|directory| directory.join(format!("{id}.{ending}"))),
     };
-    let (out, err) = (target(&program.stdout, "out"), target(&program.stderr, "err"));
     let stdin = match &program.stdin {
         None => None,
         Some(path) => Some(File::open(path).map_err(|error| {
             Failure::bad_input(format!("{id}: cannot read its stdin {}: {error}", path.display()))
         })?),
     };
-    let files = Files { stdin, stdout: create(&out)?, stderr: create(&err)? };
+    let (out, err) = (target(&program.stdout, "out"), target(&program.stderr, "err"));
+    let (stdout, out) = stream(out.as_deref(), true)?;
+    let (stderr, err) = stream(err.as_deref(), show)?;
+    let pipes = (out.as_ref().and_then(Tail::pipe), err.as_ref().and_then(Tail::pipe));
+    let drain = match pipes {
+        (None, None) => None,
+        (out, err) => drain::start(out, err)
+            .map_err(|error| Failure::ours(format!("{id}: nobody could take over its output: {error}")))?,
+    };
     let show = (show && program.stdout.is_none(), show && program.stderr.is_none());
+    Ok((Files { stdin, stdout, stderr }, Output { stdout: out, stderr: err, show, _drain: drain }))
+}
+
+/// Where a program is to print one of its streams, and how that is read; `None`: it is not.
+fn stream(path: Option<&Path>, wanted: bool) -> Result<(File, Option<Tail>), Failure> {
+    let Some(path) = path else {
+        if !wanted {
+            let null = Path::new("/dev/null");
+            let file = fs::OpenOptions::new().write(true).open(null);
+            return Ok((file.map_err(|error| Failure::writing(null, error))?, None));
+        }
+        let pipe = || -> std::io::Result<(File, Tail)> {
+            let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
+            let _ = fcntl_setpipe_size(&ours, PIPE_BYTES);
+            // Not the program's end: that one may wait.
+            rustix::fs::fcntl_setfl(&ours, OFlags::NONBLOCK)?;
+            Ok((theirs.into(), Tail::of(Source::Pipe(ours.into()))))
+        };
+        let (file, tail) = pipe().map_err(|error| Failure::ours(format!("cannot make a pipe: {error}")))?;
+        return Ok((file, Some(tail)));
+    };
+    let file = File::create(path).map_err(|error| Failure::writing(path, error))?;
     // What was made a moment ago can be read, unless it is a pipe or a device: then nothing is shown.
-    let tail = |path: &Path| path.is_file().then(|| Tail::open(path).ok()).flatten();
-    Ok((files, Output { stdout: tail(&out), stderr: tail(&err), show }))
+    Ok((file, path.is_file().then(|| Tail::open(path).ok()).flatten()))
+}
+
+impl Tail {
+    fn pipe(&self) -> Option<BorrowedFd<'_>> {
+        match &self.source {
+            Source::Pipe(pipe) => Some(pipe.as_fd()),
+            _ => None,
+        }
+    }
 }
 
 impl Output {
@@ -119,6 +209,11 @@ impl Output {
         if let Some(tail) = self.stderr.as_mut().filter(|_| show_err) {
             tail.pump(ended, &mut print);
         }
+    }
+
+    /// What can be waited for to be readable.
+    pub fn pipes(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [&self.stdout, &self.stderr].into_iter().flatten().filter_map(Tail::pipe)
     }
 
     /// What its last line on stdout says of its result.
@@ -169,8 +264,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.out");
         let mut file = File::create(&path).unwrap();
-        let mut output =
-            Output { stdout: Some(Tail::open(&path).unwrap()), stderr: None, show: (true, true) };
+        let mut output = Output {
+            stdout: Some(Tail::open(&path).unwrap()),
+            stderr: None,
+            show: (true, true),
+            _drain: None,
+        };
         let mut lines = Vec::new();
         file.write_all(b"one\ntw").unwrap();
         output.pump(false, |line| lines.push(line.to_owned()));
@@ -196,5 +295,22 @@ mod tests {
         let mut longest = 0;
         tail.pump(false, |line| longest = longest.max(line.len()));
         assert!(tail.partial.len() <= MAX_LINE && longest <= 2 * MAX_LINE);
+    }
+
+    #[test]
+    fn what_goes_through_a_pipe_is_shown_and_never_waited_for() {
+        let (mut file, tail) = stream(None, true).unwrap();
+        let mut output = Output { stdout: tail, stderr: None, show: (true, true), _drain: None };
+        let mut lines = Vec::new();
+        output.pump(false, |line| lines.push(line.to_owned()));
+        file.write_all(b"one\nVERIFIED").unwrap();
+        output.pump(false, |line| lines.push(line.to_owned()));
+        assert_eq!((lines.len(), output.pipes().count()), (1, 1));
+        drop(file);
+        output.pump(true, |line| lines.push(line.to_owned()));
+        assert_eq!((lines, output.verified()), (vec!["one".into(), "VERIFIED".into()], Some(true)));
+        // Whoever waits for more would wait in vain.
+        assert_eq!(output.pipes().count(), 0);
+        assert!(stream(None, false).unwrap().1.is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! The one line that shows how far a mix has come; on a terminal only.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -22,7 +22,8 @@ impl Progress {
 
     /// One line of a program, above the bar.
     pub fn print(&self, name: &str, line: &str) {
-        self.0.suspend(|| eprintln!("{name} │ {line}"));
+        // Where stderr takes nothing any more nothing is shown, and the programs go on.
+        self.0.suspend(|| drop(writeln!(std::io::stderr(), "{name} │ {line}")));
     }
 
     pub fn show(&self, done: usize, running: &[String], waiting: &[String]) {

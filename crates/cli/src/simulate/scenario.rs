@@ -123,9 +123,9 @@ pub fn workload_of(workload: &str, model: &Model, how: &How) -> Result<Workload,
         return Ok(plain(ScenarioFile::Generated(set)));
     }
     let path = Path::new(workload);
-    let text = read(path)?;
+    let text = workload::text::read(path).map_err(Failure::bad_input)?;
     let bad = |error: MixError| Failure::bad_input(error);
-    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("swf")) {
+    if is_swf(path) {
         return Ok(plain(ScenarioFile::Fixed(Scenario::parse_swf(&text, path, lenient).map_err(bad)?)));
     }
     if sim::is_record(&text, path) {
@@ -136,6 +136,13 @@ pub fn workload_of(workload: &str, model: &Model, how: &How) -> Result<Workload,
         return Ok(Workload { file, machine: Some(record.machine), settings });
     }
     ScenarioFile::parse(&text, path, &model.profiles, lenient).map(plain).map_err(bad)
+}
+
+/// By its name, without what tells how it is packed.
+fn is_swf(path: &Path) -> bool {
+    let ends =
+        |path: &Path, wanted: &str| path.extension().is_some_and(|end| end.eq_ignore_ascii_case(wanted));
+    ends(path, "swf") || ends(path, "gz") && path.file_stem().is_some_and(|stem| ends(Path::new(stem), "swf"))
 }
 
 /// The scenarios to be played, with their seeds: one of a fixed workload, several of a drawn one.

@@ -105,13 +105,14 @@ fn enter(process: Process, dir: &Path, root: &Root) -> Result<()> {
 
 impl Members {
     /// Moves these processes and all their descendants in, again and again until a scan finds none
-    /// outside: a child forked before its parent was moved is born outside.
-    pub fn add(&mut self, processes: &[Process], root: &Root) -> Result<Moved> {
+    /// outside: a child forked before its parent was moved is born outside. Those of `outside` stay where they are.
+    pub fn add(&mut self, processes: &[Process], outside: &BTreeSet<Process>, root: &Root) -> Result<Moved> {
         let mut moved = Moved { processes: processes.to_vec(), ..Moved::default() };
         let mut done = BTreeSet::new();
         while moved.rounds < MAX_ROUNDS && !moved.settled {
             moved.rounds += 1;
             moved.processes = procfs::tree_fast(&moved.processes, root)?;
+            moved.processes.retain(|process| !outside.contains(process));
             moved.settled = true;
             for process in moved.processes.clone() {
                 if done.insert(process) {

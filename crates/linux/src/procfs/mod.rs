@@ -213,7 +213,17 @@ pub(crate) fn numbered(path: &Path) -> Result<Vec<u32>> {
 }
 
 pub fn status(pid: u32, root: &Root) -> Result<Status> {
-    let path = dir(pid, root).join("status");
+    read_status(dir(pid, root).join("status"))
+}
+
+/// Whether a SIGSTOP for a thread or for its process has not been taken note of yet.
+pub fn stop_is_pending(pid: u32, tid: Tid, root: &Root) -> Result<bool> {
+    const STOP: u64 = 1 << (libc::SIGSTOP - 1);
+    let status = read_status(dir(pid, root).join("task").join(tid.to_string()).join("status"))?;
+    Ok(status.sig_pending & STOP != 0)
+}
+
+fn read_status(path: PathBuf) -> Result<Status> {
     let text = read(&path)?;
     let mut status = Status::default();
     let mut found_uid = false;

@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
-use linux::signals::Targets;
 use linux::{Process, affinity, procfs};
 use topology::CpuSet;
 
@@ -27,21 +26,21 @@ impl Harness {
         self.outside = outsiders.clone();
         {
             let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
-            if leaving.is_empty() {
-                targets.update(insiders, &self.root);
-            } else {
-                *targets = Targets::open(insiders, &self.root);
+            match self.traces.user_stopped {
+                true => targets.forget(&leaving),
+                false => targets.let_out(&leaving, &self.root),
             }
+            targets.update(insiders, &self.root);
         }
         // Children of insiders are born inside; those of launchers are not.
         if self.outside.is_empty() {
             return Ok(());
         }
         if let Some(group) = &mut self.v1 {
-            group.add(insiders, &self.root)?;
+            group.add_but(insiders, &self.outside, &self.root)?;
         }
         if let Some(group) = &mut self.v2 {
-            group.add(insiders, &self.root)?;
+            group.add_but(insiders, &self.outside, &self.root)?;
         }
         Ok(())
     }
@@ -53,9 +52,6 @@ impl Harness {
         }
         if let Some(group) = &mut self.v2 {
             group.release(leaving, &self.root);
-        }
-        if self.stops_by_signal() && !self.traces.user_stopped {
-            linux::signals::cont(leaving, &self.root);
         }
         if self.places_by_thread() && self.traces.before.is_none() {
             let tids = leaving

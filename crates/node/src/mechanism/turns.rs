@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use linux::protection::is_launcher;
 use linux::signals::Targets;
 use linux::spread::spread;
 use linux::{Root, Switch};
@@ -63,7 +64,8 @@ impl Stop {
 
 impl Turn for Stop {
     fn stop(&mut self) -> io::Result<()> {
-        self.targets().stop(&self.root);
+        // A process may have become a launcher since its program was last looked at.
+        self.targets().stop_but(|process| is_launcher(process, &self.root), &self.root);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use engine::Event;
 use linux::clock::now_ns;
-use linux::{Process, Root, procfs};
+use linux::{Process, Root, procfs, protection};
 use protocol::{FromScheduler, Role, Which};
 use workload::{AppId, Demand};
 
@@ -52,6 +52,16 @@ impl Scheduler {
         let root = Root::live();
         let process = candidate.process;
         let tree = procfs::tree(process.pid, &root).map_err(|error| error.to_string())?;
+        if candidate.job
+            && let Some(id) = self.app_with(process.pid)
+            && self.live.apps().get(&id).is_some_and(|app| app.record.terms.attached)
+        {
+            return Ok((
+                id,
+                vec!["it belongs to a parallel job, which is under coplace already".into()],
+                vec![],
+            ));
+        }
         if let Some((member, id)) = tree.iter().find_map(|member| Some((member, self.app_with(member.pid)?)))
         {
             let pid = process.pid;
@@ -68,7 +78,14 @@ impl Scheduler {
         }
         let foreground = candidate.foreground;
         let id = unique(&name.unwrap_or_else(|| candidate.name.clone()), |id| self.knows(id));
-        let record = candidate.record(id.clone(), demand, before.cpus(), now_ns());
+        // Launchers are mostly allowed more than the ranks that they have bound.
+        let inside: Vec<Process> =
+            tree.iter().copied().filter(|member| !protection::is_launcher(*member, &root)).collect();
+        if candidate.job {
+            let ranks = inside.len();
+            notes.push(format!("its whole job was taken in, as one program of {ranks} processes"));
+        }
+        let record = candidate.record(id.clone(), demand, before.cpus_of_all(&inside), now_ns());
         self.registry.write(&record).map_err(|error| error.to_string())?;
         // What follows may take a while, and is no sign that nobody schedules.
         self.lease.beat(now_ns());
@@ -141,7 +158,10 @@ impl Scheduler {
         }
         let Some(app) = self.live.apps().get(id) else { return restore::Report::default() };
         let record = app.record.clone();
-        self.adopter.leave_alone(identity::to_linux(record.process));
+        let members = app.members().iter().copied();
+        members
+            .chain([identity::to_linux(record.process)])
+            .for_each(|process| self.adopter.leave_alone(process));
         self.live.forget(id, now_ns());
         self.lease.beat(now_ns());
         let report = restore::set_free(&record, &Root::live(), &self.home);
@@ -181,6 +201,10 @@ impl Scheduler {
         let mut events = Vec::new();
         for found in self.adopter.scan(&managed, now_ns(), &root) {
             let uid = found.uid;
+            // Another rank of a job that came with the first.
+            if self.app_with(found.process.pid).is_some() {
+                continue;
+            }
             let Ok(candidate) = attach::look(found.process.pid, uid, own, &root) else { continue };
             let pid = candidate.process.pid;
             match self.take_running(candidate, found.name, found.demand) {
