@@ -416,8 +416,11 @@ impl Guardian {
         let account = self.member.as_mut().and_then(|member| member.ended(&self.name));
         // Others take the lead over before anybody reads what we write.
         drop(self.member);
-        let result = summary::Result::new(&self.name, &args.command, ended, took_ns)
-            .scheduled(self.unmanaged, unscheduled_ns, account.as_ref());
+        let result = summary::Result::new(&self.name, &args.command, ended, took_ns).scheduled(
+            self.unmanaged,
+            unscheduled_ns,
+            account.as_ref(),
+        );
         if let Some(path) = &args.json
             && let Err(failure) = summary::write_json(path, &result)
         {

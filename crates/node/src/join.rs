@@ -468,8 +468,7 @@ impl Membership {
         let asked = self.program(id)?.record.id.clone();
         let request = ToScheduler::Ended { id: asked.clone() };
         let is_its = |account: &Account| account.id.as_ref().is_none_or(|id| *id == asked);
-        let is_answer =
-            |message: &FromScheduler| matches!(message, FromScheduler::Account { account } if is_its(account));
+        let is_answer = |message: &FromScheduler| matches!(message, FromScheduler::Account { account } if is_its(account));
         let answer = self.ask(&request, is_answer);
         self.keep_accounts();
         let index = self.programs.iter().position(|program| program.id == *id)?;
