@@ -305,14 +305,17 @@ impl Membership {
         let _ = restore::set_free_by(&program.record, &traces, &self.home.group_name(), &self.root);
     }
 
-    /// A leader gives way to root's daemon.
+    /// A leader gives way to root's daemon, and to one that leads in a better home of the same user; who is
+    /// led follows when the leader has gone.
     fn look_for_superior(&mut self) {
         let now = now_ns();
         if now < self.superior_looked_ns + SUPERIOR_NS && matches!(self.link, Link::To(_)) {
             return;
         }
         self.superior_looked_ns = now;
-        if let Some(home) = self.home.superior() {
+        let is_free = self.host.is_some() || matches!(self.link, Link::Lost(_));
+        let better = || self.home.better().filter(|_| is_free);
+        if let Some(home) = self.home.superior().or_else(better) {
             self.step_down();
             self.go_to(home);
         }
