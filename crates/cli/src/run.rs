@@ -412,6 +412,7 @@ impl Guardian {
         let took_ns = now_ns() - self.began_ns;
         self.signals.leave_job_control();
         let managed = self.member.is_some();
+        let led = self.member.as_ref().is_some_and(Membership::leads);
         let unscheduled_ns = self.member.as_ref().map(|member| member.unscheduled_ns(&self.name));
         let account = self.member.as_mut().and_then(|member| member.ended(&self.name));
         // Others take the lead over before anybody reads what we write.
@@ -419,6 +420,7 @@ impl Guardian {
         let result = summary::Result::new(&self.name, &args.command, ended, took_ns).scheduled(
             self.unmanaged,
             unscheduled_ns,
+            led,
             account.as_ref(),
         );
         if let Some(path) = &args.json

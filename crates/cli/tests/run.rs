@@ -452,7 +452,10 @@ fn an_ordinary_user_needs_no_rights_and_no_set_up() {
     let place = Place::new();
     std::os::unix::fs::chown(place.0.path(), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
     let mut command = place.run(&[], &["id", "-u"]);
-    command.env_remove("COPLACE_RUNTIME_DIR").env("XDG_RUNTIME_DIR", place.0.path()).env("HOME", "/nonexistent");
+    command
+        .env_remove("COPLACE_RUNTIME_DIR")
+        .env("XDG_RUNTIME_DIR", place.0.path())
+        .env("HOME", "/nonexistent");
     let output =
         command.env_remove("XDG_CACHE_HOME").uid(SOMEBODY).gid(SOMEBODY).current_dir("/").output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr).into_owned();

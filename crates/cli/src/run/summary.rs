@@ -66,6 +66,8 @@ pub struct Result<'a> {
     unmanaged_because: Option<String>,
     /// For how long of its life nobody scheduled, as between one leader and the next.
     unscheduled_ns: u64,
+    /// Whether this run scheduled for all when its program ended: the lead has passed on then.
+    led: bool,
     account: Option<&'a Account>,
 }
 
@@ -85,6 +87,7 @@ impl<'a> Result<'a> {
             managed: true,
             unmanaged_because: None,
             unscheduled_ns: 0,
+            led: false,
             account: None,
         }
     }
@@ -94,10 +97,18 @@ impl<'a> Result<'a> {
         self,
         unmanaged_because: Option<String>,
         unscheduled_ns: Option<u64>,
+        led: bool,
         account: Option<&'a Account>,
     ) -> Result<'a> {
         let unscheduled_ns = unscheduled_ns.unwrap_or(self.response_ns);
-        Result { managed: unmanaged_because.is_none(), unmanaged_because, unscheduled_ns, account, ..self }
+        Result {
+            managed: unmanaged_because.is_none(),
+            unmanaged_because,
+            unscheduled_ns,
+            led,
+            account,
+            ..self
+        }
     }
 }
 

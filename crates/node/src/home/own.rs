@@ -81,7 +81,8 @@ struct Record {
 fn has_programs(home: &Home) -> bool {
     let records = fs::read_dir(home.apps()).into_iter().flatten().flatten();
     records.filter(|entry| entry.path().extension().is_some_and(|end| end == "json")).any(|entry| {
-        let record = fs::read(entry.path()).ok().and_then(|text| serde_json::from_slice::<Record>(&text).ok());
+        let record =
+            fs::read(entry.path()).ok().and_then(|text| serde_json::from_slice::<Record>(&text).ok());
         record.is_some_and(|record| identity::lives(record.process))
     })
 }
