@@ -38,16 +38,47 @@ bool text_is(const char *text, const char *word)
     return *text == '\0';
 }
 
-static void name_pid(pid_t pid)
+/* The PID namespace that every machine begins with (the kernel's PROC_PID_INIT_INO). */
+#define FIRST_PID_NAMESPACE 0xEFFFFFFCul
+
+/* The number of our PID namespace; where it cannot be told, that of the first. */
+static unsigned long own_namespace(void)
+{
+    static const char before[] = "pid:[";
+    char text[64];
+    unsigned long number = 0;
+    ssize_t got = readlink("/proc/self/ns/pid", text, sizeof text - 1);
+    if (got < (ssize_t)sizeof before || memcmp(text, before, sizeof before - 1) != 0)
+        return FIRST_PID_NAMESPACE;
+    text[got] = '\0';
+    for (const char *at = text + sizeof before - 1; *at >= '0' && *at <= '9'; at++)
+        number = number * 10 + (unsigned long)(*at - '0');
+    return number;
+}
+
+static size_t put_number(size_t at, unsigned long number)
 {
     char digits[24];
     size_t n = 0;
     do
-        digits[n++] = (char)('0' + pid % 10);
-    while (pid /= 10);
+        digits[n++] = (char)('0' + number % 10);
+    while (number /= 10);
     for (size_t i = 0; i < n; i++)
-        path[dir_len + i] = digits[n - 1 - i];
-    path[dir_len + n] = '\0';
+        path[at + i] = digits[n - 1 - i];
+    return at + n;
+}
+
+/* Puts the name of that process's page behind the directory: its number and, as many containers have a
+ * process 2, that of its PID namespace, unless that is the first. */
+static void name_pid(pid_t pid)
+{
+    unsigned long namespace = own_namespace();
+    size_t end = put_number(dir_len, (unsigned long)pid);
+    if (namespace != FIRST_PID_NAMESPACE) {
+        path[end++] = '-';
+        end = put_number(end, namespace);
+    }
+    path[end] = '\0';
 }
 
 /* Field 22 of /proc/self/stat, in clock ticks since boot. The name in field 2 may hold blanks and brackets,
@@ -331,7 +362,7 @@ void page_find_directory(void)
     const char *dir = secure_getenv("COPLACE_PAGES");
     size_t len = dir ? strlen(dir) : 0;
     /* A relative path would mean another directory after the program's next chdir(). */
-    if (dir_len != 0 || len == 0 || dir[0] != '/' || len + sizeof "/default" + 24 > sizeof path)
+    if (dir_len != 0 || len == 0 || dir[0] != '/' || len + sizeof "/default" + 48 > sizeof path)
         return;
     memcpy(path, dir, len);
     path[len] = '/';

@@ -4,8 +4,8 @@
  * threads are the processors in use, and makes the page where the preload library is not in the process.)
  *
  * The preload library (libcoplace_preload.so) makes one file of exactly 4096 bytes per process,
- * `$COPLACE_PAGES/<pid>` (mode 0600, pid as getpid() tells it inside the program's pid namespace),
- * and maps it shared. The node maps the same file. All numbers are in the byte order of the machine.
+ * `$COPLACE_PAGES/<pid>` (mode 0600, pid as getpid() tells it inside the program's pid namespace, and in any
+ * but the first of these `<pid>-<number of the namespace>`), and maps it shared. The node maps the same file. All numbers are in the byte order of the machine.
  *
  * Life of a page
  *  - Ready when `magic` is COPLACE_PAGE_MAGIC (load it with acquire, before anything else); the

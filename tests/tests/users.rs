@@ -92,3 +92,52 @@ fn roots_daemon_resizes_the_programs_of_two_users_who_share_the_machine() {
     assert!(looks[first + both..].iter().any(alone), "and the first one gets all of it back");
     home.is_left_clean();
 }
+
+#[test]
+fn cron_and_a_login_of_one_user_have_one_scheduler() {
+    const NAME: &str = "cron_and_a_login_of_one_user_have_one_scheduler";
+    // Nobody's, and no other test's: its directory in /tmp is the machine's.
+    const USER: u32 = 54_323;
+    if !rustix::process::geteuid().is_root() || !can_be_others() {
+        return skipped(NAME, "it takes root, `unshare --mount` and `setpriv`");
+    }
+    let home = Home::new();
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let coplace = for_all(&home, coplace().to_str().expect("the path is text"), "coplace");
+    let cache = home.path().join("cache");
+    fs::create_dir(&cache).expect("the home can be written");
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let script = format!(
+        "mount -t tmpfs none /run; umask 022
+        unset COPLACE_RUNTIME_DIR COPLACE_CONFIG
+        as='setpriv --reuid {USER} --regid {USER} --clear-groups env HOME=/nonexistent'
+        cron='-u XDG_RUNTIME_DIR'; login=XDG_RUNTIME_DIR=/run/user/{USER}; su=XDG_RUNTIME_DIR=/run/user/0
+        sees() {{ until $as $1 {coplace} status --json 2>/dev/null | grep -q '\"'$2'\"'; do sleep 0.05; done; }}
+        $as $cron {coplace} run --quiet --name cron -- sleep 600 & one=$!
+        sees \"$cron\" cron
+        mkdir -p /run/user/{USER} && chown {USER}:{USER} /run/user/{USER}
+        $as $login {coplace} run --quiet --name login -- sleep 600 & two=$!
+        $as $su {coplace} run --quiet --name su -- sleep 600 & three=$!
+        sees \"$cron\" login; sees \"$cron\" su; sees $login su
+        $as $login {coplace} status --json | tr -d '\\n'; echo
+        ls -d /run/user/{USER}/coplace 2>/dev/null
+        kill -TERM $one $two $three; wait
+        $as $cron {coplace} run --quiet --name later -- sleep 0.2
+        ls -d /run/user/{USER}/coplace
+        rm -r /tmp/coplace-{USER}"
+    );
+    let mut all = home.start("all", home.command("unshare").args(["--mount", "sh", "-c", &script]));
+    let status = all.ended_within(Duration::from_secs(120));
+    assert!(status.success(), "{status}: {}", all.stderr());
+    let printed = all.stdout();
+    let mut lines = printed.lines();
+    let look: Value = serde_json::from_str(lines.next().expect("it was looked")).expect("it is JSON");
+    let mut names: Vec<_> =
+        look["apps"].as_array().expect("it is there").iter().map(|app| &app["id"]).collect();
+    names.sort_by_key(|name| name.to_string());
+    assert_eq!(names, ["cron", "login", "su"]);
+    // Nobody went to the login's place while somebody lived in the other, and everybody does afterwards.
+    let places: Vec<&str> = lines.collect();
+    assert_eq!(places, [format!("/run/user/{USER}/coplace")]);
+    home.is_left_clean();
+}

@@ -134,6 +134,7 @@ fn run(args: &Args) -> Result<Ended, Failure> {
         name,
         began_ns: now_ns(),
         may_start: true,
+        unmanaged: None,
         quiet: args.quiet,
         resume_at_ns: None,
         decided: None,
@@ -156,6 +157,7 @@ fn run(args: &Args) -> Result<Ended, Failure> {
         }
         Err(error) => {
             guardian.member = None;
+            guardian.unmanaged = Some(error.to_string());
             args.notice(&format!("{error}; {} runs as without coplace", guardian.name));
         }
     }
@@ -207,6 +209,8 @@ struct Guardian {
     name: AppId,
     began_ns: u64,
     may_start: bool,
+    /// Why it was started without a scheduler, if it was.
+    unmanaged: Option<String>,
     quiet: bool,
     /// What its scheduler decided when it let it go: a narrow start, and how it waits.
     decided: Option<(Option<u32>, WaitPolicy)>,
@@ -241,7 +245,7 @@ impl Guardian {
             key: held.key(&args.command),
         };
         let record = record(args, self.name.clone(), process, pages.clone(), terms);
-        let registered = member.register(record);
+        let registered = member.bring(&record);
         let (name, environment) = registered.inspect_err(|_| drop(std::fs::remove_dir_all(&pages)))?;
         self.name = name;
         let bindings =
@@ -344,7 +348,10 @@ impl Guardian {
             }
         }
         // Where nobody schedules, nobody is waited for.
-        self.may_start |= member.is_orphaned();
+        if !self.may_start && member.is_abandoned() {
+            self.may_start = true;
+            self.unmanaged = Some("nobody schedules any more".into());
+        }
     }
 
     fn wait(&self, child: &Running) {
@@ -410,12 +417,19 @@ impl Guardian {
         let took_ns = now_ns() - self.began_ns;
         self.signals.leave_job_control();
         let managed = self.member.is_some();
+        let led = self.member.as_ref().is_some_and(Membership::leads);
+        let unscheduled_ns = self.member.as_ref().map(|member| member.unscheduled_ns(&self.name));
         let account = self.member.as_mut().and_then(|member| member.ended(&self.name));
         // Others take the lead over before anybody reads what we write.
         drop(self.member);
+        let result = summary::Result::new(&self.name, &args.command, ended, took_ns).scheduled(
+            self.unmanaged,
+            unscheduled_ns,
+            led,
+            account.as_ref(),
+        );
         if let Some(path) = &args.json
-            && let Err(failure) =
-                summary::write_json(path, &self.name, &args.command, ended, took_ns, account.as_ref())
+            && let Err(failure) = summary::write_json(path, &result)
         {
             say(&format!("coplace: {}", failure.message));
         }

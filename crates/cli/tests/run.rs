@@ -447,19 +447,21 @@ fn an_ordinary_user_needs_no_rights_and_no_set_up() {
         eprintln!("the other tests ran as an ordinary user already");
         return;
     }
-    const NOBODY: u32 = 65534;
+    // A user whom nobody is.
+    const SOMEBODY: u32 = 54_331;
     let place = Place::new();
-    let runtime = place.file("runtime");
-    fs::create_dir(&runtime).unwrap();
-    for directory in [place.0.path(), &runtime] {
-        std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY)).unwrap();
-    }
+    std::os::unix::fs::chown(place.0.path(), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
     let mut command = place.run(&[], &["id", "-u"]);
-    command.env_remove("COPLACE_RUNTIME_DIR").env("XDG_RUNTIME_DIR", &runtime).env("HOME", "/nonexistent");
+    command
+        .env_remove("COPLACE_RUNTIME_DIR")
+        .env("XDG_RUNTIME_DIR", place.0.path())
+        .env("HOME", "/nonexistent");
     let output =
-        command.env_remove("XDG_CACHE_HOME").uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap();
+        command.env_remove("XDG_CACHE_HOME").uid(SOMEBODY).gid(SOMEBODY).current_dir("/").output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!((text(&output).as_str(), output.status.code()), ("65534\n", Some(0)), "{message}");
+    assert_eq!((text(&output).as_str(), output.status.code()), ("54331\n", Some(0)), "{message}");
     assert!(message.starts_with("coplace: id ") && message.lines().count() == 1, "{message}");
-    assert!(runtime.join("coplace/apps").exists());
+    let home = Path::new("/tmp/coplace-54331");
+    assert!(home.join("apps").exists() && !place.file("coplace").exists());
+    fs::remove_dir_all(home).unwrap();
 }

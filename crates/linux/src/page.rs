@@ -4,6 +4,7 @@
 
 mod access;
 mod directory;
+mod name;
 mod rigid;
 
 use std::fs::{File, OpenOptions};
@@ -16,9 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Absent, Error, Result};
 use crate::procfs::Process;
+use crate::root::Root;
 
 use access::{Access, View};
 pub use directory::PageDir;
+pub use name::{NoPage, Owner, PageName};
 pub use rigid::RigidReason;
 
 /// The environment variable that names the directory of pages to the library.
@@ -225,7 +228,14 @@ impl Page {
         self.raw().magic.load(Ordering::Acquire) == MAGIC
     }
 
-    /// The process that the page belongs to, or belonged to.
+    /// Whose page it is, among these who live.
+    pub fn owner(&self, living: &[Process], root: &Root) -> Owner {
+        let name = self.path.file_name().and_then(|name| name.to_str()?.parse::<PageName>().ok());
+        name.map_or(Owner::Nobody, |name| name::owner(name, self.process().start_time_ticks, living, root))
+    }
+
+    /// The process that the page belongs to, or belonged to, with the number that it has in its own PID
+    /// namespace.
     pub fn process(&self) -> Process {
         let raw = self.raw();
         Process {

@@ -178,11 +178,11 @@ fn pages_of_processes_that_have_ended_are_removed_and_of_living_ones_kept() {
     let own = Process::own(&root).unwrap();
     pages.ready(own);
     pages.ready(SOMEBODY);
-    assert_eq!(pages.pages.remove_stale(&root).unwrap(), [SOMEBODY.pid]);
+    assert_eq!(pages.pages.remove_stale(&[], &root).unwrap(), [SOMEBODY.pid.into()]);
     assert_eq!(pages.pages.pages().unwrap().len(), 1);
     // The same pid, another process.
     pages.ready(Process { start_time_ticks: own.start_time_ticks + 1, ..own });
-    assert_eq!(pages.pages.remove_stale(&root).unwrap(), [own.pid]);
+    assert_eq!(pages.pages.remove_stale(&[], &root).unwrap(), [own.pid.into()]);
     let path = pages.pages.path().to_owned();
     pages.pages.remove().unwrap();
     assert!(!path.exists());

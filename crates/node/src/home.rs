@@ -4,6 +4,8 @@
 //! the lock file (flock, so that death releases it); everything else in the directory is written
 //! by who holds the lock only, except the pages, which belong to the programs.
 
+mod own;
+
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -83,7 +85,7 @@ pub struct Home {
 impl Home {
     /// The home that this process belongs to, made if need be: `$COPLACE_RUNTIME_DIR`; else
     /// `/run/coplace` for root, and for anybody else while a daemon of root's answers there; else
-    /// `$XDG_RUNTIME_DIR/coplace`, else `/tmp/coplace-UID`.
+    /// `/run/user/UID/coplace`, else `/tmp/coplace-UID`, and of these the one in which somebody lives.
     pub fn find() -> Result<Home, HomeError> {
         if let Some(path) = std::env::var_os(RUNTIME_DIR_VARIABLE).filter(|path| !path.is_empty()) {
             return Home::at(Path::new(&path));
@@ -113,10 +115,7 @@ impl Home {
 
     /// An ordinary user's own home, whoever answers elsewhere.
     fn own() -> Result<Home, HomeError> {
-        let path = match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
-            Some(directory) if directory.is_absolute() && directory.is_dir() => directory.join("coplace"),
-            _ => PathBuf::from(format!("/tmp/coplace-{}", rustix::process::geteuid().as_raw())),
-        };
+        let path = own::Places::usual().choose(rustix::process::geteuid().as_raw());
         Home::make(path, Kind::Own)
     }
 
@@ -130,6 +129,16 @@ impl Home {
     /// Root's daemon that has appeared since an ordinary user's home was chosen.
     pub fn superior(&self) -> Option<Home> {
         if self.kind == Kind::Own { Home::system_daemon() } else { None }
+    }
+
+    /// Another home of the same ordinary user, which goes before this one: somebody schedules there, or this
+    /// one has gone with its login.
+    pub fn better(&self) -> Option<Home> {
+        if self.kind != Kind::Own {
+            return None;
+        }
+        let path = own::Places::usual().before(&self.path, rustix::process::geteuid().as_raw())?;
+        Home::make(path, Kind::Own).ok()
     }
 
     /// Where a guest goes when root's daemon has gone.

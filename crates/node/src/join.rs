@@ -6,6 +6,7 @@
 //! [`ORPHANED_NS`] it sets them free, and keeps trying.
 
 mod host;
+mod trying;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,11 +23,10 @@ use crate::registry::Registry;
 use crate::restore;
 use crate::scheduler::{Options, StartError};
 use host::Host;
+use trying::Trying;
 
 /// After this long without a scheduler, programs are set free.
 pub const ORPHANED_NS: u64 = 400_000_000;
-/// How long the first connection may take: another `run` may be just starting its scheduler.
-const FIRST_NS: u64 = 3_000_000_000;
 /// Between attempts, at first and when it lasts.
 const SHORTEST_PAUSE_NS: u64 = 5_000_000;
 const PAUSE_NS: u64 = 20_000_000;
@@ -60,6 +60,8 @@ pub struct Membership {
     host: Option<Host>,
     programs: Vec<Program>,
     inbox: Vec<FromScheduler>,
+    /// Time without a scheduler, up to the latest that was found.
+    lost_ns: u64,
     superior_looked_ns: u64,
     root: Root,
 }
@@ -83,6 +85,10 @@ struct Program {
     /// `record.id` is the name that the present scheduler knows it by.
     record: AppRecord,
     suspended: bool,
+    /// What it got under schedulers that have ended since.
+    past: Option<Account>,
+    /// How much time without a scheduler there had been when it was let go.
+    lost_before_ns: u64,
 }
 
 impl Lost {
@@ -102,20 +108,26 @@ impl Membership {
             host: None,
             programs: Vec::new(),
             inbox: Vec::new(),
+            lost_ns: 0,
             superior_looked_ns: now_ns(),
             root: Root::live(),
         };
-        let began_ns = now_ns();
-        loop {
-            match membership.try_once() {
-                Ok(()) => return Ok(membership),
-                Err(
-                    JoinError::Client(ClientError::NotThere { .. }) | JoinError::Lock(LockError::Held { .. }),
-                ) if membership.may_lead() && now_ns() - began_ns < FIRST_NS => {}
-                Err(error) => return Err(error),
+        membership.connect(Trying::now())?;
+        Ok(membership)
+    }
+
+    /// Attempts until somebody who lives schedules, be it this process.
+    fn connect(&mut self, trying: Trying) -> Result<(), JoinError> {
+        while let Link::Lost(_) = self.link {
+            let Err(error) = self.try_once() else { break };
+            match (&error, self.home.fallback()) {
+                // Root's daemon has gone since its home was chosen.
+                (JoinError::Client(ClientError::NotThere { .. }), Some(home)) => self.go_to(home),
+                (_, None) if !self.may_lead() => return Err(error),
+                _ => trying.again(error, &self.home)?,
             }
-            std::thread::sleep(Duration::from_nanos(SHORTEST_PAUSE_NS));
         }
+        Ok(())
     }
 
     fn may_lead(&self) -> bool {
@@ -138,6 +150,29 @@ impl Membership {
     /// Whether nobody has scheduled for so long that the programs are on their own.
     pub fn is_orphaned(&self) -> bool {
         matches!(&self.link, Link::Lost(lost) if now_ns() - lost.since_ns >= ORPHANED_NS)
+    }
+
+    /// The same for so long that a program that was not let go yet is not kept waiting any longer.
+    pub fn is_abandoned(&self) -> bool {
+        matches!(&self.link, Link::Lost(lost) if Trying::since(lost.since_ns).is_over(&self.home))
+    }
+
+    /// For how long this program, since it was let go, had nobody who schedules.
+    pub fn unscheduled_ns(&self, id: &AppId) -> u64 {
+        let program = self.programs.iter().find(|program| program.id == *id);
+        program.map_or(0, |program| self.lost_so_far_ns().saturating_sub(program.lost_before_ns))
+    }
+
+    fn lost_so_far_ns(&self) -> u64 {
+        match &self.link {
+            Link::To(_) => self.lost_ns,
+            Link::Lost(lost) => self.lost_ns + now_ns().saturating_sub(lost.since_ns),
+        }
+    }
+
+    fn set_link(&mut self, link: Link) {
+        self.lost_ns = self.lost_so_far_ns();
+        self.link = link;
     }
 
     pub fn home(&self) -> &Home {
@@ -174,6 +209,7 @@ impl Membership {
                 Err(error) => self.lose(error.to_string()),
             }
         }
+        self.keep_accounts();
         self.look_for_superior();
         if let Link::Lost(lost) = &self.link
             && now_ns() >= lost.next_ns
@@ -211,8 +247,33 @@ impl Membership {
     }
 
     fn lose(&mut self, why: String) {
-        if matches!(self.link, Link::To(_)) {
-            self.link = Link::Lost(Lost::now(why));
+        if let Link::To(client) = &mut self.link {
+            // Its last words.
+            while let Ok(messages) = client.drain()
+                && !messages.is_empty()
+            {
+                self.inbox.extend(messages);
+            }
+            self.keep_accounts();
+            self.set_link(Link::Lost(Lost::now(why)));
+        }
+    }
+
+    /// A scheduler that ends in order hands out what it wrote up about our programs.
+    fn keep_accounts(&mut self) {
+        for message in std::mem::take(&mut self.inbox) {
+            match message {
+                FromScheduler::Account { account } => {
+                    let its = self.programs.iter_mut().find(|p| account.id.as_ref() == Some(&p.record.id));
+                    if let Some(program) = its {
+                        program.past = Some(match program.past.take() {
+                            Some(past) => past.followed_by(account),
+                            None => account,
+                        });
+                    }
+                }
+                other => self.inbox.push(other),
+            }
         }
     }
 
@@ -244,14 +305,17 @@ impl Membership {
         let _ = restore::set_free_by(&program.record, &traces, &self.home.group_name(), &self.root);
     }
 
-    /// A leader gives way to root's daemon.
+    /// A leader gives way to root's daemon, and to one that leads in a better home of the same user; who is
+    /// led follows when the leader has gone.
     fn look_for_superior(&mut self) {
         let now = now_ns();
         if now < self.superior_looked_ns + SUPERIOR_NS && matches!(self.link, Link::To(_)) {
             return;
         }
         self.superior_looked_ns = now;
-        if let Some(home) = self.home.superior() {
+        let is_free = self.host.is_some() || matches!(self.link, Link::Lost(_));
+        let better = || self.home.better().filter(|_| is_free);
+        if let Some(home) = self.home.superior().or_else(better) {
             self.step_down();
             self.go_to(home);
         }
@@ -264,7 +328,7 @@ impl Membership {
             registry.remove(&program.record.id);
         }
         self.home = home;
-        self.link = Link::Lost(Lost::now("the scheduler is elsewhere now".into()));
+        self.set_link(Link::Lost(Lost::now("the scheduler is elsewhere now".into())));
     }
 
     /// Connects to whoever schedules, or leads, and brings the programs along.
@@ -306,8 +370,20 @@ impl Membership {
                 client.ask(&request, &mut self.inbox, is_done)?;
             }
         }
-        self.link = Link::To(client);
+        self.set_link(Link::To(client));
         Ok(())
+    }
+
+    /// [`Membership::register`], again and again while schedulers go, until one that lives has the program.
+    pub fn bring(&mut self, record: &AppRecord) -> Result<(AppId, BTreeMap<String, String>), JoinError> {
+        let trying = Trying::now();
+        loop {
+            self.connect(trying)?;
+            match self.register(record.clone()) {
+                Err(error) => trying.again(error, &self.home)?,
+                registered => return registered,
+            }
+        }
     }
 
     /// Brings a program under the scheduler; answers with its name, and with what its environment
@@ -328,7 +404,13 @@ impl Membership {
                 let taken = self.programs.iter().any(|program| program.id == id);
                 debug_assert!(!taken, "the scheduler gave the name {id} twice");
                 let record = AppRecord { id: id.clone(), ..record };
-                self.programs.push(Program { id: id.clone(), record, suspended: false });
+                self.programs.push(Program {
+                    id: id.clone(),
+                    record,
+                    suspended: false,
+                    past: None,
+                    lost_before_ns: self.lost_ns,
+                });
                 Ok((id, environment))
             }
             Ok(_) => Err(ClientError::Ended.into()),
@@ -371,8 +453,10 @@ impl Membership {
 
     /// It was executed.
     pub fn started(&mut self, id: &AppId) {
+        let lost_so_far_ns = self.lost_so_far_ns();
         let Some(program) = self.program(id) else { return };
         program.record.started = true;
+        program.lost_before_ns = lost_so_far_ns;
         let id = program.record.id.clone();
         if let Link::To(client) = &mut self.link
             && let Err(error) = client.send(&ToScheduler::Started { id })
@@ -384,11 +468,15 @@ impl Membership {
     /// It has ended; its account, if there is a scheduler that kept one. Descendants may live on
     /// under the scheduler.
     pub fn ended(&mut self, id: &AppId) -> Option<Account> {
+        let asked = self.program(id)?.record.id.clone();
+        let request = ToScheduler::Ended { id: asked.clone() };
+        let is_its = |account: &Account| account.id.as_ref().is_none_or(|id| *id == asked);
+        let is_answer = |message: &FromScheduler| matches!(message, FromScheduler::Account { account } if is_its(account));
+        let answer = self.ask(&request, is_answer);
+        self.keep_accounts();
         let index = self.programs.iter().position(|program| program.id == *id)?;
         let program = self.programs.remove(index);
-        let request = ToScheduler::Ended { id: program.record.id.clone() };
-        let answer = self.ask(&request, |message| matches!(message, FromScheduler::Account { .. }));
-        match answer {
+        let last = match answer {
             Some(FromScheduler::Account { account }) => {
                 if !self.home.may_schedule() {
                     // Root's scheduler does not remove what is in another user's hands.
@@ -398,7 +486,7 @@ impl Membership {
                         restore::remove_pages(&program.record);
                     }
                 }
-                Some(Account { id: Some(program.id), ..account })
+                Some(account)
             }
             _ => {
                 // A program that is known to nobody is to leave no page behind.
@@ -413,7 +501,12 @@ impl Membership {
                 }
                 None
             }
-        }
+        };
+        let whole = match (program.past, last) {
+            (Some(past), Some(last)) => past.followed_by(last),
+            (past, last) => past.or(last)?,
+        };
+        Some(Account { id: Some(program.id), ..whole })
     }
 
     /// Its user stopped it. When this returns the scheduler does not hold it any more.

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use linux::page::{Page, PageDir};
+use linux::page::{Owner, Page, PageDir};
 use linux::{Process, Root, affinity, cgroup, procfs, signals};
 use protocol::AppRecord;
 use topology::CpuSet;
@@ -319,7 +319,12 @@ impl Freeing<'_> {
         let rigid = self.record.demand.malleability == Malleability::Rigid;
         // A directory that was there before the program came may serve others, too.
         let attached = self.record.terms.attached;
-        let own = |page: &Page| !attached || members.contains(&page.process());
+        let living: Vec<Process> = members.iter().copied().collect();
+        let is_its = |page: &Page| match page.owner(&living, self.root) {
+            Owner::Is(process) => members.contains(&process),
+            Owner::OneOf(_) | Owner::Nobody => false,
+        };
+        let own = |page: &Page| !attached || is_its(page);
         let wished = !attached && self.record.pages.join("default").exists();
         let cleared = if wished { pages.set_default(0, rigid) } else { Ok(()) }.and_then(|()| pages.pages());
         match cleared {

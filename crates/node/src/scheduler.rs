@@ -17,7 +17,7 @@ use linux::Root;
 use linux::clock::{now_ns, raise_priority};
 use plan::{App, TurnMode};
 use policy::Settings;
-use protocol::{AppRecord, Role};
+use protocol::{AppRecord, FromScheduler, Role};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use topology::{CpuSet, Machine};
 use workload::AppId;
@@ -354,12 +354,25 @@ impl Scheduler {
     }
 
     fn end(mut self) -> Ended {
+        self.server.close_door();
+        self.hand_out_accounts();
         self.live.let_all_go();
         let records: Vec<AppRecord> = self.live.apps().values().map(|app| app.record.clone()).collect();
         for record in &records {
             restore::set_free(record, &Root::live(), &self.home);
         }
         if self.yielded { Ended::Yielded } else { Ended::Stopped }
+    }
+
+    /// Those whose programs run on keep what was written up about them until now.
+    fn hand_out_accounts(&mut self) {
+        let now = now_ns();
+        self.live.look(now);
+        for (id, peer) in &self.owners {
+            if let Some(account) = self.live.account(id, now) {
+                self.server.send(*peer, &FromScheduler::Account { account });
+            }
+        }
     }
 
     /// Waits for a message, for the stopper, or for the time.

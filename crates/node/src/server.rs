@@ -34,7 +34,8 @@ pub enum Incoming {
 }
 
 pub struct Server {
-    listener: UnixListener,
+    /// `None`: nobody is taken in any more.
+    listener: Option<UnixListener>,
     home: Home,
     role: Role,
     peers: BTreeMap<PeerId, Peer>,
@@ -60,13 +61,13 @@ impl Server {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode))
             .map_err(|error| told("set the mode of", error))?;
         listener.set_nonblocking(true)?;
-        Ok(Server { listener, home, role, peers: BTreeMap::new(), next: 1 })
+        Ok(Server { listener: Some(listener), home, role, peers: BTreeMap::new(), next: 1 })
     }
 
     /// What to poll for reading, and those for writing as well.
     pub fn fds(&self) -> Vec<(BorrowedFd<'_>, bool)> {
         let peers = self.peers.values().map(|peer| (peer.stream.as_fd(), !peer.unsent.is_empty()));
-        std::iter::once((self.listener.as_fd(), false)).chain(peers).collect()
+        self.listener.iter().map(|listener| (listener.as_fd(), false)).chain(peers).collect()
     }
 
     pub fn uid(&self, peer: PeerId) -> Option<u32> {
@@ -93,7 +94,8 @@ impl Server {
     fn accept(&mut self) {
         // Any error but "nobody there" (out of descriptors, say) is met again at the next pump;
         // those who are connected go on.
-        while let Ok((stream, _)) = self.listener.accept() {
+        let Some(listener) = &self.listener else { return };
+        while let Ok((stream, _)) = listener.accept() {
             let (Ok(()), Ok(credentials)) = (stream.set_nonblocking(true), socket_peercred(&stream)) else {
                 continue;
             };
@@ -104,6 +106,15 @@ impl Server {
             let peer = Peer { stream, lines: Lines::default(), uid, greeted: false, unsent: Vec::new() };
             self.peers.insert(self.next, peer);
             self.next += 1;
+        }
+    }
+
+    /// Takes in nobody any more: whoever comes now finds nobody at once, and tries again until the next
+    /// scheduler is there, instead of waiting for an answer that does not come.
+    pub fn close_door(&mut self) {
+        if self.listener.take().is_some() {
+            // Whoever leads next removes it otherwise.
+            let _ = fs::remove_file(self.home.socket());
         }
     }
 
@@ -121,8 +132,7 @@ impl Drop for Server {
         for peer in self.peers.values_mut() {
             let _ = peer.flush();
         }
-        // Whoever leads next removes it otherwise.
-        let _ = fs::remove_file(self.home.socket());
+        self.close_door();
     }
 }
 

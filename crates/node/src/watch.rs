@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use linux::binary::Binary;
 use linux::memory::Resident;
-use linux::page::{PAGES_VARIABLE, PageDir};
+use linux::page::{PAGES_VARIABLE, PageDir, PageName};
 use linux::protection::{self, Reason};
 use linux::{Process, Root, procfs};
 use protocol::AppRecord;
@@ -190,7 +190,10 @@ impl Watch {
 
     /// The bubbles that its processes told of, for people.
     pub fn bubbles(&self) -> String {
-        self.members.iter().filter_map(|member| self.pages.bubbles(member.pid)).collect()
+        self.members
+            .iter()
+            .filter_map(|member| self.pages.bubbles(PageName::of(member.pid, &self.root)))
+            .collect()
     }
 
     /// Wishes for teams of `threads` in the whole program; 0 takes the wish back.
@@ -229,9 +232,8 @@ impl Watch {
 
     /// Takes up pages that appeared.
     pub fn look_for_pages(&mut self) {
-        let (attached, members) = (self.attached, &self.members);
-        let is_member = |pid| !attached || members.iter().any(|member| member.pid == pid);
-        self.teams.look_for_pages(&self.pages, is_member);
+        let only = self.attached.then_some(self.members.as_slice());
+        self.teams.look_for_pages(&self.pages, only, &self.members, &self.root);
         self.spread();
     }
 
@@ -354,6 +356,12 @@ impl Watch {
             return Nature::Rigid("it was declared rigid".into());
         }
         if runtime {
+            if self.teams.is_uncertain() {
+                return Nature::Rigid(
+                    "which of its processes a page of the preload library belongs to cannot be told (namespaces)"
+                        .into(),
+                );
+            }
             if let Some(reason) = self.teams.rigid() {
                 return Nature::Rigid(reason.sentence().into());
             }

@@ -25,6 +25,19 @@ pub enum ClientError {
     Refused(String),
 }
 
+impl ClientError {
+    /// Whether the scheduler is gone, or may be: the next attempt may find another. What it said itself (a
+    /// refusal, another version, no message of ours) it would say again.
+    pub fn is_lost(&self) -> bool {
+        match self {
+            ClientError::NotThere { .. } | ClientError::Ended | ClientError::Line(LineError::Io(_)) => true,
+            ClientError::Line(LineError::Json(_) | LineError::TooLong)
+            | ClientError::Version { .. }
+            | ClientError::Refused(_) => false,
+        }
+    }
+}
+
 /// A connection to a scheduler.
 pub struct Client {
     stream: UnixStream,

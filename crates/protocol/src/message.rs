@@ -274,6 +274,31 @@ pub struct Account {
     pub slowdown_source: String,
 }
 
+impl Account {
+    /// The account of a program under one scheduler and, after that, under another.
+    pub fn followed_by(mut self, later: Account) -> Account {
+        fn add<K: Ord>(sums: &mut BTreeMap<K, u64>, more: BTreeMap<K, u64>) {
+            more.into_iter().for_each(|(key, ns)| *sums.entry(key).or_default() += ns);
+        }
+        add(&mut self.width_ns, later.width_ns);
+        add(&mut self.neighbours_ns, later.neighbours_ns);
+        self.response_ns += later.response_ns;
+        self.waited_ns += later.waited_ns;
+        self.in_turn_ns += later.in_turn_ns;
+        self.turns += later.turns;
+        self.reconfigurations += later.reconfigurations;
+        self.moves += later.moves;
+        // These two are read from the program itself, which counts on.
+        self.cpu_time_ns = self.cpu_time_ns.max(later.cpu_time_ns);
+        self.regions = self.regions.max(later.regions);
+        // Each is of one scheduler's time alone.
+        if later.slowdown.is_some() || self.slowdown.is_none() {
+            (self.slowdown, self.slowdown_source) = (later.slowdown, later.slowdown_source);
+        }
+        Account { id: later.id.or(self.id), ..self }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AppStatus {
     pub id: AppId,

@@ -40,13 +40,14 @@ pub enum AllowanceError {
 
 impl Allowance {
     /// Reads below `root` (live: `/`). `affinity` is what `sched_getaffinity` answered: a system
-    /// call has no root to inject.
+    /// call has no root to inject. Its numbers and those of cpusets are the kernel's own; files that
+    /// contradict them are disregarded, with a note.
     pub fn read(
         root: &Path,
         affinity: &CpuSet,
         configured: Option<&CpuSet>,
     ) -> Result<Allowance, AllowanceError> {
-        let (online, mut notes) = sysfs::online(root)?;
+        let (online, mut notes) = sysfs::online(root, affinity)?;
         let mut affinity = affinity.clone();
         if let Some(status) = status_list(root) {
             affinity = affinity.intersection(&status);

@@ -29,6 +29,14 @@ pub enum MachineError {
     Unknown(String),
 }
 
+/// Where the kernel lets this thread run; `None` where it has more CPUs than fit into the answer.
+fn own_mask() -> Option<CpuSet> {
+    let mask = rustix::thread::sched_getaffinity(None).ok()?;
+    let cpus: CpuSet =
+        (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)).map(|cpu| cpu as u32).collect();
+    Some(cpus).filter(|cpus| !cpus.is_empty())
+}
+
 fn file_name(path: Option<&Path>) -> String {
     path.map_or_else(|| "the text".to_owned(), |path| path.display().to_string())
 }
@@ -38,13 +46,14 @@ impl Machine {
     /// machines and on unusual processors) with what hwloc knows beyond it, where hwloc is installed.
     /// Where even sysfs is missing, a flat machine with as many CPUs as can be used.
     pub fn discover() -> Discovery {
-        let mut discovery = Machine::from_sysfs(Path::new("/")).unwrap_or_else(|error| {
-            let count = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
-            let (mut machine, _) = Machine::from_groups(Level::Node, &CpuSet::first(count), []);
-            machine.name = "this".into();
-            machine.source = "count of CPUs".into();
-            Discovery { machine, notes: vec![format!("{error}; {count} CPUs are taken to be alike")] }
-        });
+        let mut discovery =
+            Machine::from_sysfs_with(Path::new("/"), own_mask().as_ref()).unwrap_or_else(|error| {
+                let count = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+                let (mut machine, _) = Machine::from_groups(Level::Node, &CpuSet::first(count), []);
+                machine.name = "this".into();
+                machine.source = "count of CPUs".into();
+                Discovery { machine, notes: vec![format!("{error}; {count} CPUs are taken to be alike")] }
+            });
         // hwloc takes longer for its look than all else that coplace does at its start.
         if discovery.machine.is_whole() {
             return discovery;

@@ -14,8 +14,14 @@ const NODE: &str = "sys/devices/system/node";
 impl Machine {
     /// Fails only where not even the numbers of the CPUs can be found below `root`.
     pub fn from_sysfs(root: &Path) -> Result<Discovery, MachineError> {
+        Machine::from_sysfs_with(root, None)
+    }
+
+    /// The same of the running machine, whose kernel answered this process with `mask` when it asked where it
+    /// may run (`sched_getaffinity`).
+    pub(crate) fn from_sysfs_with(root: &Path, mask: Option<&CpuSet>) -> Result<Discovery, MachineError> {
         let mut files = Files { root, notes: Vec::new() };
-        let cpus = files.online()?;
+        let cpus = files.online_with(mask)?;
         let mut groups: BTreeMap<Level, BTreeMap<CpuSet, Option<u32>>> = BTreeMap::new();
         let mut caches: BTreeSet<Cache> = BTreeSet::new();
         for cpu in cpus.iter() {
@@ -57,10 +63,17 @@ impl Machine {
     }
 }
 
-/// The CPUs that are online, and notes on how that was found out.
-pub(crate) fn online(root: &Path) -> Result<(CpuSet, Vec<String>), MachineError> {
+/// The CPUs that are online, and notes on how that was found out. `mask` as above.
+pub(crate) fn online(root: &Path, mask: &CpuSet) -> Result<(CpuSet, Vec<String>), MachineError> {
     let mut files = Files { root, notes: Vec::new() };
-    Ok((files.online()?, files.notes))
+    Ok((files.online_with(Some(mask))?, files.notes))
+}
+
+/// Whether a list of CPUs counts them otherwise than the kernel does. That names only such as are online in
+/// a mask, so that whoever says less speaks of others: lxcfs puts files of its own over those of /sys, which
+/// count a container's CPUs from 0.
+fn counts_otherwise(online: &CpuSet, mask: &CpuSet) -> bool {
+    !mask.is_subset(online)
 }
 
 struct Files<'a> {
@@ -99,6 +112,20 @@ impl Files<'_> {
             .collect();
         numbers.sort_unstable();
         numbers
+    }
+
+    /// By the mask, where the files contradict it.
+    fn online_with(&mut self, mask: Option<&CpuSet>) -> Result<CpuSet, MachineError> {
+        match (self.online(), mask) {
+            (Ok(online), Some(mask)) if counts_otherwise(&online, mask) => {
+                self.notes.push(format!(
+                    "/{CPU}/online says {online}, the kernel lets this process run on {mask}: the file counts \
+                     otherwise than the kernel (as lxcfs's does in containers) and is disregarded"
+                ));
+                Ok(mask.clone())
+            }
+            (found, _) => found,
+        }
     }
 
     fn online(&mut self) -> Result<CpuSet, MachineError> {
@@ -227,5 +254,39 @@ impl Files<'_> {
             return known.into_iter().map(|(cpu, capacity)| (cpu, relative(capacity))).collect();
         }
         BTreeMap::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn cpus(text: &str) -> CpuSet {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_machine_whose_online_file_counts_from_0_is_that_of_the_mask() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(CPU).join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("online", "0-3");
+        for (cpu, core) in [(24, "24,56"), (25, "25,57"), (26, "26,58")] {
+            write(&format!("cpu{cpu}/topology/core_cpus_list"), core);
+            write(&format!("cpu{cpu}/topology/core_id"), "7");
+            write(&format!("cpu{cpu}/cache/index3/level"), "3");
+            write(&format!("cpu{cpu}/cache/index3/shared_cpu_list"), "16-31");
+        }
+        let found = Machine::from_sysfs_with(root.path(), Some(&cpus("24-27"))).unwrap();
+        assert_eq!(found.machine.all_cpus(), &cpus("24-27"));
+        // Of CPU 27 /sys tells nothing here.
+        assert_eq!(found.machine.caches.iter().map(|cache| cache.cpus.len()).max(), Some(4));
+        assert!(found.notes.iter().any(|note| note.contains("is disregarded")), "{:?}", found.notes);
+        let within = Machine::from_sysfs_with(root.path(), Some(&cpus("1-2"))).unwrap();
+        assert_eq!(within.machine.all_cpus(), &cpus("0-3"));
     }
 }

@@ -150,10 +150,36 @@ fn a_path_from_outside_the_namespace_falls_back_to_the_mount() {
 }
 
 #[test]
-fn without_cgroups_only_affinity_and_online_cpus_limit() {
+fn without_cgroups_only_affinity_limits() {
     let root = tree(&[ONLINE]);
-    let allowance = Allowance::read(root.path(), &cpus("2-9"), None).unwrap();
+    let allowance = Allowance::read(root.path(), &cpus("2-7"), None).unwrap();
     assert_eq!((allowance.allowed, allowance.cpuset, allowance.quota_milli_cpus), (cpus("2-7"), None, None));
+    assert_eq!(allowance.online, cpus("0-7"));
+}
+
+#[test]
+fn the_mask_counts_where_the_online_file_contradicts_it() {
+    // lxcfs counts the CPUs of a container from 0; mask and cpuset have the kernel's numbers.
+    for (online, mask, cpuset, allowed) in [
+        ("0", "24", "24", "24"),
+        ("0-3", "24-27", "24-27", "24-27"),
+        ("0-3", "2-5", "2-5", "2-5"),
+        ("0-3", "2-5", "3,5", "3,5"),
+        // Within what the file says it is believed.
+        ("0-3", "1-2", "0-3", "1-2"),
+    ] {
+        let root = tree(&[
+            ("sys/devices/system/cpu/online", online),
+            ("proc/self/status", &format!("Name:\tx\nCpus_allowed_list:\t{mask}")),
+            ("proc/self/cgroup", "0::/"),
+            ("proc/self/mountinfo", "32 1 0:3 / /cg rw - cgroup2 cgroup2 rw"),
+            ("cg/cpuset.cpus.effective", cpuset),
+        ]);
+        let allowance = Allowance::read(root.path(), &cpus(mask), None).unwrap();
+        assert_eq!(allowance.allowed, cpus(allowed), "{online} {mask}");
+        let told = allowance.notes.iter().any(|note| note.contains("is disregarded"));
+        assert_eq!(told, !cpus(mask).is_subset(&cpus(online)), "{:?}", allowance.notes);
+    }
 }
 
 #[test]
@@ -164,6 +190,7 @@ fn configured_cpus_confine_and_missing_ones_are_named() {
     assert_eq!(allowance.allowed, cpus("6-7"));
     assert!(allowance.notes[0].contains("8-9"), "{:?}", allowance.notes);
     assert!(matches!(read("8"), Err(AllowanceError::Configured { .. })));
-    let nothing = Allowance::read(root.path(), &cpus("9"), None);
+    let apart = tree(&[ONLINE, ("proc/self/status", "Cpus_allowed_list:\t5")]);
+    let nothing = Allowance::read(apart.path(), &cpus("3"), None);
     assert!(matches!(nothing, Err(AllowanceError::Nothing { .. })));
 }

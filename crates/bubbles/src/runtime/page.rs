@@ -75,7 +75,7 @@ impl Page {
 
     /// `None` where a page is there that is not this process's to write to.
     fn open(directory: PathBuf, pid: u32, start_time: u64) -> io::Result<Option<Page>> {
-        let path = directory.join(pid.to_string());
+        let path = directory.join(file_name(pid));
         let mut how = OpenOptions::new();
         how.read(true).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
         let (file, is_new) = match how.open(&path) {
@@ -173,7 +173,7 @@ impl Page {
     }
 
     fn tree_path(&self) -> PathBuf {
-        self.directory.join(format!("{}.bubbles", self.word(at::PID).load(Ordering::Relaxed)))
+        self.directory.join(format!("{}.bubbles", file_name(self.word(at::PID).load(Ordering::Relaxed))))
     }
 
     /// Leaves the tree of bubbles where the node finds it, whole at any time.
@@ -198,6 +198,19 @@ impl Drop for Page {
 fn directory(named: OsString) -> Option<PathBuf> {
     let directory = PathBuf::from(named);
     (directory.is_absolute() && directory.is_dir()).then_some(directory)
+}
+
+/// The PID namespace that every machine begins with.
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// As the preload library names it: many containers have a process 2.
+fn file_name(pid: u32) -> String {
+    let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let number = link.to_str().and_then(|text| text.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok());
+    match number.unwrap_or(FIRST_PID_NAMESPACE) {
+        FIRST_PID_NAMESPACE => pid.to_string(),
+        namespace => format!("{pid}-{namespace}"),
+    }
 }
 
 /// All of a new page but its magic: the wish that processes begin with among it.
@@ -271,7 +284,8 @@ mod tests {
         let (pid, started) = (std::process::id(), start_time().unwrap());
         let pages = linux::page::PageDir::create(home.path().join("pages"), 3, false).unwrap();
         let ours = Page::open(pages.path().to_owned(), pid, started).unwrap().unwrap();
-        let nodes = pages.page(pid).unwrap().unwrap();
+        let name = linux::page::PageName::of(pid, &linux::Root::live());
+        let nodes = pages.page(name).unwrap().unwrap();
         assert_eq!((ours.wish().target, nodes.process().start_time_ticks), (3, started));
         assert!(!nodes.has(linux::page::state::RUNTIME_INITIALISED));
 
@@ -287,7 +301,7 @@ mod tests {
         assert_eq!((nodes.applied_seq(), nodes.resizes(), nodes.shrunk()), (number, 1, 1));
 
         ours.tell_tree("a tree\n").unwrap();
-        let tree = pages.path().join(format!("{pid}.bubbles"));
+        let tree = pages.path().join(format!("{name}.bubbles"));
         assert_eq!(fs::read_to_string(&tree).unwrap(), "a tree\n");
         // A second run beside OpenMP, or after the first, takes the same page.
         let again = Page::open(pages.path().to_owned(), pid, started).unwrap().unwrap();

@@ -52,32 +52,68 @@ fn seconds(ns: u64) -> String {
     format!("{seconds:.digits$} s")
 }
 
+/// What `--json` writes.
 #[derive(Serialize)]
-struct Result<'a> {
+pub struct Result<'a> {
     name: &'a AppId,
     command: Vec<String>,
     /// `None`: it was ended by a signal.
     exit_status: Option<i32>,
     signal: Option<i32>,
     response_ns: u64,
+    /// Whether a scheduler had it when it was started; if not, why.
+    managed: bool,
+    unmanaged_because: Option<String>,
+    /// For how long of its life nobody scheduled, as between one leader and the next.
+    unscheduled_ns: u64,
+    /// Whether this run scheduled for all when its program ended: the lead has passed on then.
+    led: bool,
     account: Option<&'a Account>,
 }
 
-pub fn write_json(
-    path: &Path,
-    name: &AppId,
-    command: &[OsString],
-    ended: Ended,
-    took_ns: u64,
-    account: Option<&Account>,
-) -> std::result::Result<(), Failure> {
-    let (exit_status, signal) = match ended {
-        Ended::Status(status) => (Some(status), None),
-        Ended::Signal(signal) => (None, Some(signal)),
-    };
-    let command = command.iter().map(|text| text.to_string_lossy().into_owned()).collect();
-    let result = Result { name, command, exit_status, signal, response_ns: took_ns, account };
-    let mut text = serde_json::to_vec_pretty(&result).map_err(|error| Failure::writing(path, error))?;
+impl<'a> Result<'a> {
+    pub fn new(name: &'a AppId, command: &[OsString], ended: Ended, response_ns: u64) -> Result<'a> {
+        let (exit_status, signal) = match ended {
+            Ended::Status(status) => (Some(status), None),
+            Ended::Signal(signal) => (None, Some(signal)),
+        };
+        let command = command.iter().map(|text| text.to_string_lossy().into_owned()).collect();
+        Result {
+            name,
+            command,
+            exit_status,
+            signal,
+            response_ns,
+            managed: true,
+            unmanaged_because: None,
+            unscheduled_ns: 0,
+            led: false,
+            account: None,
+        }
+    }
+
+    /// `unscheduled_ns`: none where it never came under a scheduler.
+    pub fn scheduled(
+        self,
+        unmanaged_because: Option<String>,
+        unscheduled_ns: Option<u64>,
+        led: bool,
+        account: Option<&'a Account>,
+    ) -> Result<'a> {
+        let unscheduled_ns = unscheduled_ns.unwrap_or(self.response_ns);
+        Result {
+            managed: unmanaged_because.is_none(),
+            unmanaged_because,
+            unscheduled_ns,
+            led,
+            account,
+            ..self
+        }
+    }
+}
+
+pub fn write_json(path: &Path, result: &Result<'_>) -> std::result::Result<(), Failure> {
+    let mut text = serde_json::to_vec_pretty(result).map_err(|error| Failure::writing(path, error))?;
     text.push(b'\n');
     std::fs::write(path, text).map_err(|error| Failure::writing(path, error))
 }

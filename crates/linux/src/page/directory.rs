@@ -7,8 +7,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use super::access::open_of;
-use super::{MAGIC, PAGE_BYTES, Page, Raw, VERSION, pack};
+use super::{MAGIC, Owner, PAGE_BYTES, Page, PageName, Raw, VERSION, pack};
 use crate::error::{Error, Result};
+use crate::procfs::Process;
 use crate::root::Root;
 
 /// Bytes of a tree of bubbles that are read.
@@ -88,8 +89,8 @@ impl PageDir {
     }
 
     /// The page of a process; `None` if it has none (yet).
-    pub fn page(&self, pid: u32) -> Result<Option<Page>> {
-        self.open_page(&pid.to_string())
+    pub fn page(&self, name: impl Into<PageName>) -> Result<Option<Page>> {
+        self.open_page(&name.into().to_string())
     }
 
     fn open_page(&self, name: &str) -> Result<Option<Page>> {
@@ -99,26 +100,32 @@ impl PageDir {
         }
     }
 
-    /// All pages that are ready, by pid (as the program itself sees it), those of ended processes
-    /// included.
-    pub fn pages(&self) -> Result<Vec<(u32, Page)>> {
+    /// All pages that are ready, by name, those of ended processes included.
+    pub fn pages(&self) -> Result<Vec<(PageName, Page)>> {
+        let error = |e| Error::io("list", &self.path, e);
+        let mut names: Vec<PageName> = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(error)? {
+            let name = entry.map_err(error)?.file_name();
+            names.extend(name.to_str().and_then(|name| name.parse::<PageName>().ok()));
+        }
+        names.sort_unstable();
         let mut pages = Vec::new();
-        for pid in crate::procfs::numbered(&self.path)? {
-            if let Some(page) = self.page(pid)? {
-                pages.push((pid, page));
+        for name in names {
+            if let Some(page) = self.page(name)? {
+                pages.push((name, page));
             }
         }
         Ok(pages)
     }
 
-    fn tree_path(&self, pid: u32) -> PathBuf {
-        self.path.join(format!("{pid}.bubbles"))
+    fn tree_path(&self, name: PageName) -> PathBuf {
+        self.path.join(format!("{name}.bubbles"))
     }
 
     /// The tree of bubbles that a process left beside its page, for people; no more of it than is shown, and
     /// nothing in it that a terminal obeys.
-    pub fn bubbles(&self, pid: u32) -> Option<String> {
-        let file = open_of(&self.tree_path(pid), self.owner).ok()?;
+    pub fn bubbles(&self, name: impl Into<PageName>) -> Option<String> {
+        let file = open_of(&self.tree_path(name.into()), self.owner).ok()?;
         let mut bytes = Vec::new();
         file.take(MOST_TREE).read_to_end(&mut bytes).ok()?;
         let text = String::from_utf8_lossy(&bytes);
@@ -127,11 +134,12 @@ impl PageDir {
 
     /// Removes what a process that has ended left here. What is another user's is that user's to remove: the
     /// path may lead anywhere by now.
-    pub fn remove_page(&self, pid: u32) -> Result<()> {
+    pub fn remove_page(&self, name: impl Into<PageName>) -> Result<()> {
+        let name = name.into();
         if !self.is_ours() {
             return Ok(());
         }
-        for path in [self.path.join(pid.to_string()), self.tree_path(pid)] {
+        for path in [self.path.join(name.to_string()), self.tree_path(name)] {
             match fs::remove_file(&path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {
                     return Err(Error::io("remove the page", path, e));
@@ -142,13 +150,13 @@ impl PageDir {
         Ok(())
     }
 
-    /// Removes the pages whose process does not live any more and returns their pids.
-    pub fn remove_stale(&self, root: &Root) -> Result<Vec<u32>> {
+    /// Removes the pages whose process does not live any more and returns their names.
+    pub fn remove_stale(&self, living: &[Process], root: &Root) -> Result<Vec<PageName>> {
         let mut removed = Vec::new();
-        for (pid, page) in self.pages()? {
-            if !page.process().is_alive(root) {
-                self.remove_page(pid)?;
-                removed.push(pid);
+        for (name, page) in self.pages()? {
+            if page.owner(living, root) == Owner::Nobody {
+                self.remove_page(name)?;
+                removed.push(name);
             }
         }
         Ok(removed)

@@ -164,6 +164,8 @@ pub struct Status {
     pub effective_uid: u32,
     /// The process that traces it (a debugger, strace); 0 for none.
     pub tracer_pid: u32,
+    /// Its number in each PID namespace that it is in, from /proc's to its own; empty before Linux 4.1.
+    pub namespace_pids: Vec<u32>,
     pub cpus_allowed: CpuSet,
     pub sig_pending: u64,
     pub sig_blocked: u64,
@@ -177,6 +179,21 @@ pub fn own_pid(root: &Root) -> Result<u32> {
     let target = fs::read_link(&path).map_err(|e| Error::io("read the link", &path, e))?;
     let target = target.to_string_lossy();
     target.parse().map_err(|e| Error::parse(path, &target, e))
+}
+
+/// The number of the PID namespace that every machine begins with.
+pub const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// The number of the PID namespace in which a process is. It is used again when the last process in there has
+/// ended. Readable for one's own processes and by root.
+pub fn pid_namespace(pid: u32, root: &Root) -> Result<u64> {
+    let path = dir(pid, root).join("ns/pid");
+    let target = fs::read_link(&path).map_err(|e| Error::io("read the link", &path, e))?;
+    let target = target.to_string_lossy();
+    let number = target.strip_prefix("pid:[").and_then(|rest| rest.strip_suffix(']'));
+    number
+        .and_then(|number| number.parse().ok())
+        .ok_or_else(|| Error::parse(&path, &target, "expected for example pid:[4026531836]"))
 }
 
 pub(crate) fn dir(pid: u32, root: &Root) -> PathBuf {
@@ -243,6 +260,9 @@ fn read_status(path: PathBuf) -> Result<Status> {
                 found_uid = true;
             }
             "Tgid" => status.tgid = number(value)?,
+            "NSpid" => {
+                status.namespace_pids = value.split_ascii_whitespace().map(number).collect::<Result<_>>()?;
+            }
             "TracerPid" => status.tracer_pid = number(value)?,
             "Cpus_allowed_list" => status.cpus_allowed = value.parse().map_err(|e| wrong(format!("{e}")))?,
             // Pending for the process or for its first thread: both will be delivered.

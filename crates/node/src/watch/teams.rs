@@ -6,8 +6,9 @@
 //! the ones that run regions share the place; who only waits for the others is left out.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::DirEntryExt;
 
-use linux::page::{Page, PageDir, RigidReason, state};
+use linux::page::{Owner, Page, PageDir, PageName, RigidReason, state};
 use linux::{Process, Root};
 
 use regions::{Because, Finding, Obstacle};
@@ -21,8 +22,13 @@ const IDLE_NS: u64 = 1_000_000_000;
 /// Files looked at in a directory of pages, which is its user's to fill.
 const MOST_FILES: usize = 10_000;
 
+/// For how long a page's owner is looked for: a process may be seen later than its page.
+const FOUND_NS: u64 = 5_000_000_000;
+
 struct Member {
     page: Page,
+    owner: Owner,
+    found_ns: u64,
     lives: bool,
     regions: u64,
     /// When it was last seen to have entered regions.
@@ -37,8 +43,10 @@ struct Member {
 impl Member {
     /// Asks whether it may be resized with what it has loaded by now, and hands the answer on.
     fn ask(&mut self, analyst: &Analyst) {
+        // A page that may be that of several keeps its threads.
+        let Owner::Is(process) = self.owner else { return };
         let question = Question {
-            process: self.page.process(),
+            process,
             loads: self.page.loads(),
             generation: self.page.generation(),
             runtimes: self.page.runtimes(),
@@ -73,6 +81,26 @@ impl Member {
         self.page.has(state::RUNTIME_INITIALISED)
     }
 
+    fn look_for_owner(&mut self, living: &[Process], now_ns: u64, root: &Root) {
+        let is_open = match self.owner {
+            Owner::Is(_) => false,
+            Owner::OneOf(_) => true,
+            Owner::Nobody => now_ns.saturating_sub(self.found_ns) < FOUND_NS,
+        };
+        if is_open {
+            self.owner = self.page.owner(living, root);
+        }
+    }
+
+    /// Whether this process is its owner, or may be.
+    fn may_be_of(&self, process: Process) -> bool {
+        match &self.owner {
+            Owner::Is(owner) => *owner == process,
+            Owner::OneOf(candidates) => candidates.contains(&process),
+            Owner::Nobody => false,
+        }
+    }
+
     fn runs_teams(&self) -> bool {
         self.lives && self.has_runtime()
     }
@@ -85,7 +113,8 @@ impl Member {
 
 #[derive(Default)]
 pub struct Teams {
-    members: BTreeMap<u32, Member>,
+    /// By name and number of the file: containers that come one after the other use the same name again.
+    members: BTreeMap<(PageName, u64), Member>,
     /// Threads that the active teams were last told to have together.
     told_to_have: u32,
 }
@@ -101,30 +130,48 @@ struct Need {
 impl Teams {
     /// Takes up pages that appeared. Known ones stay open: exec keeps file and mapping, and a page
     /// whose process has ended still holds its last figures.
-    pub fn look_for_pages(&mut self, pages: &PageDir, mut may: impl FnMut(u32) -> bool) {
+    /// `only`: the directory serves other programs, too, and these alone are looked for.
+    pub fn look_for_pages(
+        &mut self,
+        pages: &PageDir,
+        only: Option<&[Process]>,
+        living: &[Process],
+        root: &Root,
+    ) {
         let Ok(entries) = std::fs::read_dir(pages.path()) else { return };
-        let pids = entries
+        let names = entries
             .flatten()
             .take(MOST_FILES)
-            .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let new: Vec<u32> = pids.filter(|pid| !self.members.contains_key(pid) && may(*pid)).collect();
-        for pid in new {
-            // One that cannot be read yet is being made.
-            if let Ok(Some(page)) = pages.page(pid) {
-                self.members.insert(
-                    pid,
-                    Member {
-                        page,
-                        lives: true,
-                        regions: 0,
-                        entered_ns: 0,
-                        patience: Patience::default(),
-                        asked: None,
-                        changes: 0,
-                        finding: None,
-                    },
-                );
+            .filter_map(|entry| Some((entry.file_name().to_str()?.parse::<PageName>().ok()?, entry.ino())));
+        let new: Vec<_> = names.filter(|name| !self.members.contains_key(name)).collect();
+        if new.is_empty() {
+            return;
+        }
+        let only: Option<Vec<PageName>> =
+            only.map(|only| only.iter().map(|process| PageName::of(process.pid, root)).collect());
+        for (name, file) in new {
+            if only.as_ref().is_some_and(|only| !only.contains(&name)) {
+                continue;
             }
+            // One that cannot be read yet is being made.
+            let Ok(Some(page)) = pages.page(name) else { continue };
+            let owner = page.owner(living, root);
+            if only.is_some() && !matches!(owner, Owner::Is(_)) {
+                continue;
+            }
+            let member = Member {
+                page,
+                owner,
+                found_ns: linux::clock::now_ns(),
+                lives: true,
+                regions: 0,
+                entered_ns: 0,
+                patience: Patience::default(),
+                asked: None,
+                changes: 0,
+                finding: None,
+            };
+            self.members.insert((name, file), member);
         }
     }
 
@@ -139,10 +186,14 @@ impl Teams {
         root: &Root,
     ) {
         for member in self.members.values_mut() {
-            let process = member.page.process();
-            // A process may have started since `living` was found.
-            member.lives =
-                !member.page.has(state::EXITED) && (living.contains(&process) || process.is_alive(root));
+            member.look_for_owner(living, now_ns, root);
+            member.lives = !member.page.has(state::EXITED)
+                && match &member.owner {
+                    // A process may have started since `living` was found.
+                    Owner::Is(process) => living.contains(process) || process.is_alive(root),
+                    Owner::OneOf(_) => true,
+                    Owner::Nobody => false,
+                };
             let regions = member.page.regions();
             let wish = member.page.target();
             member.patience.look(Seen {
@@ -166,6 +217,8 @@ impl Teams {
     /// Divides `target` threads among the teams, less `others` that run beside them in processes
     /// without one; 0: no wish.
     pub fn spread(&mut self, target: u32, others: u32, now_ns: u64) {
+        // Who might not be heard is asked for nothing.
+        let target = if self.is_uncertain() { 0 } else { target };
         let needs: Vec<Need> = self
             .running()
             .map(|member| Need { active: member.is_active(now_ns), most: member.page.told() })
@@ -229,12 +282,18 @@ impl Teams {
 
     /// Whether this process has a team that we see.
     pub fn has(&self, process: Process) -> bool {
-        self.members.values().any(|member| member.runs_teams() && member.page.process() == process)
+        self.members.values().any(|member| member.runs_teams() && member.may_be_of(process))
+    }
+
+    /// Whether a page may belong to one of several processes, none of them for certain: places are given to
+    /// processes and wishes to pages, so that such a program is not resized.
+    pub fn is_uncertain(&self) -> bool {
+        self.running().any(|member| matches!(member.owner, Owner::OneOf(_)))
     }
 
     /// Whether this process's runtime has not run any region so far.
     pub fn is_silent(&self, process: Process) -> bool {
-        let its = |member: &&Member| member.page.process() == process;
+        let its = |member: &&Member| member.may_be_of(process);
         self.running().find(its).is_some_and(|member| member.regions == 0 && !member.page.in_region())
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use linux::page::{Page, PageDir};
+use linux::page::{Owner, Page, PageDir};
 use reuse::LINE_BYTES;
 use serde::{Deserialize, Serialize};
 
@@ -112,8 +112,12 @@ impl Pages {
         let directory = PageDir::open_of(&company.record.pages, company.record.uid);
         let all = directory.pages().unwrap_or_default();
         // A directory of pages that it brought may serve other programs too.
-        let own = |pid: u32| !company.record.terms.attached || pid == company.record.process.pid;
-        Pages(all.into_iter().filter(|(pid, _)| own(*pid)).map(|(_, page)| page).collect())
+        let record = &company.record;
+        let process =
+            linux::Process { pid: record.process.pid, start_time_ticks: record.process.start_time_ticks };
+        let is_its = |page: &Page| page.owner(&[process], &linux::Root::live()) == Owner::Is(process);
+        let own = |page: &Page| !record.terms.attached || is_its(page);
+        Pages(all.into_iter().map(|(_, page)| page).filter(own).collect())
     }
 
     fn regions(&self) -> u64 {
