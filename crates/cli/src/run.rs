@@ -230,7 +230,7 @@ impl Guardian {
             memory_bytes: args.mem,
             rebind: args.rebind,
             waiting: environment::left_open(args.waiting, |name| held.variable(name)),
-            may_start_narrow: environment::says_threads(|name| held.variable(name)).is_none(),
+            may_start_narrow: environment::may_start_narrow(|name| held.variable(name)),
             narrow: None,
             passive: None,
             key: held.key(&args.command),

@@ -190,6 +190,11 @@ pub fn is_launcher(process: Process, root: &Root) -> bool {
     process.stat(root).is_ok_and(|stat| matches!(by_name(&stat, root), Some(Reason::Launcher { .. })))
 }
 
+/// Whether it is a shell that works through a script: it waits for what it starts.
+pub fn works_through(process: Process, root: &Root) -> bool {
+    process.stat(root).is_ok_and(|stat| SHELLS.contains(&&*stat.comm) && runs_script(&stat, root))
+}
+
 /// Shells proper, without what holds terminals or changes users.
 const SHELLS: &[&str] =
     &["sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "tcsh", "csh", "ash", "busybox", "nu", "xonsh"];

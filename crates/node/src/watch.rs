@@ -7,6 +7,7 @@ mod teams;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use linux::affinity::Said;
 use linux::binary::Binary;
 use linux::memory::{self, Resident};
 use linux::page::{PAGES_VARIABLE, PageDir};
@@ -220,6 +221,11 @@ impl Watch {
         let is_member = |pid| !attached || members.iter().any(|member| member.pid == pid);
         self.teams.look_for_pages(&self.pages, is_member);
         self.spread();
+    }
+
+    /// What its processes say of their threads' CPUs.
+    pub fn say_of_cpus(&self) -> BTreeMap<Process, Said> {
+        self.teams.say_of_cpus()
     }
 
     /// Its processes without the launchers: those that are placed and take turns.

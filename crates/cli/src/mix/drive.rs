@@ -281,7 +281,7 @@ impl Drive<'_> {
                 memory_bytes: program.memory_bytes,
                 rebind: false,
                 waiting: environment::left_open(program.waiting, |name| held.variable(name)),
-                may_start_narrow: environment::says_threads(|name| held.variable(name)).is_none(),
+                may_start_narrow: environment::may_start_narrow(|name| held.variable(name)),
                 narrow: None,
                 passive: None,
                 key: held.key(&command),

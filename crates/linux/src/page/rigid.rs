@@ -11,17 +11,19 @@ pub enum RigidReason {
     Declared,
     RuntimeUnknown,
     SpinsInDock,
+    BindsThreads,
     /// A bit that this version does not know: rigid all the same.
     Unknown,
 }
 
 impl RigidReason {
-    const KNOWN: [(u32, RigidReason); 5] = [
+    const KNOWN: [(u32, RigidReason); 6] = [
         (1 << 0, RigidReason::SetDynamic0),
         (1 << 1, RigidReason::ExplicitNumThreads),
         (1 << 2, RigidReason::Declared),
         (1 << 3, RigidReason::RuntimeUnknown),
         (1 << 4, RigidReason::SpinsInDock),
+        (1 << 16, RigidReason::BindsThreads),
     ];
 
     pub(super) fn of(bits: u32) -> Vec<RigidReason> {
@@ -46,6 +48,9 @@ impl RigidReason {
             }
             RigidReason::SpinsInDock => {
                 "Its idle threads spin for ever, and its runtime (LLVM's, or GCC's before 9) cannot end them."
+            }
+            RigidReason::BindsThreads => {
+                "Its OpenMP runtime binds each thread to one of the places that it worked out at its start (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY, KMP_AFFINITY)."
             }
             RigidReason::Unknown => "The preload library gives a reason that this version does not know.",
         }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use linux::affinity::Said;
 use linux::page::{Page, PageDir, RigidReason, state};
 use linux::{Process, Root};
 
@@ -187,6 +188,17 @@ impl Teams {
         let living = self.running().next().is_some();
         let counted = self.members.values().filter(|member| member.lives || !living);
         counted.flat_map(|member| member.page.rigid()).next()
+    }
+
+    /// What the processes of which there are pages say of their threads' CPUs.
+    pub fn say_of_cpus(&self) -> BTreeMap<Process, Said> {
+        let living = self.members.values().filter(|member| member.lives).map(|member| &member.page);
+        let said = |page: &Page| Said {
+            follows_place: page.has(state::FOLLOWS_PLACE),
+            chooses: page.has(state::SET_OWN_MASK),
+            chose: page.chose_cpus(),
+        };
+        living.map(|page| (page.process(), said(page))).collect()
     }
 
     /// Whether a team of it has stayed in one region for longer than it is waited for.
