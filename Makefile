@@ -36,6 +36,8 @@ guest: build
 	@mkdir -p $(BUILD)/guest
 	@$(CC) -O2 -std=gnu11 -Wall -fopenmp -o $(BUILD)/guest/breathe tests/programs/breathe.c
 	@$(CC) -O2 -std=gnu11 -Wall -fopenmp -static -o $(BUILD)/guest/breathe-static tests/programs/breathe.c 2>/dev/null
+	@rm -f $(BUILD)/guest/breathe-llvm
+	@clang -O2 -std=gnu11 -Wall -fopenmp -o $(BUILD)/guest/breathe-llvm tests/programs/breathe.c 2>/dev/null || true
 
 demo: build
 	@scripts/demo

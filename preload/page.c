@@ -284,8 +284,10 @@ void page_runtime_runs(struct coplace_page *page, const struct runtime *rt)
     page_told(page, (uint32_t)rt->omp_get_max_threads());
     if (LOAD(&page->procs) == 0)
         STORE(&page->procs, (uint32_t)rt->omp_get_num_procs());
-    if (rt->omp_get_proc_bind && rt->omp_get_proc_bind() != 0)
+    if (rt->omp_get_proc_bind && rt->omp_get_proc_bind() != 0) {
         state |= COPLACE_STATE_BINDS_THREADS;
+        page_rigid(page, COPLACE_RIGID_BINDS_THREADS);
+    }
     if (rt->omp_get_dynamic())
         state |= COPLACE_STATE_RUNTIME_DYNAMIC;
     __atomic_fetch_or(&page->state, state, __ATOMIC_RELEASE);

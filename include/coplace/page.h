@@ -66,6 +66,10 @@
 #define COPLACE_STATE_EXITED (1u << 5)              /* the program has run its exit handlers */
 #define COPLACE_STATE_SET_OWN_MASK (1u << 6)        /* the program, or who started it, chose its CPUs itself
                                                        (sched_setaffinity, taskset); kept by exec */
+#define COPLACE_STATE_FOLLOWS_PLACE (1u << 7)       /* it binds its threads to CPUs of the place that it is given,
+                                                       and anew when that changes: no choice of CPUs */
+
+#define COPLACE_CHOSE_CPUS 48u /* threads of which it is kept that they chose their CPUs */
 
 /* Bits of `rigid`: why the library passes every call unchanged, whatever `resizable` says. They are never cleared. */
 #define COPLACE_RIGID_SET_DYNAMIC_0 (1u << 0)        /* the program called omp_set_dynamic(0) */
@@ -77,6 +81,9 @@
 #define COPLACE_RIGID_SPINS_IN_DOCK (1u << 4)        /* active waiting, and a runtime that cannot end its spinning
                                                         idle threads: LLVM's, or a libgomp older than GCC 9 */
 #define COPLACE_RIGID_GENERATED_CODE (1u << 5)       /* a region whose code lies in no object: nobody can look at it */
+
+#define COPLACE_RIGID_BINDS_THREADS (1u << 16)       /* the runtime binds each thread to one of the places that it
+                                                        worked out at its start (OMP_PROC_BIND, OMP_PLACES, ...) */
 
 /* In `resizable`: the program's user says that it computes the same with fewer threads, whatever it loads. */
 #define COPLACE_RESIZABLE_BY_WORD UINT64_MAX
@@ -136,7 +143,8 @@ struct coplace_page {
     uint64_t resizable;
     uint32_t reserved_node[12];
 
-    uint64_t reserved[24];
+    /* Ids of threads whose CPUs the program chose itself by a call, 0 = free. Kept by exec. */
+    uint32_t chose_cpus[COPLACE_CHOSE_CPUS];
 
     struct coplace_lane lane[2];
 };

@@ -44,7 +44,7 @@ static void run_one(const struct test *test)
 int main(int argc, char **argv)
 {
     const struct test *const groups[] = {process_tests, sizing_tests,   resizing_tests,  runtimes_tests,
-                                        llvm_tests,    tolerant_tests, sanitizer_tests, table_tests};
+                                        llvm_tests,    tolerant_tests, sanitizer_tests, table_tests, binding_tests};
     if (argc < 2 || !realpath(argv[1], build_dir)) {
         fprintf(stderr, "usage: check BUILD_DIR [WORD]\n");
         return 2;

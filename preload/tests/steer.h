@@ -15,7 +15,7 @@ struct test {
 };
 #define TEST(name) {#name, name}
 extern const struct test sizing_tests[], resizing_tests[], process_tests[], runtimes_tests[], llvm_tests[],
-    table_tests[], tolerant_tests[], sanitizer_tests[]; /* end: no name */
+    table_tests[], tolerant_tests[], sanitizer_tests[], binding_tests[]; /* end: no name */
 
 struct program {
     pid_t pid;

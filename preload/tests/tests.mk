@@ -2,7 +2,7 @@
 OMP_CFLAGS := -O2 -g -std=gnu11 -Wall -Wextra -Wno-format-zero-length -Itests -I../include
 LIBGOMP := $(shell $(CC) -print-file-name=libgomp.so.1)
 PLUGINS := p q 1 2 3 4 5 6 7
-TEST_PROGRAMS := $(addprefix $(OUT)/,app app_asan app_tsan app_kmp app_old app_none host plain plain_static \
+TEST_PROGRAMS := $(addprefix $(OUT)/,app app_asan app_tsan app_kmp app_old app_none binder host plain plain_static \
 	$(PLUGINS:%=plugin_%.so) plugin_u.so ten_gnu check libcoplace_preload_asan.so libcoplace_preload_tsan.so \
 	libcoplace_preload_race.so)
 # What is built where the tools are there (scripts/prepare gets them); tests that miss theirs say so.
@@ -55,6 +55,9 @@ $(OUT)/plain_musl: tests/plain.c | $(OUT)
 $(OUT)/host: tests/host.c | $(OUT)
 	$(CC) $(OMP_CFLAGS) -o $@ $< -ldl
 
+$(OUT)/binder: tests/binder.c | $(OUT)
+	$(CC) $(OMP_CFLAGS) -o $@ $< -lpthread
+
 $(OUT)/plain: tests/plain.c | $(OUT)
 	$(CC) $(OMP_CFLAGS) -o $@ $<
 
@@ -106,7 +109,7 @@ $(OUT)/app_kmp $(OUT)/app_old: $(OUT)/app_%: tests/fake_app.c $(OUT)/libfake_%.s
 	$(CC) $(OMP_CFLAGS) -o $@ $< $(OUT)/libfake_$*.so -Wl,-rpath,'$$ORIGIN'
 
 CHECK_SOURCES := $(addprefix tests/,check.c steer.c process.c sizing.c resizing.c runtimes.c \
-	llvm.c tolerant.c sanitizer.c table.c)
+	llvm.c tolerant.c sanitizer.c table.c binding.c)
 $(OUT)/check: $(CHECK_SOURCES) tests/steer.h tolerant.def ../include/coplace/page.h | $(OUT)
 	$(CC) $(OMP_CFLAGS) -I. -DSCRIPTS='"$(abspath tests/tolerant)"' -o $@ $(CHECK_SOURCES)
 

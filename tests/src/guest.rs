@@ -39,6 +39,9 @@ impl Guest {
         boot.args(tests.iter().map(|name| format!("--with={name}={}", test_program(name))));
         let name = |path: &PathBuf| path.file_name().expect("it is a file").to_string_lossy().into_owned();
         boot.args(kept.iter().map(|path| format!("--keep={}={}", name(path), path.display())));
+        if let Some(path) = breathe_llvm() {
+            boot.arg(format!("--with=breathe-llvm={}", path.display()));
+        }
         boot.args([machine, "--serve"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         boot.stderr(errors.expect("make guest made the directory"));
         let mut boot = match boot.spawn() {
@@ -98,6 +101,12 @@ impl Guest {
         });
         session
     }
+}
+
+/// `breathe` built with LLVM's OpenMP runtime, in the guest as `/tests/breathe-llvm`; `None` where there is no
+/// compiler that does.
+pub fn breathe_llvm() -> Option<PathBuf> {
+    Some(top().join("build/guest/breathe-llvm")).filter(|path| path.exists())
 }
 
 /// A test program of the workspace, built as `cargo test --workspace` builds it.
@@ -193,16 +202,24 @@ impl Session<'_> {
     /// guest, whose CPUs are few in truth.
     pub fn look(&mut self) -> BTreeMap<String, Sight> {
         let files =
-            ["cpuset.cpus.effective", "cpuset.mems.effective", "cgroup.freeze", "cpu.idle", "cpu.weight"];
+            ["cpuset.mems.effective", "cgroup.freeze", "cpu.idle", "cpu.weight"];
         let files = files.map(|file| format!("{GROUPS}/*/*/{file}")).join(" ");
         let mut seen = BTreeMap::new();
-        for line in self.sh(&format!("grep -s '' {files} {GROUPS}/*/*/cgroup.procs; true")).lines() {
+        let script = format!(
+            "grep -s '' {files} {GROUPS}/*/*/cgroup.procs
+             for group in {GROUPS}/*/*; do
+                read -r pid < $group/cgroup.procs &&
+                    echo $group/cpus:$(grep -s Cpus_allowed_list /proc/$pid/status | cut -f 2)
+             done 2> /dev/null; true"
+        );
+        for line in self.sh(&script).lines() {
             let Some((path, value)) = line.split_once(':') else { continue };
             let mut parts = path.rsplit('/');
             let (Some(file), Some(name)) = (parts.next(), parts.next()) else { continue };
             let sight: &mut Sight = seen.entry(name.to_owned()).or_default();
             match file {
-                "cpuset.cpus.effective" => sight.cpus = value.into(),
+                // Of its first thread; where others have other CPUs, `masks` tells.
+                "cpus" => sight.cpus = value.into(),
                 "cpuset.mems.effective" => sight.mems = value.into(),
                 "cgroup.freeze" => sight.frozen = value == "1",
                 "cpu.idle" => sight.idle = value == "1",

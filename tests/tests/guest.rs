@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use coplace_tests::guest::{Guest, PATIENCE, Session, Sight};
+use coplace_tests::guest::{Guest, PATIENCE, Session, Sight, breathe_llvm};
+use coplace_tests::skipped;
 use coplace_tests::teams::{self, Mark, Program};
 
 /// What every guest takes along; the same for all of them, so that they are made once.
@@ -267,6 +268,47 @@ fn static_programs_are_placed_by_their_width_and_take_turns_where_it_does_not_fi
     session.until_seen("the wide one has the machine", |seen| seen["c"].cpus == "0-7");
     take_turns(&mut session, "cgroup.freeze", ["a", "c"]);
     session.end();
+}
+
+/// Two programs whose threads their runtime binds, while a third comes and goes twice.
+fn bound_teams_beside_one_that_comes_and_goes(program: &str) {
+    let Some(mut guest) = two_packages() else { return };
+    let mut session = guest.as_mut().unwrap().session("--policy TA");
+    let bound = format!("env OMP_PROC_BIND=true OMP_PLACES=cores {program} 10 1");
+    session.start("a", "", &bound);
+    session.start("b", "", &bound);
+    for name in ["c", "d"] {
+        session.start(name, "", BREATHE);
+        let each_on_its_own = |session: &mut Session| {
+            let seen = session.look();
+            let teams = ["a", "b"].map(|name| {
+                let mut masks = seen.get(name).map_or(Vec::new(), |sight| session.masks(sight));
+                masks.sort_unstable();
+                masks.dedup();
+                // LLVM's runtime has one more thread, bound to nothing.
+                masks.iter().filter(|mask| mask.parse::<u32>().is_ok()).count()
+            });
+            (teams == [8, 8] && seen.contains_key(name)).then_some(())
+        };
+        session.until("each of eight threads keeps a CPU of its own", each_on_its_own);
+        session.sh(&format!("kill -TERM $(cat $OUT/{name}.pid)"));
+        session.until("it has left", |session| (!session.look().contains_key(name)).then_some(()));
+    }
+    session.end();
+}
+
+#[test]
+fn bound_teams_of_gnu_threads_live_whoever_comes_and_goes() {
+    bound_teams_beside_one_that_comes_and_goes("/apps/breathe");
+}
+
+#[test]
+fn bound_teams_of_llvm_threads_live_whoever_comes_and_goes() {
+    if two_packages().is_some() && breathe_llvm().is_none() {
+        skipped("bound teams of LLVM's runtime", "no clang with OpenMP (apt-get install clang libomp-dev)");
+        return;
+    }
+    bound_teams_beside_one_that_comes_and_goes("/tests/breathe-llvm");
 }
 
 /// Pages of its own that a program has on each node, in pages.

@@ -42,10 +42,10 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// The best that the machine allows
+    /// Affinity, by which no program can fail
     #[default]
     Auto,
-    /// cgroup cpusets
+    /// cgroup cpusets: programs fail that bind themselves outside of their place
     Cpuset,
     /// sched_setaffinity over all threads
     Affinity,

@@ -239,7 +239,7 @@ impl Guardian {
             rebind: args.rebind,
             waiting: environment::left_open(args.waiting, |name| held.variable(name)),
             may_start_narrow: args.may_start_narrow
-                && environment::says_threads(|name| held.variable(name)).is_none(),
+                && environment::may_start_narrow(|name| held.variable(name)),
             narrow: None,
             passive: None,
             key: held.key(&args.command),

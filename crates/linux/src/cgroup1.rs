@@ -60,6 +60,13 @@ impl Hierarchy {
         self.bases.iter().any(|(name, ..)| *name == controller)
     }
 
+    /// The same without cpusets, for who places by other means: a group of them confines whoever is moved
+    /// in to what its parent has, and before Linux 6.2 forgets masks.
+    pub fn without_cpusets(mut self) -> Option<Hierarchy> {
+        self.bases.retain(|(controller, ..)| *controller != "cpuset");
+        (!self.bases.is_empty()).then_some(self)
+    }
+
     /// Makes the group of an application (or takes the existing one), empty and unconfined.
     pub fn group(&self, scheduler: &str, app: &str) -> Result<Group> {
         let path = group_path(scheduler, app)?;

@@ -7,6 +7,7 @@ mod directory;
 mod name;
 mod rigid;
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -34,6 +35,9 @@ pub const RESIZABLE_BY_WORD: u64 = u64::MAX;
 /// Team sizes counted one by one; all larger ones share one more entry.
 pub const SIZES: usize = 111;
 
+/// Threads of which it is kept that they chose their CPUs.
+const CHOSE_CPUS: usize = 48;
+
 /// Bits of the page's `state`.
 pub mod state {
     pub const LOADED: u32 = 1 << 0;
@@ -43,6 +47,7 @@ pub mod state {
     pub const RUNTIME_DYNAMIC: u32 = 1 << 4;
     pub const EXITED: u32 = 1 << 5;
     pub const SET_OWN_MASK: u32 = 1 << 6;
+    pub const FOLLOWS_PLACE: u32 = 1 << 7;
 }
 
 #[repr(C)]
@@ -88,7 +93,7 @@ struct Raw {
     node: AtomicU64,
     resizable: AtomicU64,
     reserved_node: [AtomicU32; 12],
-    reserved: [AtomicU64; 24],
+    chose_cpus: [AtomicU32; CHOSE_CPUS],
     lane: [Lane; 2],
 }
 
@@ -121,6 +126,7 @@ pub fn layout() -> Vec<(&'static str, usize)> {
         resizable,
         lane
     );
+    fields.push(("chose_cpus", offset_of!(Raw, chose_cpus)));
     fields.push(("target", offset_of!(Raw, node)));
     fields.push(("target_seq", offset_of!(Raw, node) + 4));
     macro_rules! lane_offsets {
@@ -350,6 +356,12 @@ impl Page {
         // What waits between regions sleeps soon, unless it was told to spin on.
         let threads = if self.has(state::SPINS_LONG) { self.team() } else { self.running() };
         target != 0 && self.rigid_bits() == 0 && threads <= target
+    }
+
+    /// Threads whose CPUs the program chose itself by a call.
+    pub fn chose_cpus(&self) -> BTreeSet<u32> {
+        let raw = self.raw();
+        raw.chose_cpus.iter().map(|tid| tid.load(Ordering::Relaxed)).filter(|tid| *tid != 0).collect()
     }
 
     /// The greatest number that `omp_get_max_threads` ever told the program; 0 = none yet.

@@ -198,6 +198,11 @@ pub(crate) fn launcher(stat: &Stat, root: &Root) -> Option<String> {
     }
 }
 
+/// Whether it is a shell that works through a script: it waits for what it starts.
+pub fn works_through(process: Process, root: &Root) -> bool {
+    process.stat(root).is_ok_and(|stat| SHELLS.contains(&&*stat.comm) && runs_script(&stat, root))
+}
+
 /// Shells proper, without what holds terminals or changes users.
 const SHELLS: &[&str] =
     &["sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "tcsh", "csh", "ash", "busybox", "nu", "xonsh"];

@@ -2,12 +2,12 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::time::Duration;
 
 use common::{Program, SECOND_NS, eventually};
-use coplace_linux::affinity::{self, Masks};
+use coplace_linux::affinity::{self, Chosen, Masks, Said};
 use coplace_linux::pidfd::PidFd;
 use coplace_linux::protection::{Reason, protected, protected_own};
 use coplace_linux::spread::spread;
@@ -160,7 +160,7 @@ fn a_thread_that_chooses_its_own_mask_is_noticed_and_keeps_it() {
 }
 
 #[test]
-fn a_thread_whose_own_mask_is_its_first_place_keeps_it_in_a_wider_one() {
+fn threads_bound_one_by_one_keep_their_masks_in_every_place() {
     let root = Root::live();
     let Some((all, first, last)) = all_first_and_last() else { return };
     let script = "
@@ -177,9 +177,93 @@ time.sleep(1000)";
     affinity::set(other, &last).unwrap();
     let mut masks = Masks::default();
     affinity::set_all(&[program.process], &last, &mut masks, &root).unwrap();
-    assert_eq!((affinity::get(main).unwrap(), affinity::get(other).unwrap()), (last.clone(), last.clone()));
+    assert_eq!((affinity::get(main).unwrap(), affinity::get(other).unwrap()), (first.clone(), last.clone()));
     affinity::set_all(&[program.process], &all, &mut masks, &root).unwrap();
     assert_eq!((affinity::get(main).unwrap(), affinity::get(other).unwrap()), (first, last));
+}
+
+/// Looks at a program twice, as what is seen once only may be a library that looks at the machine.
+fn look(masks: &mut Masks, processes: &[Process], said: &BTreeMap<Process, Said>, root: &Root) -> bool {
+    masks.look(processes, said.clone(), root);
+    masks.look(processes, said.clone(), root)
+}
+
+#[test]
+fn what_a_program_chooses_while_it_is_confined_is_found_and_kept() {
+    let root = Root::live();
+    let Some((all, first, last)) = all_first_and_last() else { return };
+    let program = Program::sleep();
+    let processes = [program.process];
+    let mut masks = Masks::of(all.clone());
+    let nothing = BTreeMap::new();
+    look(&mut masks, &processes, &nothing, &root);
+    assert_eq!(masks.chosen(), &Chosen::Nothing);
+    affinity::set_all(&processes, &first, &mut masks, &root).unwrap();
+    assert!(!look(&mut masks, &processes, &nothing, &root), "all are where they were put");
+    // Out of its place, and no mask of ours.
+    affinity::set(program.process.pid, &last).unwrap();
+    assert!(!look(&mut masks, &processes, &nothing, &root), "it is left there");
+    assert_eq!(masks.chosen(), &Chosen::Same(last.clone()));
+    affinity::set_all(&processes, &first, &mut masks, &root).unwrap();
+    assert_eq!(affinity::get(program.process.pid).unwrap(), last);
+    assert_eq!(masks.own().len(), 1);
+    // Anywhere is no choice: it is put back into its place.
+    affinity::set(program.process.pid, &all).unwrap();
+    assert!(look(&mut masks, &processes, &nothing, &root));
+    assert_eq!((masks.chosen(), masks.own()), (&Chosen::Nothing, Vec::new()));
+    affinity::set_all(&processes, &first, &mut masks, &root).unwrap();
+    assert_eq!(affinity::get(program.process.pid).unwrap(), first);
+    // It chose what it has: only the library can tell.
+    let chose = Said { chooses: true, chose: [program.process.pid].into(), ..Said::default() };
+    look(&mut masks, &processes, &[(program.process, chose)].into(), &root);
+    assert_eq!(masks.chosen(), &Chosen::Same(first.clone()));
+    affinity::set_all(&processes, &all, &mut masks, &root).unwrap();
+    assert_eq!(affinity::get(program.process.pid).unwrap(), first);
+}
+
+#[test]
+fn a_mask_of_ours_that_is_set_back_is_no_choice() {
+    let root = Root::live();
+    let Some((all, first, last)) = all_first_and_last() else { return };
+    let program = Program::sleep();
+    let processes = [program.process];
+    let tid = program.process.pid;
+    let mut masks = Masks::of(all.clone());
+    affinity::set_all(&processes, &first, &mut masks, &root).unwrap();
+    affinity::set_all(&processes, &last, &mut masks, &root).unwrap();
+    // What it read in its first place.
+    affinity::set(tid, &first).unwrap();
+    let nothing = BTreeMap::new();
+    assert!(look(&mut masks, &processes, &nothing, &root), "it is to follow its place");
+    affinity::set_all(&processes, &all, &mut masks, &root).unwrap();
+    assert_eq!(affinity::get(tid).unwrap(), all);
+    // The library knows better, both ways.
+    for (said, expected) in [
+        (Said::default(), Chosen::Nothing),
+        (Said { chooses: true, ..Said::default() }, Chosen::Same(first.clone())),
+    ] {
+        affinity::set_all(&processes, &all, &mut masks, &root).unwrap();
+        affinity::set(tid, &first).unwrap();
+        look(&mut masks, &processes, &[(program.process, said)].into(), &root);
+        assert_eq!(masks.chosen(), &expected);
+    }
+}
+
+#[test]
+fn threads_that_follow_their_place_by_themselves_choose_nothing() {
+    let root = Root::live();
+    let Some((all, first, last)) = all_first_and_last() else { return };
+    let program = Program::sleep();
+    let processes = [program.process];
+    let follows = Said { follows_place: true, ..Said::default() };
+    let said = BTreeMap::from([(program.process, follows)]);
+    let mut masks = Masks::of(all.clone());
+    masks.look(&processes, said.clone(), &root);
+    affinity::set(program.process.pid, &first).unwrap();
+    look(&mut masks, &processes, &said, &root);
+    assert_eq!(masks.chosen(), &Chosen::Nothing);
+    affinity::set_all(&processes, &last, &mut masks, &root).unwrap();
+    assert_eq!(affinity::get(program.process.pid).unwrap(), last);
 }
 
 #[test]

@@ -35,6 +35,10 @@ const THREADS: &[&str] = &[
 ];
 const JAVA: &str = "JAVA_TOOL_OPTIONS";
 
+/// By these OpenMP runtimes are told to bind each thread to a place, which they work out from all CPUs
+/// that they see.
+const BINDING: &[&str] = &["OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"];
+
 /// By these OpenMP runtimes are told how their threads wait; whoever set one has decided.
 const WAITING: &[&str] = &["OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY"];
 /// libgomp and LLVM's listen to the first; LLVM's and Intel's spin 200 ms before they sleep without the second.
@@ -93,6 +97,22 @@ pub fn says_threads<'a>(present: impl Fn(&str) -> Option<&'a OsStr>) -> Option<&
     THREADS.iter().copied().find(|name| present(name).is_some())
 }
 
+/// The variable by which a program's user has its threads bound. Started narrow it would bind them to the
+/// first CPUs of the machine, wherever it is placed.
+pub fn says_binding<'a>(present: impl Fn(&str) -> Option<&'a OsStr>) -> Option<&'static str> {
+    let says = |name: &&&str| {
+        let value = present(name).map(|value| value.to_string_lossy().trim().to_ascii_lowercase());
+        value.is_some_and(|value| !["", "false", "none", "disabled"].contains(&value.as_str()))
+    };
+    BINDING.iter().find(says).copied()
+}
+
+/// Whether the policy may choose that it starts with few threads: not where its user said how many, or
+/// has them bound.
+pub fn may_start_narrow<'a>(present: impl Fn(&str) -> Option<&'a OsStr>) -> bool {
+    says_threads(&present).is_none() && says_binding(&present).is_none()
+}
+
 /// What is left to the scheduler of how its threads wait: nothing where the user's variables say it.
 pub fn left_open<'a>(asked: WaitPolicy, present: impl Fn(&str) -> Option<&'a OsStr>) -> WaitPolicy {
     if says_waiting(present).is_some() { WaitPolicy::AsIs } else { asked }
@@ -121,6 +141,20 @@ mod tests {
         assert_eq!(added[OsStr::new("OMP_NUM_THREADS")], "3");
         assert_eq!(added[OsStr::new("GOMAXPROCS")], "3");
         assert_eq!(added[OsStr::new(JAVA)], "-Xmx1g -XX:ActiveProcessorCount=3");
+    }
+
+    #[test]
+    fn a_program_whose_threads_are_bound_does_not_start_narrow() {
+        let may = |name: &'static str, value: &'static str| {
+            may_start_narrow(|asked| (asked == name).then_some(OsStr::new(value)))
+        };
+        assert!(may("HOME", "/"));
+        for said in ["OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"] {
+            assert!(!may(said, "2"), "{said}");
+        }
+        for (name, value) in [("OMP_PROC_BIND", "FALSE"), ("OMP_PROC_BIND", ""), ("KMP_AFFINITY", "none")] {
+            assert!(may(name, value), "{name}={value}");
+        }
     }
 
     #[test]

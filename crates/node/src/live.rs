@@ -11,6 +11,7 @@ mod settle;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+use linux::affinity::Chosen;
 use linux::{Root, unmanaged};
 use plan::{Plan, Speedup};
 use protocol::{Account, AppRecord, AppStatus, MemoryMoves};
@@ -34,6 +35,9 @@ use crate::watch::{Nature, Watch};
 
 pub use managed::Managed;
 use managed::rebind;
+
+/// Why a program is not resized whose threads keep CPUs of their own.
+const EACH_BOUND: &str = "its threads are bound to CPUs one by one, by the program or by who started it";
 
 /// Looks in a row that must find a program stopped before somebody else counts as having done it.
 const STOPPED_LOOKS: u32 = 2;
@@ -160,6 +164,9 @@ impl Live {
             let_go: record.started,
             stopped_looks: 0,
             unplaced: None,
+            chosen: Chosen::Nothing,
+            chosen_told: Chosen::Nothing,
+            came_within: None,
             record,
         };
         self.apps.insert(managed.record.id.clone(), managed);
@@ -176,8 +183,9 @@ impl Live {
             true => Before::look(&members, &self.root).map(Some).map_err(io::Error::other),
             false => Ok(None),
         };
-        let taken =
-            before.and_then(|before| Harness::take(mechanisms, record.id.as_str(), &members, before, keep));
+        let taken = before.and_then(|before| {
+            Harness::take(mechanisms, record.id.as_str(), &members, before, &record.original_cpus, keep)
+        });
         match taken {
             Ok(harness) => Some(harness),
             Err(error) => {
@@ -226,6 +234,19 @@ impl Live {
     ) {
         if let Some(managed) = self.apps.get_mut(app) {
             (managed.expected, managed.expected_bytes, managed.speedup) = (demand, bytes, speedup);
+        }
+    }
+
+    /// Where it has to stay as it comes, before its threads chose anything.
+    pub fn came_within(&mut self, app: &AppId, within: Option<&CpuSet>) {
+        if let Some(managed) = self.apps.get_mut(app) {
+            managed.came_within.get_or_insert_with(|| within.cloned());
+        }
+    }
+
+    pub fn told_of_choice(&mut self, app: &AppId) {
+        if let Some(managed) = self.apps.get_mut(app) {
+            managed.chosen_told = managed.chosen.clone();
         }
     }
 
@@ -314,7 +335,7 @@ impl Live {
                 continue;
             }
             let known = (managed.watch.members().to_vec(), managed.watch.outsiders().clone());
-            let sight = managed.watch.look(now_ns, stats.still_ns.get(app).copied().unwrap_or(0));
+            let mut sight = managed.watch.look(now_ns, stats.still_ns.get(app).copied().unwrap_or(0));
             let (members, outsiders) = (managed.watch.members(), managed.watch.outsiders());
             if let Some(harness) = &mut managed.harness
                 && (known.0 != members || known.1 != *outsiders || managed.sight.is_none())
@@ -325,6 +346,13 @@ impl Live {
             }
             if let Some(harness) = &managed.harness {
                 harness.free_late(&managed.watch.insiders());
+            }
+            let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
+            if let Err(error) = managed.look_at_masks(keep) {
+                self.warnings.push(format!("{app}: {error}"));
+            }
+            if managed.chosen.is_each() && matches!(sight.nature, Nature::Resizable | Nature::Stays(_)) {
+                sight.nature = Nature::Rigid(EACH_BOUND.into());
             }
             if managed.record.terms.rebind {
                 let original = &managed.record.original_cpus;

@@ -1,10 +1,19 @@
 //! By which kernel interfaces programs are placed and take turns here, and one program's harness
 //! of them.
 //!
+//! **Programs are placed by the affinity of their threads, and by a cpuset only on request.** A cpuset makes
+//! the kernel refuse whatever lies outside of it: a program that binds its threads to CPUs which it saw
+//! earlier, a runtime that makes each thread on a place of its own, `taskset` in a script would fail, or not,
+//! as their neighbours come and go. A mask forbids nothing. What threads choose is seen at the next look and
+//! honoured from then on (`linux::affinity::Masks`): a program that binds its threads one by one keeps them
+//! where they are and takes turns; one that restricts itself is placed within that. That costs a system call
+//! a thread and change, and a new thread that chooses more than its place has it until the next look.
+//!
 //! Which mechanism is taken is decided once, at the scheduler's start, by what the machine and our
 //! rights allow ([`Mechanisms::choose`]); each has one small place in [`Harness`].
 
 mod bound;
+mod chosen;
 mod members;
 mod turns;
 
@@ -27,7 +36,7 @@ use crate::registry::Traces;
 use bound::Bound;
 use turns::{Freeze, Idle, Stop};
 
-/// What the user asked for; `Auto` takes the best that works.
+/// What the user asked for; `Auto` takes what no program can fail by: affinity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlacementChoice {
@@ -184,8 +193,8 @@ impl Mechanisms {
             PlacementChoice::Cpuset if self.placement == Placement::Affinity => {
                 return Err(NotToBeHad { asked: "placement by cpuset", why: why() });
             }
-            PlacementChoice::Affinity => self.placement = Placement::Affinity,
-            _ => {}
+            PlacementChoice::Auto | PlacementChoice::Affinity => self.placement = Placement::Affinity,
+            PlacementChoice::Cpuset => {}
         }
         match turns {
             TurnsChoice::Freeze if self.strict == Strict::Stop => {
@@ -207,7 +216,10 @@ impl Mechanisms {
         };
         let (v1, v2) = (used(Version::V1), used(Version::V2));
         // A hierarchy that is not used is not touched.
-        self.v1 = self.v1.take().filter(|_| v1);
+        self.v1 = self.v1.take().filter(|_| v1).and_then(|hierarchy| match self.placement {
+            Placement::Cpuset(_) => Some(hierarchy),
+            Placement::Affinity => hierarchy.without_cpusets(),
+        });
         self.v2 = self.v2.take().filter(|_| v2);
         Ok(())
     }
@@ -277,6 +289,7 @@ impl Harness {
         group: &str,
         processes: &[Process],
         before: Option<Before>,
+        original: &CpuSet,
         keep: impl Fn(&Traces) -> io::Result<()>,
     ) -> io::Result<Harness> {
         let root = &mechanisms.root;
@@ -325,7 +338,7 @@ impl Harness {
             placement,
             strict,
             filling: mechanisms.filling.filter(|version| usable(*version)),
-            masks: Masks::default(),
+            masks: Masks::of(original.clone()),
             targets: Arc::new(Mutex::new(Targets::open(&inside, root))),
             traces,
             outside,
@@ -359,9 +372,11 @@ impl Harness {
             (Placement::Cpuset(Version::V2), _, Some(group)) => group.set_cpus(cpus).map_err(other)?,
             _ => {
                 // A thread that is being moved has another mask for a moment, which is not its own.
-                let _unmoved = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+                let unmoved = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
                 let outcome =
                     affinity::set_all(processes, cpus, &mut self.masks, &self.root).map_err(other)?;
+                drop(unmoved);
+                self.keep_own(&keep)?;
                 return match outcome.failed.first() {
                     Some((tid, why)) => Err(io::Error::other(format!("thread {tid}: {why}"))),
                     None => Ok(()),

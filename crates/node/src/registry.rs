@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use linux::affinity::Own;
 use protocol::AppRecord;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,8 @@ pub struct Traces {
     /// mask is given back its original CPUs; any other mask is the program's own. `None`: unknown,
     /// so every mask narrower than the original counts as the scheduler's.
     pub places: Option<BTreeSet<CpuSet>>,
+    /// Masks that look like the scheduler's, by `places`, and are the program's own.
+    pub own: Vec<Own>,
     /// Whether its threads may be bound to a CPU each for some microseconds (`linux::spread`). One
     /// that is found with such a mask was left there by a scheduler that died meanwhile.
     #[serde(default)]
@@ -234,6 +237,7 @@ mod tests {
             stops_by_signal: Some(true),
             places: Some([CpuSet::first(1)].into()),
             spreads: true,
+            own: Vec::new(),
             groups: vec!["/sys/fs/cgroup/x/cg".into()],
             origins: [("/sys/fs/cgroup".into(), "/sys/fs/cgroup/user".into())].into(),
             before: Some(Before::default()),

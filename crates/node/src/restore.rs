@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use linux::page::{Owner, Page, PageDir};
-use linux::{Process, Root, affinity, cgroup, procfs, signals};
+use linux::{Process, Root, Tid, affinity, cgroup, procfs, signals};
 use protocol::AppRecord;
 use topology::CpuSet;
 use workload::Malleability;
@@ -187,10 +187,15 @@ impl Freeing<'_> {
                 for tid in procfs::threads(process.pid, self.root).unwrap_or_default() {
                     let Ok(mask) = affinity::get(tid) else { continue };
                     let lost = moved && original.is_subset(&mask) && mask != *original;
-                    if !looked_at.insert(tid) || !(is_ours(&mask) || lost) {
+                    let own = self.own_of(*process, tid);
+                    let ours = match own {
+                        Some(own) => mask != *own && is_placed(&mask, own, self.traces),
+                        None => is_ours(&mask) || lost,
+                    };
+                    if !looked_at.insert(tid) || !ours {
                         continue;
                     }
-                    match affinity::set(tid, original) {
+                    match affinity::set(tid, own.unwrap_or(original)) {
                         Ok(()) => self.report.widened += 1,
                         Err(error) if error.is_gone() => {}
                         Err(error) => self.report.problems.push(error.to_string()),
@@ -206,6 +211,17 @@ impl Freeing<'_> {
         }
     }
 
+    /// The CPUs that the program chose for this thread, where its mask could be taken for ours.
+    fn own_of(&self, process: Process, tid: Tid) -> Option<&CpuSet> {
+        let own: Vec<_> = self.traces.own.iter().filter(|own| own.process == process).collect();
+        if own.is_empty() {
+            return None;
+        }
+        let thread = procfs::thread_stat(process.pid, tid, self.root).ok()?.process();
+        let its = own.iter().find(|own| own.thread == Some(thread));
+        its.or_else(|| own.iter().find(|own| own.thread.is_none())).map(|own| &own.cpus)
+    }
+
     /// Gives each thread of a program that was running when it came what it had then. A mask that a
     /// thread chose itself since is its own.
     fn give_back_masks(&mut self, before: &Before, mut members: BTreeSet<Process>, moved: bool) {
@@ -215,11 +231,9 @@ impl Freeing<'_> {
             for process in &members {
                 for tid in procfs::threads(process.pid, self.root).unwrap_or_default() {
                     let Ok(stat) = procfs::thread_stat(process.pid, tid, self.root) else { continue };
-                    let (Ok(mask), Some(own)) =
-                        (affinity::get(tid), before.cpus_of(*process, stat.process(), self.root))
-                    else {
-                        continue;
-                    };
+                    let own = self.own_of(*process, tid);
+                    let own = own.or_else(|| before.cpus_of(*process, stat.process(), self.root));
+                    let (Ok(mask), Some(own)) = (affinity::get(tid), own) else { continue };
                     let lost = moved && own.is_subset(&mask);
                     let ours = lost || is_placed(&mask, own, self.traces);
                     if !looked_at.insert((process.pid, tid)) || mask == *own || !ours {

@@ -3,6 +3,7 @@
 mod admission;
 mod attach;
 mod begin;
+mod chosen;
 mod observe;
 mod requests;
 

@@ -8,6 +8,7 @@ mod teams;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use linux::affinity::Said;
 use linux::binary::Binary;
 use linux::memory::Resident;
 use linux::page::{PAGES_VARIABLE, PageDir, PageName};
@@ -235,6 +236,11 @@ impl Watch {
         let only = self.attached.then_some(self.members.as_slice());
         self.teams.look_for_pages(&self.pages, only, &self.members, &self.root);
         self.spread();
+    }
+
+    /// What its processes say of their threads' CPUs.
+    pub fn say_of_cpus(&self) -> BTreeMap<Process, Said> {
+        self.teams.say_of_cpus()
     }
 
     /// Its processes without the launchers: those that are placed and take turns.

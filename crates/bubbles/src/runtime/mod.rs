@@ -158,7 +158,8 @@ pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<
             node.close();
         }
         if bind {
-            set_affinity(&before);
+            // What the node left to the program at the start is no choice: where it may be now, the node says.
+            set_affinity(&node.as_ref().map_or_else(|| before.clone(), |node| node.widest(&before)));
         }
     });
     lists.world.clock.close();

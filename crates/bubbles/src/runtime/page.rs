@@ -20,6 +20,7 @@ const VERSION: u32 = 2;
 const LOADED: u32 = 1 << 0;
 const RUNTIME_INITIALISED: u32 = 1 << 1;
 const SET_OWN_MASK: u32 = 1 << 6;
+const FOLLOWS_PLACE: u32 = 1 << 7;
 
 /// Where the header has its fields.
 mod at {
@@ -138,7 +139,7 @@ impl Page {
         self.long(at::REGIONS).fetch_add(1, Ordering::Relaxed);
         self.long(at::ENTERED_NS).store(monotonic_ns(), Ordering::Relaxed);
         self.long(at::NOW).fetch_add(1 << 32 | u64::from(width), Ordering::SeqCst);
-        self.word(at::STATE).fetch_or(RUNTIME_INITIALISED, Ordering::SeqCst);
+        self.word(at::STATE).fetch_or(RUNTIME_INITIALISED | FOLLOWS_PLACE, Ordering::SeqCst);
     }
 
     /// Processors on which something runs: `from` until now, `to` from now on.

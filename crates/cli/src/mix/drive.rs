@@ -279,7 +279,7 @@ impl Drive<'_> {
                 rebind: false,
                 waiting: environment::left_open(program.waiting, |name| held.variable(name)),
                 may_start_narrow: program.may_start_narrow
-                    && environment::says_threads(|name| held.variable(name)).is_none(),
+                    && environment::may_start_narrow(|name| held.variable(name)),
                 narrow: None,
                 passive: None,
                 key: held.key(&command),

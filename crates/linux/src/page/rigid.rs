@@ -12,18 +12,20 @@ pub enum RigidReason {
     RuntimeUnknown,
     SpinsInDock,
     GeneratedCode,
+    BindsThreads,
     /// A bit that this version does not know: rigid all the same.
     Unknown,
 }
 
 impl RigidReason {
-    const KNOWN: [(u32, RigidReason); 6] = [
+    const KNOWN: [(u32, RigidReason); 7] = [
         (1 << 0, RigidReason::SetDynamic0),
         (1 << 1, RigidReason::ExplicitNumThreads),
         (1 << 2, RigidReason::Declared),
         (1 << 3, RigidReason::RuntimeUnknown),
         (1 << 4, RigidReason::SpinsInDock),
         (1 << 5, RigidReason::GeneratedCode),
+        (1 << 16, RigidReason::BindsThreads),
     ];
 
     pub(super) fn of(bits: u32) -> Vec<RigidReason> {
@@ -51,6 +53,9 @@ impl RigidReason {
             }
             RigidReason::GeneratedCode => {
                 "A parallel region of it was made while it runs, so that nobody can look at its code."
+            }
+            RigidReason::BindsThreads => {
+                "Its OpenMP runtime binds each thread to one of the places that it worked out at its start (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY, KMP_AFFINITY)."
             }
             RigidReason::Unknown => "The preload library gives a reason that this version does not know.",
         }

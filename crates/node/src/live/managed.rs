@@ -1,7 +1,9 @@
 //! One program under the live actuator.
 
 use std::ffi::OsStr;
+use std::io;
 
+use linux::affinity::{Chosen, Said};
 use linux::{Process, Root, affinity, procfs};
 use plan::Speedup;
 use protocol::AppRecord;
@@ -12,6 +14,7 @@ use crate::account::Ledger;
 use crate::identity;
 use crate::mechanism::Harness;
 use crate::rates::{self, Beside, Pair, Rates};
+use crate::registry::Traces;
 use crate::remember::Learned;
 use crate::watch::{Nature, Sight, Watch};
 
@@ -43,6 +46,12 @@ pub struct Managed {
     pub(super) stopped_looks: u32,
     /// Why it could not be placed the last time; said once.
     pub(super) unplaced: Option<String>,
+    /// What its threads chose of CPUs for themselves.
+    pub chosen: Chosen,
+    /// The same as people were told last.
+    pub chosen_told: Chosen,
+    /// Where it had to stay before its threads chose anything, once that was looked up.
+    pub came_within: Option<Option<CpuSet>>,
 }
 
 impl Managed {
@@ -103,6 +112,22 @@ impl Managed {
     /// What its neighbours cost it, as far as its rates tell.
     pub fn neighbours(&self) -> Vec<Pair> {
         self.rates.seen()
+    }
+
+    /// Finds out what its threads chose of CPUs, and keeps those in its place that chose nothing.
+    pub(super) fn look_at_masks(&mut self, keep: impl Fn(&Traces) -> io::Result<()>) -> io::Result<()> {
+        let Some(harness) = &mut self.harness else { return Ok(()) };
+        let insiders = self.watch.insiders();
+        let mut said = self.watch.say_of_cpus();
+        if self.record.terms.rebind {
+            // What its launcher binds is undone, and no choice of the program's.
+            let follows = || Said { follows_place: true, ..Said::default() };
+            said.extend(insiders.iter().map(|process| (*process, follows())));
+        }
+        if let Some(chosen) = harness.look_at_masks(&insiders, said, keep)? {
+            self.chosen = chosen;
+        }
+        Ok(())
     }
 
     /// Takes its rate into account; `undisturbed`: where it is to be it shares no CPU with anybody.

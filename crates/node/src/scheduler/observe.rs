@@ -10,7 +10,7 @@ use protocol::AppRecord;
 use topology::CpuSet;
 use workload::{AppId, Malleability};
 
-use super::{ALLOWANCE_NS, LOAD_STEP_MILLI, Scheduler, allowance};
+use super::{ALLOWANCE_NS, LOAD_STEP_MILLI, Scheduler, allowance, chosen};
 use crate::live::ByOthers;
 use crate::watch::Nature;
 use crate::{identity, restore};
@@ -49,9 +49,10 @@ impl Scheduler {
             }
         }
         events.extend(self.look_after_orphans(now));
-        let mut notes = Vec::new();
+        let (mut notes, mut told) = (Vec::new(), Vec::new());
         let snapshot = self.engine.snapshot(now - self.began_ns);
         for known in &snapshot.apps {
+            self.live.came_within(&known.id, known.within.as_ref());
             let Some(app) = self.live.apps().get(&known.id) else { continue };
             let Some(sight) = &app.sight else { continue };
             let mut seen = known.clone();
@@ -101,6 +102,12 @@ impl Scheduler {
                     seen.demand = app.expected.clone().unwrap_or(seen.demand);
                 }
             }
+            let came = app.came_within.as_ref().and_then(Option::as_ref);
+            chosen::honour(&mut seen, &sight.nature, &app.chosen, came, &snapshot.allowed);
+            if app.chosen != app.chosen_told {
+                notes.push(format!("{} {}", known.id, chosen::in_words(&app.chosen)));
+                told.push(known.id.clone());
+            }
             if app.speedup != known.speedup
                 && let Some(speedup) = &app.speedup
             {
@@ -114,6 +121,7 @@ impl Scheduler {
                 events.push(Event::Observed(seen));
             }
         }
+        told.iter().for_each(|id| self.live.told_of_choice(id));
         notes.into_iter().for_each(|note| self.note(note));
         events
     }

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirEntryExt;
 
+use linux::affinity::Said;
 use linux::page::{Owner, Page, PageDir, PageName, RigidReason, state};
 use linux::{Process, Root};
 
@@ -319,6 +320,21 @@ impl Teams {
     /// Whether one that runs regions may be resized.
     pub fn may_resize(&self) -> bool {
         self.running().any(|member| member.page.may_resize())
+    }
+
+    /// What the processes of which there are pages say of their threads' CPUs.
+    pub fn say_of_cpus(&self) -> BTreeMap<Process, Said> {
+        let living = self.members.values().filter(|member| member.lives);
+        let said = |page: &Page| Said {
+            follows_place: page.has(state::FOLLOWS_PLACE),
+            chooses: page.has(state::SET_OWN_MASK),
+            chose: page.chose_cpus(),
+        };
+        let known = living.filter_map(|member| match member.owner {
+            Owner::Is(process) => Some((process, said(&member.page))),
+            _ => None,
+        });
+        known.collect()
     }
 
     /// Whether a team of it has stayed in one region for longer than it is waited for.

@@ -1,0 +1,54 @@
+//! What a program's threads chose for themselves, where programs are placed by affinity.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::PoisonError;
+
+use linux::affinity::{self, Chosen, Said};
+use linux::{Process, Tid};
+
+use super::{Harness, Placement, other};
+use crate::registry::Traces;
+
+impl Harness {
+    /// Looks at the masks of all threads: what was chosen is honoured from now on, and who has another
+    /// mask than its place gives, without having chosen it, is put there again. `None` where a cpuset
+    /// confines: no mask means anything beside it.
+    pub fn look_at_masks(
+        &mut self,
+        processes: &[Process],
+        said: BTreeMap<Process, Said>,
+        keep: impl Fn(&Traces) -> io::Result<()>,
+    ) -> io::Result<Option<Chosen>> {
+        if self.placement != Placement::Affinity {
+            return Ok(None);
+        }
+        let failed: Option<(Tid, String)> = {
+            // A thread that is being moved has another mask for a moment, which is not its own.
+            let _unmoved = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+            let strayed = self.masks.look(processes, said, &self.root);
+            match self.masks.place().cloned() {
+                Some(place) if strayed => {
+                    let outcome = affinity::set_all(processes, &place, &mut self.masks, &self.root);
+                    outcome.map_err(other)?.failed.into_iter().next()
+                }
+                _ => None,
+            }
+        };
+        self.keep_own(&keep)?;
+        match failed {
+            Some((tid, why)) => Err(io::Error::other(format!("thread {tid}: {why}"))),
+            None => Ok(Some(self.masks.chosen().clone())),
+        }
+    }
+
+    /// Writes down which masks are the program's own though they look like ours.
+    pub(super) fn keep_own(&mut self, keep: impl Fn(&Traces) -> io::Result<()>) -> io::Result<()> {
+        let own = self.masks.own();
+        if self.traces.own == own {
+            return Ok(());
+        }
+        self.traces.own = own;
+        keep(&self.traces)
+    }
+}

@@ -1,0 +1,91 @@
+//! What a program's own choice of CPUs means for the plan.
+
+use linux::affinity::Chosen;
+use plan::App;
+use topology::CpuSet;
+use workload::Malleability;
+
+use crate::watch::Nature;
+
+/// Has the plan honour what the program's threads chose: it is planned within these CPUs, or, where free
+/// threads stand beside those that chose, with room for all. `came`: where it had to stay before.
+pub(super) fn honour(
+    seen: &mut App,
+    nature: &Nature,
+    chosen: &Chosen,
+    came: Option<&CpuSet>,
+    allowed: &CpuSet,
+) {
+    seen.within = match (chosen.within(), came) {
+        (Some(chosen), came) => {
+            let within = chosen.intersection(came.unwrap_or(allowed)).intersection(allowed);
+            // Elsewhere than where anybody may be planned: it stands there without the plan.
+            Some(within).filter(|within| !within.is_empty() && within != allowed).or(came.cloned())
+        }
+        (None, came) => came.cloned(),
+    };
+    if matches!(chosen, Chosen::Each { all: false, .. }) && matches!(nature, Nature::Rigid(_)) {
+        seen.demand.malleability = Malleability::Rigid;
+        let everywhere = allowed.len() as u32;
+        seen.team = seen.team.max(Some(everywhere));
+        seen.demand.max_threads = seen.demand.max_threads.max(Some(everywhere));
+    }
+}
+
+/// For people: what a program chose.
+pub(super) fn in_words(chosen: &Chosen) -> String {
+    match chosen {
+        Chosen::Nothing => "leaves it to coplace again where it runs".into(),
+        Chosen::Same(cpus) => format!("chose CPUs {cpus} itself, and is placed within these"),
+        Chosen::Each { cpus, all: true } => {
+            format!("bound its threads one by one to CPUs {cpus} itself: each keeps its own")
+        }
+        Chosen::Each { cpus, all: false } => format!(
+            "bound threads one by one to CPUs {cpus} itself, and has others that are free: each keeps its own, \
+             and the program has turns on all CPUs"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpus(text: &str) -> CpuSet {
+        text.parse().unwrap()
+    }
+
+    fn honoured(app: &str, nature: Nature, chosen: &Chosen, came: Option<&str>) -> App {
+        let mut seen: App = app.parse().unwrap();
+        honour(&mut seen, &nature, chosen, came.map(cpus).as_ref(), &cpus("0-7"));
+        seen
+    }
+
+    #[test]
+    fn a_choice_of_all_threads_restricts_the_program() {
+        let same = Chosen::Same(cpus("2-5"));
+        let seen = honoured("a max 8", Nature::Resizable, &same, None);
+        assert_eq!((seen.within, seen.demand.malleability), (Some(cpus("2-5")), Malleability::Malleable));
+        let within = |chosen: &Chosen, came| honoured("a", Nature::Resizable, chosen, came).within;
+        assert_eq!(within(&same, Some("0-3")), Some(cpus("2-3")));
+        // No restriction, or none that can be planned.
+        assert_eq!(within(&Chosen::Same(cpus("0-7")), None), None);
+        assert_eq!(within(&Chosen::Same(cpus("9")), None), None);
+        assert_eq!(within(&Chosen::Same(cpus("6")), Some("0-3")), Some(cpus("0-3")));
+        // Taken back.
+        assert_eq!(within(&Chosen::Nothing, Some("0-3")), Some(cpus("0-3")));
+        let each = Chosen::Each { cpus: cpus("0-1"), all: true };
+        let seen = honoured("a rigid max 2 team 2", Nature::Rigid("".into()), &each, None);
+        assert_eq!((seen.within, seen.team), (Some(cpus("0-1")), Some(2)));
+    }
+
+    #[test]
+    fn bound_threads_beside_free_ones_need_all_cpus() {
+        let some = Chosen::Each { cpus: cpus("1"), all: false };
+        let seen = honoured("a rigid max 2 team 2", Nature::Rigid("".into()), &some, None);
+        assert_eq!((seen.within, seen.team, seen.demand.max_threads), (None, Some(8), Some(8)));
+        // One busy thread so far: it is not confined anyway.
+        let seen = honoured("a", Nature::Serial, &some, None);
+        assert_eq!((seen.within, seen.team), (None, None));
+    }
+}
