@@ -297,7 +297,7 @@ fn a_whole_family_stops_within_a_moment_and_a_stopped_one_still_ends_by_sigterm(
     let root = Root::live();
     let family = family();
     let members = procfs::tree(family.process.pid, &root).unwrap();
-    let targets = signals::Targets::open(&members, &root);
+    let mut targets = signals::Targets::open(&members, &root);
     assert_eq!(targets.stop(&root).reached, 4);
     signals::wait_all_stopped(&members, SECOND_NS, &root).unwrap();
     let sent = signals::kill(&members, Signal::TERM, &root);
@@ -343,7 +343,7 @@ fn a_stop_reaches_threads_that_compute_while_the_first_one_sleeps() {
                   for _ in range(3): threading.Thread(target=spin, daemon=True).start()\n\
                   print('up')\nthreading.Event().wait()";
     let Some(program) = Program::python(script) else { return };
-    let targets = signals::Targets::open(&[program.process], &root);
+    let mut targets = signals::Targets::open(&[program.process], &root);
     for _ in 0..20 {
         assert_eq!(targets.stop(&root).reached, 1);
         signals::wait_all_stopped(&[program.process], SECOND_NS, &root).unwrap();
