@@ -18,7 +18,7 @@ fn script(home: &Home, text: &str) -> String {
 fn a_program_that_prints_a_lot_fills_no_file_and_is_judged() {
     let home = Home::new();
     let file = home.path().join("mix.toml");
-    let text = "head -c 67108864 /dev/zero | tr '\\0' 'x' | fold -w 100\n\
+    let text = "head -c 67108864 /dev/zero | tr '\\0' 'x' | fold -w 100\necho\n\
                 head -c 16777216 /dev/zero >&2\necho VERIFIED\n";
     fs::write(&file, script(&home, text)).unwrap();
     for quiet in [true, false] {

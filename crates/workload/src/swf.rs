@@ -76,8 +76,10 @@ impl Scenario {
             }
         }
         let jobs = played;
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("workload");
-        let name = name.split(".swf").next().unwrap_or(name);
+        let stem = path.file_stem().map(Path::new);
+        let inner = stem.filter(|stem| stem.extension().is_some_and(|end| end.eq_ignore_ascii_case("swf")));
+        let stem = inner.and_then(Path::file_stem).or(path.file_stem());
+        let name = stem.and_then(|stem| stem.to_str()).unwrap_or("workload");
         Ok(Scenario { skipped, ..Scenario::new(name, jobs) })
     }
 }

@@ -126,6 +126,9 @@ pub fn workload_of(workload: &str, model: &Model, how: &How) -> Result<Workload,
     let text = workload::text::read(path).map_err(Failure::bad_input)?;
     let bad = |error: MixError| Failure::bad_input(error);
     if is_swf(path) {
+        if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz")) {
+            eprintln!("coplace: {workload}: unpacked with gzip");
+        }
         return Ok(plain(ScenarioFile::Fixed(Scenario::parse_swf(&text, path, lenient).map_err(bad)?)));
     }
     if sim::is_record(&text, path) {
