@@ -96,7 +96,7 @@ fn every_program_of_a_batch_loop_is_managed() {
         outcome.is_whole(programs);
         said.push(outcome);
     }
-    let makefile = "all: $(shell seq $(N))\n%:\n\t@./one $@\n";
+    let makefile = "JOBS = $(shell seq $(N))\nall: $(JOBS)\n.PHONY: all $(JOBS)\n$(JOBS):\n\t@./one $@\n";
     fs::write(home.path().join("Makefile"), makefile).expect("the home can be written");
     let outcome = batch(&home, "make", "make --silent -j 3 N=$N", programs, ms);
     outcome.is_whole(programs);

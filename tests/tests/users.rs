@@ -109,8 +109,8 @@ fn cron_and_a_login_of_one_user_have_one_scheduler() {
     fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).expect("it is ours");
     let script = format!(
         "mount -t tmpfs none /run; umask 022
-        unset COPLACE_RUNTIME_DIR COPLACE_CONFIG
-        as='setpriv --reuid {USER} --regid {USER} --clear-groups env HOME=/nonexistent'
+        unset COPLACE_RUNTIME_DIR COPLACE_CONFIG; export HOME=/nonexistent
+        as='setpriv --reuid {USER} --regid {USER} --clear-groups env'
         cron='-u XDG_RUNTIME_DIR'; login=XDG_RUNTIME_DIR=/run/user/{USER}; su=XDG_RUNTIME_DIR=/run/user/0
         sees() {{ until $as $1 {coplace} status --json 2>/dev/null | grep -q '\"'$2'\"'; do sleep 0.05; done; }}
         $as $cron {coplace} run --quiet --name cron -- sleep 600 & one=$!

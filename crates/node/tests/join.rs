@@ -176,7 +176,54 @@ fn who_may_not_lead_is_told_that_nobody_schedules_and_is_orphaned_when_the_leade
     });
     assert!(other.is_orphaned() && took < Duration::from_secs(1), "it took {took:?}");
     drop(program);
-    assert!(other.ended(&id).is_none());
+    assert!(other.ended(&id).is_some(), "the leader went in order and left its account");
+}
+
+#[test]
+fn whoever_meets_a_leader_that_leaves_is_managed_all_the_same() {
+    let (_dir, home) = scratch();
+    for round in 0..12 {
+        let leader = member(&home);
+        let program = Program::start(&home, "sleep");
+        let leaves = std::thread::spawn(move || {
+            // Before, while and after the other one comes.
+            std::thread::sleep(Duration::from_micros(400 * round));
+            drop(leader);
+        });
+        let mut joins = member(&home);
+        let (id, _) = joins.bring(&program.1).unwrap();
+        until("Start", || {
+            let messages = joins.pump();
+            messages
+                .iter()
+                .any(|message| matches!(message, FromScheduler::Start { id: its, .. } if *its == id))
+        });
+        joins.started(&id);
+        leaves.join().unwrap();
+        until("a leader", || {
+            joins.pump();
+            joins.scheduler().is_some()
+        });
+        drop(program);
+        assert!(joins.ended(&id).is_some());
+    }
+    assert_eq!(std::fs::read_dir(home.apps()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_account_of_a_leader_that_left_is_handed_on() {
+    let (_dir, home) = scratch();
+    let leader = member(&home);
+    let mut other = member(&home);
+    let program = Program::start(&home, "sleep");
+    let id = enter(&mut other, &program);
+    std::thread::sleep(Duration::from_millis(300));
+    drop(leader);
+    // It ends before anybody has noticed that the leader went.
+    drop(program);
+    let account = other.ended(&id).expect("it was handed out");
+    assert_eq!(account.id, Some(id));
+    assert!(account.width_ns.values().sum::<u64>() >= 200_000_000, "{account:?}");
 }
 
 #[test]

@@ -408,6 +408,40 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_account_goes_on_under_the_next_scheduler() {
+        let ft = AppId::new("ft").unwrap();
+        let first = Account {
+            id: AppId::new("cg").ok(),
+            response_ns: 10,
+            waited_ns: 1,
+            width_ns: BTreeMap::from([(1, 5), (2, 4)]),
+            neighbours_ns: BTreeMap::from([(ft.clone(), 3)]),
+            turns: 2,
+            cpu_time_ns: 7,
+            regions: 100,
+            ..Account::default()
+        };
+        let second = Account {
+            id: AppId::new("cg.2").ok(),
+            response_ns: 20,
+            width_ns: BTreeMap::from([(2, 20)]),
+            neighbours_ns: BTreeMap::from([(ft.clone(), 1)]),
+            turns: 1,
+            cpu_time_ns: 30,
+            regions: 400,
+            slowdown: Some((1.5, 0.1)),
+            ..Account::default()
+        };
+        let whole = first.followed_by(second);
+        assert_eq!((whole.response_ns, whole.waited_ns, whole.turns), (30, 1, 3));
+        assert_eq!(whole.width_ns, BTreeMap::from([(1, 5), (2, 24)]));
+        assert_eq!(whole.neighbours_ns[&ft], 4);
+        // Both count from the program's start.
+        assert_eq!((whole.cpu_time_ns, whole.regions), (30, 400));
+        assert_eq!((whole.slowdown, whole.id), (Some((1.5, 0.1)), AppId::new("cg.2").ok()));
+    }
+
+    #[test]
     fn an_account_comes_back_as_it_was_sent() {
         let neighbour = AppId::new("ft").unwrap();
         let account = Account {
