@@ -94,6 +94,20 @@ impl Live {
         &self.apps
     }
 
+    /// The CPUs that there are to share out.
+    pub fn allowed(&self) -> &CpuSet {
+        &self.allowed
+    }
+
+    pub fn allow(&mut self, allowed: &CpuSet) {
+        self.allowed = allowed.clone();
+    }
+
+    /// What unmanaged programs use of each CPU, as last sampled.
+    pub fn unmanaged(&self) -> &unmanaged::MilliCpus {
+        &self.unmanaged
+    }
+
     /// For how long the program that was let go last has run; nothing while one is still held.
     pub fn youngest_ns(&self, now_ns: u64) -> u64 {
         let age = |app: &Managed| match app.record.started {
@@ -163,6 +177,13 @@ impl Live {
 
     fn harness_for(&mut self, record: &AppRecord) -> Option<Harness> {
         let mechanisms = self.mechanisms.as_ref()?;
+        if !record.original_cpus.is_empty() && !record.original_cpus.intersects(&self.allowed) {
+            self.warnings.push(format!(
+                "{} runs unmanaged: it may use the CPUs {} only, and {} are shared out here",
+                record.id, record.original_cpus, self.allowed
+            ));
+            return None;
+        }
         // What was undone before now is known to us.
         self.registry.was_set_free(&record.id);
         let process = identity::to_linux(record.process);
@@ -371,7 +392,7 @@ impl Live {
     }
 
     /// What unmanaged programs use of each CPU, smoothed; call it a few times a second.
-    pub fn sample_unmanaged(&mut self) -> &unmanaged::MilliCpus {
+    pub fn sample_unmanaged(&mut self) {
         const SMOOTHING_NS: u64 = 500_000_000;
         let managed = self.apps.values().enumerate();
         let managed = managed.map(|(at, app)| (at as u64, app.watch.members(), &app.placed));
@@ -389,7 +410,6 @@ impl Live {
             }
             Err(error) => self.warnings.push(error.to_string()),
         }
-        &self.unmanaged
     }
 
     /// A sample counts programs by position; one that came or went makes the old one useless.

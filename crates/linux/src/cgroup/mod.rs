@@ -146,6 +146,34 @@ fn read_membership(path: PathBuf) -> Result<Membership> {
     Ok(membership)
 }
 
+/// The leaf beside our groups into which those are moved that stand in a delegated group itself.
+pub(crate) const OUTSIDE: &str = "coplace-outside";
+
+/// The group (or its directory) in which somebody would stand without us: below it our groups are made, so that
+/// every limit which holds for a program goes on to hold for it.
+pub fn without_ours(group: &Path) -> &Path {
+    let mut own = group;
+    loop {
+        let level = |at: usize| own.ancestors().nth(at).and_then(Path::file_name);
+        own = match (level(0), level(2), own.ancestors().nth(3)) {
+            (Some(name), _, _) if name == OUTSIDE => own.parent().unwrap_or(own),
+            (_, Some(top), Some(above)) if top == TOP => above,
+            _ => return own,
+        };
+    }
+}
+
+/// The directory below which groups for all of these processes can be made without taking a limit away: the one
+/// in which all of them stand. `dir` finds a process's directory.
+pub(crate) fn common<'a>(
+    memberships: &'a [Membership],
+    dir: impl Fn(&'a Membership) -> Option<PathBuf>,
+) -> Option<PathBuf> {
+    let mut dirs = memberships.iter().map(|membership| Some(without_ours(&dir(membership)?).to_owned()));
+    let first = dirs.next()??;
+    dirs.all(|other| other.as_ref() == Some(&first)).then_some(first)
+}
+
 /// Where processes were before we moved them: a value that a guard can keep on disk, so that they
 /// can go back even if whoever moved them is gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,6 +217,13 @@ impl CpuMax {
             (a, b) => a.or(b),
         }
     }
+}
+
+/// Every limit of CPU time on a process, in either version, by the group whose members share it.
+pub fn cpu_limits(pid: u32, root: &Root) -> Result<BTreeMap<PathBuf, CpuMax>> {
+    let mut limits = crate::cgroup1::cpu_limits(pid, root)?;
+    limits.extend(crate::cgroup2::cpu_limits(pid, root)?);
+    Ok(limits)
 }
 
 /// Whether a group of threads stands still.

@@ -117,6 +117,11 @@ impl Managed {
         self.speedup = rates::settled(self.speedup.as_ref(), self.rates.speedup());
     }
 
+    /// Where its threads may run at the moment.
+    pub fn placed(&self) -> &CpuSet {
+        &self.placed
+    }
+
     /// Its processes as last seen.
     pub fn members(&self) -> &[Process] {
         self.watch.members()

@@ -72,7 +72,7 @@ impl Scheduler {
         self.registry.write(&record).map_err(|error| error.to_string())?;
         // What follows may take a while, and is no sign that nobody schedules.
         self.lease.beat(now_ns());
-        let events: Vec<Event> = self.take_in(record).into_iter().collect();
+        let events = self.take_in(record);
         self.lease.beat(now_ns());
         let managed = &self.live.apps()[&id];
         if !managed.has_harness() {
@@ -152,7 +152,7 @@ impl Scheduler {
     }
 
     /// The program to which a process belongs.
-    fn app_with(&self, pid: u32) -> Option<AppId> {
+    pub(super) fn app_with(&self, pid: u32) -> Option<AppId> {
         let has = |members: &[Process]| members.iter().any(|member| member.pid == pid);
         let found =
             self.live.apps().iter().find(|(_, app)| app.record.process.pid == pid || has(app.members()));

@@ -185,6 +185,7 @@ impl Scheduler {
             self.server.send(peer, &FromScheduler::Waits { id, why });
             return Vec::new();
         }
+        record.original_cpus = self.given(&record);
         record.id = unique(&asked, |id| self.knows(id));
         if let Err(error) = self.registry.write(&record) {
             let why = error.to_string();
