@@ -14,8 +14,8 @@ use rustix::process::Signal;
 use topology::CpuSet;
 
 use crate::cgroup::{
-    self, CpuMax, FreezeState, Members, Membership, Mount, Moved, Origins, Place, TOP, group_path, make_dir, make_levels,
-    membership, mounts, subgroups, wait_until,
+    self, CpuMax, FreezeState, Members, Membership, Mount, Moved, Origins, Place, TOP, group_path, make_dir,
+    make_levels, membership, mounts, subgroups, wait_until,
 };
 use crate::error::{Absent, Error, Result};
 use crate::procfs::Process;

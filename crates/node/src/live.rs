@@ -166,6 +166,7 @@ impl Live {
             expected: None,
             expected_bytes: None,
             user_stopped: false,
+            yields: false,
             released: false,
             let_go: record.started,
             stopped_looks: 0,
@@ -296,6 +297,18 @@ impl Live {
         }
     }
 
+    /// It takes what others leave from now on, or has its part again; whether that is new.
+    pub fn set_yields(&mut self, app: &AppId, yields: bool) -> bool {
+        let Some(managed) = self.apps.get_mut(app).filter(|managed| managed.yields != yields) else {
+            return false;
+        };
+        managed.yields = yields;
+        if yields {
+            self.clock.release(app);
+        }
+        true
+    }
+
     /// A signal that ends it is on its way.
     pub fn release(&mut self, app: &AppId) {
         if let Some(managed) = self.apps.get_mut(app) {
@@ -423,6 +436,7 @@ impl Live {
             let state = match () {
                 () if self.plan.waiting.contains(id) => "waiting",
                 () if managed.user_stopped => "suspended",
+                () if managed.yields => "yielding",
                 () if !managed.record.started || !managed.settled() => "starting",
                 () => "running",
             };

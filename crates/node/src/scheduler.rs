@@ -4,6 +4,7 @@ mod admission;
 mod allowed;
 mod attach;
 mod begin;
+mod nice;
 mod observe;
 mod requests;
 
@@ -177,8 +178,8 @@ impl Scheduler {
         let settings = settings_for(&options, mechanisms.as_ref());
         let policy = policy::by_name(&options.policy, &settings)?;
         let machine = Arc::new(Machine::discover().machine);
-        let allowance = topology::Allowance::without_mask(&root.base, options.cpus.as_ref())
-            .map_err(io::Error::other)?;
+        let allowance =
+            topology::Allowance::without_mask(&root.base, options.cpus.as_ref()).map_err(io::Error::other)?;
         let registry = Registry::new(&home);
         let live = Live::new(registry.clone(), mechanisms, &allowance.allowed, root)?;
         let mut engine =

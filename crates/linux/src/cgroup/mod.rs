@@ -171,7 +171,14 @@ pub(crate) fn common<'a>(
 ) -> Option<PathBuf> {
     let mut dirs = memberships.iter().map(|membership| Some(without_ours(&dir(membership)?).to_owned()));
     let first = dirs.next()??;
-    dirs.all(|other| other.as_ref() == Some(&first)).then_some(first)
+    (dirs.all(|other| other.as_ref() == Some(&first)) && !is_step(&first)).then_some(first)
+}
+
+/// Whether a batch system (Slurm) takes those for a step of a job who stand in exactly this group: it would
+/// neither signal nor end those below.
+fn is_step(group: &Path) -> bool {
+    let parts: Vec<_> = group.iter().map(|part| part.to_string_lossy()).collect();
+    parts.windows(2).any(|pair| pair[0].starts_with("job_") && pair[1].starts_with("step_"))
 }
 
 /// Where processes were before we moved them: a value that a guard can keep on disk, so that they
@@ -270,5 +277,45 @@ pub(crate) fn wait_until(
         }
         sleep_until(now_ns() + pause_ns);
         pause_ns = (pause_ns * 2).min(1_000_000);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing_in(paths: &[&str]) -> Option<PathBuf> {
+        let member = |path: &&str| Membership { v2: Some((*path).to_owned()), ..Membership::default() };
+        let memberships: Vec<Membership> = paths.iter().map(member).collect();
+        common(&memberships, |own| Some(PathBuf::from(own.v2.as_ref()?)))
+    }
+
+    #[test]
+    fn groups_of_ours_stand_for_the_group_above_them() {
+        for (group, own) in [
+            ("/", "/"),
+            ("/user/a.scope", "/user/a.scope"),
+            ("/coplace/coplace-1/cg", "/"),
+            ("/user/a.scope/coplace/coplace-1/cg", "/user/a.scope"),
+            ("/a/coplace/coplace-1/cg/coplace/coplace-2/lu", "/a"),
+            ("/a/coplace-outside", "/a"),
+            ("/coplace/other", "/coplace/other"),
+        ] {
+            assert_eq!(without_ours(Path::new(group)), Path::new(own), "{group}");
+        }
+    }
+
+    #[test]
+    fn processes_that_stand_apart_have_no_group_in_common() {
+        assert_eq!(standing_in(&["/a", "/a/coplace/s/cg"]), Some("/a".into()));
+        assert_eq!(standing_in(&["/a", "/a/b"]), None);
+        assert_eq!(standing_in(&[]), None);
+    }
+
+    #[test]
+    fn who_is_a_step_of_a_job_by_its_group_is_left_there() {
+        assert_eq!(standing_in(&["/slurm/uid_7/job_12/step_0"]), None);
+        assert_eq!(standing_in(&["/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"]), None);
+        assert_eq!(standing_in(&["/slurm/uid_7"]), Some("/slurm/uid_7".into()));
     }
 }

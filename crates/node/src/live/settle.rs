@@ -18,7 +18,7 @@ impl Live {
     pub fn settle(&mut self) -> bool {
         let mut on_its_way = false;
         for (app, managed) in &mut self.apps {
-            let Some((place, threads)) = managed.wish.clone() else { continue };
+            let Some((place, threads)) = managed.wanted() else { continue };
             if !managed.record.started {
                 // Its very first region is to have the right size already.
                 if let Err(error) = managed.watch.set_target(threads) {

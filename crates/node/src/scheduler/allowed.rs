@@ -67,8 +67,7 @@ impl Scheduler {
             true => self.live.unmanaged().clone(),
             false => unmanaged::MilliCpus::new(),
         };
-        let (usable, reasons) =
-            topology::usable(&allowed, self.paid_milli_cpus, &unmanaged, &self.machine);
+        let (usable, reasons) = topology::usable(&allowed, self.paid_milli_cpus, &unmanaged, &self.machine);
         let snapshot = self.engine.snapshot(now - self.began_ns);
         let usable = steady(&snapshot.usable, usable, &allowed, &unmanaged);
         let mut events = Vec::new();
@@ -115,12 +114,7 @@ impl Scheduler {
 
 /// Keeps the CPUs that are used already where others of the same number are no freer: unmanaged
 /// programs that roam must not make managed ones roam too.
-fn steady(
-    current: &CpuSet,
-    proposed: CpuSet,
-    allowed: &CpuSet,
-    unmanaged: &unmanaged::MilliCpus,
-) -> CpuSet {
+fn steady(current: &CpuSet, proposed: CpuSet, allowed: &CpuSet, unmanaged: &unmanaged::MilliCpus) -> CpuSet {
     const WORTH_A_MOVE_MILLI: u32 = 400;
     let taken = |cpus: &CpuSet| cpus.iter().filter_map(|cpu| unmanaged.get(&cpu)).sum::<u32>();
     let same = current.len() == proposed.len() && current.is_subset(allowed);

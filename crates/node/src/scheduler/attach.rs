@@ -8,8 +8,8 @@ use linux::{Process, Root, procfs};
 use protocol::{FromScheduler, Role, Which};
 use workload::{AppId, Demand};
 
-use super::Scheduler;
 use super::requests::unique;
+use super::{Scheduler, nice};
 use crate::attach::{self, Candidate};
 use crate::before::Before;
 use crate::server::PeerId;
@@ -68,7 +68,8 @@ impl Scheduler {
         }
         let foreground = candidate.foreground;
         let id = unique(&name.unwrap_or_else(|| candidate.name.clone()), |id| self.knows(id));
-        let record = candidate.record(id.clone(), demand, before.cpus(), now_ns());
+        let mut record = candidate.record(id.clone(), demand, before.cpus(), now_ns());
+        nice::weighed(&mut record.demand, process.pid);
         self.registry.write(&record).map_err(|error| error.to_string())?;
         // What follows may take a while, and is no sign that nobody schedules.
         self.lease.beat(now_ns());

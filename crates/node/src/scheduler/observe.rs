@@ -36,10 +36,7 @@ impl Scheduler {
                     self.live.user_stopped(&id, true);
                     events.push(Event::Suspend(id));
                 }
-                ByOthers::Continued(id) => {
-                    self.live.user_stopped(&id, false);
-                    events.push(Event::Resume(id));
-                }
+                ByOthers::Continued(id) => events.extend(self.resumed(id)),
                 // While its `run` lives it says so itself, and asks for the account first.
                 ByOthers::Ended(id) if !self.owners.contains_key(&id) => {
                     events.extend(self.leave_if_ended(&id))
@@ -48,6 +45,7 @@ impl Scheduler {
             }
         }
         events.extend(self.look_after_orphans(now));
+        events.extend(self.look_at_nice());
         let mut notes = Vec::new();
         let snapshot = self.engine.snapshot(now - self.began_ns);
         for known in &snapshot.apps {
