@@ -1,11 +1,14 @@
 //! `coplace run PROGRAM…`: one program under coplace.
 //!
 //! Terminal, job control, signals, output and exit status are as without coplace: the program is
-//! this process's child in this process's group. Signals of the terminal reach it by themselves;
-//! what is sent to us is passed on, after whatever holds the program still was undone.
+//! this process's child in this process's group. Signals of the terminal reach it by themselves, and so
+//! does what is sent to the group or to each process; what is sent to us alone is passed on, after
+//! whatever holds the program still was undone.
 
+mod copies;
 mod signals;
 mod summary;
+mod witness;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -30,7 +33,9 @@ use workload::{AppId, WaitPolicy};
 use crate::choices::{Choices, join_failure};
 use crate::demand::DemandArgs;
 use crate::exit::Failure;
+use copies::Copies;
 use signals::{Arrival, STOPS, Signals, die_by};
+use witness::Witness;
 
 /// How often is looked whether the program has stopped itself, if nothing else happens.
 const LOOK_NS: u64 = 250_000_000;
@@ -124,12 +129,16 @@ fn run(args: &Args) -> Result<Ended, Failure> {
     args.demand.check()?;
     let options = args.choices.options()?;
     let signals = Signals::catch().map_err(Failure::ours)?;
+    // Before there are threads, and before the program: who goes through processes in order comes to it first.
+    let witness = Witness::start();
     let launch = Launch { command: args.command.clone(), ..Launch::default() };
     // Held before anything else, so that a program that cannot be run starts no scheduler.
     let mut held = Held::spawn(launch).map_err(|error| Failure::new(error.exit_status(), error))?;
     let name = args.name.clone().unwrap_or_else(|| identity::name_of(&args.command[0]));
     let mut guardian = Guardian {
         signals,
+        witness,
+        copies: Copies::default(),
         member: None,
         name,
         began_ns: now_ns(),
@@ -204,6 +213,9 @@ impl Args {
 /// Looks after the program from its first moment to its last.
 struct Guardian {
     signals: Signals,
+    /// Tells what the program has got by itself; `None`: nobody does, and everything is passed on.
+    witness: Option<Witness>,
+    copies: Copies,
     /// `None`: it runs as without coplace.
     member: Option<Membership>,
     name: AppId,
@@ -310,9 +322,8 @@ impl Guardian {
             return Ok(Some(ended));
         }
         self.wait(child);
-        for arrival in self.signals.arrivals() {
-            self.deal_with(arrival, child)?;
-        }
+        let arrivals = self.signals.arrivals();
+        self.deal_with(arrivals, child)?;
         if let Some(signal) = child.stop_signal().filter(|signal| STOPS.contains(signal)) {
             // It stopped itself, as editors do at Ctrl-Z.
             self.stop_together(signal, child)?;
@@ -358,8 +369,8 @@ impl Guardian {
         let end = child.end_fd();
         let now = now_ns();
         let look = if end.is_some() { LOOK_NS } else { LOOK_WITHOUT_PIDFD_NS };
-        let times =
-            [Some(now + look), self.resume_at_ns, self.member.as_ref().and_then(Membership::wake_at_ns)];
+        let member_wakes_ns = self.member.as_ref().and_then(Membership::wake_at_ns);
+        let times = [Some(now + look), self.resume_at_ns, member_wakes_ns, self.copies.next_ns()];
         let until = times.into_iter().flatten().min().unwrap_or(now);
         let left = until.saturating_sub(now);
         let timeout =
@@ -372,20 +383,50 @@ impl Guardian {
         let _ = poll(&mut fds, Some(&timeout));
     }
 
-    fn deal_with(&mut self, arrival: Arrival, child: &mut Running) -> io::Result<()> {
-        if STOPS.contains(&arrival.signal) {
-            return self.stop_together(arrival.signal, child);
+    fn deal_with(&mut self, arrivals: Vec<Arrival>, child: &mut Running) -> io::Result<()> {
+        let now = now_ns();
+        if arrivals.is_empty() && self.copies.next_ns().is_none_or(|at| now < at) {
+            return Ok(());
         }
-        let terminates =
-            matches!(arrival.signal, libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTERM);
-        if let Some(member) = self.member.as_mut().filter(|_| terminates) {
-            member.release(&self.name);
-            self.resume_at_ns = Some(now_ns() + SURVIVED_NS);
+        if let Some(witness) = &mut self.witness {
+            match witness.signals() {
+                Some(signals) => signals.into_iter().for_each(|signal| self.copies.witnessed(signal, now)),
+                None => self.witness = None,
+            }
         }
-        if !arrival.from_terminal {
-            child.signal(arrival.signal);
+        for arrival in arrivals {
+            self.take(arrival, now, child)?;
+        }
+        for signal in self.copies.due(now) {
+            self.pass_on(signal, child)?;
         }
         Ok(())
+    }
+
+    fn take(&mut self, arrival: Arrival, now_ns: u64, child: &mut Running) -> io::Result<()> {
+        let signal = arrival.signal;
+        let terminates = matches!(signal, libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTERM);
+        if let Some(member) = self.member.as_mut().filter(|_| terminates) {
+            member.release(&self.name);
+            self.resume_at_ns = Some(now_ns + SURVIVED_NS);
+        }
+        if arrival.from_terminal {
+            // The program has it, as the witness has.
+            self.copies.has_got(signal, now_ns);
+            return if STOPS.contains(&signal) { self.stop_together(signal, child) } else { Ok(()) };
+        }
+        if self.witness.is_some() && counts(signal, child) {
+            self.copies.arrived(signal, now_ns);
+            return Ok(());
+        }
+        self.copies.has_got(signal, now_ns);
+        self.pass_on(signal, child)
+    }
+
+    /// What was sent to us alone, or does no more than the program's own copy of it.
+    fn pass_on(&mut self, signal: i32, child: &mut Running) -> io::Result<()> {
+        child.signal(signal);
+        if STOPS.contains(&signal) { self.stop_together(signal, child) } else { Ok(()) }
     }
 
     /// The program was stopped by its user: it leaves the rotation, and we stop with it, so that
@@ -410,7 +451,7 @@ impl Guardian {
         if let Some(member) = &mut self.member {
             member.resume(&self.name);
         }
-        arrivals.into_iter().try_for_each(|arrival| self.deal_with(arrival, child))
+        self.deal_with(arrivals, child)
     }
 
     fn finish(mut self, args: &Args, ended: Ended) {
@@ -437,6 +478,13 @@ impl Guardian {
             say(&summary::line(&self.name, took_ns, account.as_ref()));
         }
     }
+}
+
+/// Whether the program acts on each copy of the signal: one that it does not handle ends or stops it, or does
+/// nothing, and a second one changes nothing about that.
+fn counts(signal: i32, child: &Running) -> bool {
+    let handled = |status: procfs::Status| (status.sig_caught | status.sig_blocked) >> (signal - 1) & 1 == 1;
+    procfs::status(child.process().pid, &Root::live()).is_ok_and(handled)
 }
 
 /// Waits until the program stands stopped by the signal; `false` if it does not obey, or has ended.

@@ -4,15 +4,15 @@
 //! memory nodes and takes no process until both are written; a frozen process obeys nothing, not
 //! even SIGKILL, until thawed, and nobody thaws it if we die; leaving idle resets the weight.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use topology::CpuSet;
 
 use crate::cgroup::{
-    self, CpuMax, FreezeState, Members, Mount, Moved, Origins, Place, TOP, group_path, make_dir, make_levels,
-    membership, mounts, subgroups, wait_until,
+    self, CpuMax, FreezeState, Members, Membership, Mount, Moved, Origins, Place, TOP, group_path, make_dir,
+    make_levels, membership, mounts, subgroups, wait_until,
 };
 use crate::error::{Absent, Error, Result};
 use crate::procfs::{self, Process};
@@ -25,13 +25,12 @@ const CONTROLLERS: [&str; 3] = ["cpuset", "cpu", "freezer"];
 /// The v1 hierarchies that are mounted and in which this user may make groups.
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
-    /// Per hierarchy: a controller of it, its mount, and our own group in it, below which all
-    /// groups are made, so that limits which hold for us hold for them.
+    /// Per hierarchy: a controller of it, its mount, and the group in it below which groups are made.
     bases: Vec<(&'static str, Mount, PathBuf)>,
 }
 
 impl Hierarchy {
-    /// Finds the writable hierarchies; absent if there is none.
+    /// Finds the hierarchies in which groups can be made below our own; absent if there is none.
     pub fn discover(root: &Root) -> Result<Hierarchy> {
         let mounts = mounts(root)?;
         let own = membership(procfs::own_pid(root)?, root)?;
@@ -53,6 +52,30 @@ impl Hierarchy {
             return Err(Absent::new("cgroup v1", why, remedy).into());
         }
         Ok(Hierarchy { bases })
+    }
+
+    /// The same hierarchies with the groups in which all of these processes stand as bases, so that groups made
+    /// there take no limit away from them; without those in which they stand apart, or in which this user may
+    /// make no group there.
+    pub fn below_own(&self, memberships: &[Membership]) -> Hierarchy {
+        let base = |controller: &'static str, mount: &Mount| {
+            let base = cgroup::common(memberships, |own| Some(mount.dir(own.v1.get(controller)?)))?;
+            let writable = rustix::fs::access(&base, rustix::fs::Access::WRITE_OK).is_ok();
+            writable.then(|| (controller, mount.clone(), base))
+        };
+        let bases = self.bases.iter().filter_map(|(controller, mount, _)| base(controller, mount));
+        Hierarchy { bases: bases.collect() }
+    }
+
+    /// Those of its hierarchies whose controller is (or is not) `cpu`: weights and idleness.
+    pub fn of_cpu_time(mut self, wanted: bool) -> Hierarchy {
+        self.bases.retain(|(controller, ..)| (*controller == "cpu") == wanted);
+        self
+    }
+
+    /// The group below which a controller's groups are made.
+    pub fn base(&self, controller: &str) -> Option<&Path> {
+        self.bases.iter().find(|(name, ..)| *name == controller).map(|(.., base)| base.as_path())
     }
 
     /// Whether a controller (`cpuset`, `cpu` or `freezer`) is usable.
@@ -131,13 +154,18 @@ impl Hierarchy {
     }
 }
 
-/// Copies what a new cpuset must have from its parent.
+/// Copies what a cpuset must have from its parent, which may have been widened since the levels were made.
 fn inherit(parent: &Path, dir: &Path, file: &str) -> Result<()> {
     let target = dir.join(file);
-    if read(&target)?.trim().is_empty() {
-        write(&target, read(&parent.join(file))?.trim())?;
+    let (now, wanted) = (read(&target)?, read(&parent.join(file))?);
+    if now.trim() == wanted.trim() {
+        return Ok(());
     }
-    Ok(())
+    match write(&target, wanted.trim()) {
+        // Groups below may still have what the parent lost.
+        Err(_) if !now.trim().is_empty() => Ok(()),
+        written => written,
+    }
 }
 
 /// v2 weights (1 … 10,000, default 100) in v1's unit (2 … 262,144, default 1,024).
@@ -152,10 +180,16 @@ fn missing(what: &str, controller: &str) -> Error {
 
 /// The tightest `cpu.cfs_quota_us` on a process, its group's ancestors included; `None` = no limit.
 pub fn cpu_max(pid: u32, root: &Root) -> Result<Option<CpuMax>> {
+    let limits = cpu_limits(pid, root)?.into_values();
+    Ok(limits.fold(None, |tightest, limit| CpuMax::tighter(tightest, Some(limit))))
+}
+
+/// Every `cpu.cfs_quota_us` on a process, by the group (its own or one above) whose members share it.
+pub fn cpu_limits(pid: u32, root: &Root) -> Result<BTreeMap<PathBuf, CpuMax>> {
+    let mut limits = BTreeMap::new();
     let mounts = mounts(root)?;
-    let Some(mount) = mounts.v1.get("cpu") else { return Ok(None) };
+    let Some(mount) = mounts.v1.get("cpu") else { return Ok(limits) };
     let dir = mount.dir(membership(pid, root)?.v1.get("cpu").map_or("/", String::as_str));
-    let mut tightest = None;
     for level in dir.ancestors().take_while(|level| level.starts_with(&mount.point)) {
         let path = level.join("cpu.cfs_quota_us");
         let Ok(text) = read(&path) else { continue };
@@ -163,10 +197,10 @@ pub fn cpu_max(pid: u32, root: &Root) -> Result<Option<CpuMax>> {
         if let Ok(quota_us) = u64::try_from(quota_us) {
             let path = level.join("cpu.cfs_period_us");
             let period_us = number(&path, &read(&path)?)?;
-            tightest = CpuMax::tighter(tightest, Some(CpuMax { quota_us, period_us }));
+            limits.insert(level.to_owned(), CpuMax { quota_us, period_us });
         }
     }
-    Ok(tightest)
+    Ok(limits)
 }
 
 /// One application's directories in the v1 hierarchies.
@@ -205,6 +239,11 @@ impl Group {
         root: &Root,
     ) -> Result<Moved> {
         self.members.add(processes, outside, root)
+    }
+
+    /// Takes another group of the same application in: what is moved into this one from now on comes into both.
+    pub fn join(&mut self, other: Group) {
+        self.members.places.extend(other.members.places);
     }
 
     /// Moves processes back to the groups they came from. Thaw first.

@@ -7,15 +7,15 @@
 
 mod delegation;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use topology::CpuSet;
 
 use crate::cgroup::{
-    self, CpuMax, FreezeState, Members, Mount, Moved, Origins, Place, TOP, group_path, make_dir, make_levels,
-    membership, mounts, subgroups, wait_until,
+    self, CpuMax, FreezeState, Members, Membership, Mount, Moved, Origins, Place, TOP, group_path, make_dir,
+    make_levels, membership, mounts, subgroups, wait_until,
 };
 use crate::error::{Absent, Error, Result};
 use crate::procfs::Process;
@@ -76,6 +76,23 @@ impl Hierarchy {
         Ok(Group { members: Members { places, origins: Origins::default() } })
     }
 
+    /// The same hierarchy with the group in which all of these processes stand as its base, so that groups
+    /// made there take no limit away from them; with the controllers that are handed down there already: the
+    /// kernel hands none down from a group with processes. `None` where they stand apart, or where no group can be made.
+    pub fn below_own(&self, memberships: &[Membership]) -> Option<Hierarchy> {
+        let base = cgroup::common(memberships, |own| Some(self.mount.dir(own.v2.as_ref()?)))?;
+        if base == self.base {
+            return Some(self.clone());
+        }
+        if !delegation::is_ours(&base) {
+            return None;
+        }
+        let mut own = Hierarchy::below(self.mount.clone(), base).ok()?;
+        let enabled = read(&own.base.join("cgroup.subtree_control")).unwrap_or_default();
+        own.controllers.retain(|controller| enabled.split_ascii_whitespace().any(|word| word == controller));
+        Some(own)
+    }
+
     /// Enables the controllers for the groups below `dir`.
     fn hand_down(&self, dir: &Path, root: &Root) -> Result<()> {
         let path = dir.join("cgroup.subtree_control");
@@ -100,7 +117,7 @@ impl Hierarchy {
     /// Moves the processes that stand in a delegated base itself (we and our parents in the same
     /// scope) into a leaf beside our groups: the kernel wants processes in leaves only.
     fn make_room(&self, root: &Root) -> Result<()> {
-        let leaf = self.base.join("coplace-outside");
+        let leaf = self.base.join(cgroup::OUTSIDE);
         make_dir(&leaf)?;
         let place = Place {
             controller: None,
@@ -153,9 +170,15 @@ fn existing(dir: &Path, what: &str, file: &str) -> Result<PathBuf> {
 
 /// The tightest `cpu.max` on a process, its group's ancestors included; `None` = no limit.
 pub fn cpu_max(pid: u32, root: &Root) -> Result<Option<CpuMax>> {
-    let Some(mount) = mounts(root)?.v2 else { return Ok(None) };
+    let limits = cpu_limits(pid, root)?.into_values();
+    Ok(limits.fold(None, |tightest, limit| CpuMax::tighter(tightest, Some(limit))))
+}
+
+/// Every `cpu.max` on a process, by the group (its own or one above) whose members share it.
+pub fn cpu_limits(pid: u32, root: &Root) -> Result<BTreeMap<PathBuf, CpuMax>> {
+    let mut limits = BTreeMap::new();
+    let Some(mount) = mounts(root)?.v2 else { return Ok(limits) };
     let dir = mount.dir(membership(pid, root)?.v2.as_deref().unwrap_or("/"));
-    let mut tightest = None;
     for level in dir.ancestors().take_while(|level| level.starts_with(&mount.point)) {
         let path = level.join("cpu.max");
         // The root group has no such file, nor has a group without the controller.
@@ -164,10 +187,10 @@ pub fn cpu_max(pid: u32, root: &Root) -> Result<Option<CpuMax>> {
         let (quota, period) = (fields.next().unwrap_or(""), fields.next().unwrap_or("100000"));
         if quota != "max" {
             let limit = CpuMax { quota_us: number(&path, quota)?, period_us: number(&path, period)? };
-            tightest = CpuMax::tighter(tightest, Some(limit));
+            limits.insert(level.to_owned(), limit);
         }
     }
-    Ok(tightest)
+    Ok(limits)
 }
 
 /// One application's directory.

@@ -61,7 +61,9 @@ pub fn between(before: &Sample, after: &Sample) -> MilliCpus {
     let mut unexplained_ns: BTreeMap<u32, u64> = BTreeMap::new();
     for (cpu, now) in &after.cpus.cpus {
         let Some(then) = before.cpus.cpus.get(cpu) else { continue };
-        let busy_ns = now.busy_ticks.saturating_sub(then.busy_ticks) * tick_ns;
+        // Who is nice has CPUs only as long as nobody else wants them.
+        let counts = |ticks: &procfs::CpuTicks| ticks.busy_ticks.saturating_sub(ticks.nice_ticks);
+        let busy_ns = counts(now).saturating_sub(counts(then)) * tick_ns;
         unexplained_ns.insert(*cpu, busy_ns.min(interval_ns));
     }
     let mut used: Vec<(u64, &CpuSet)> = after

@@ -136,17 +136,6 @@ impl Before {
         }
         None
     }
-
-    /// Whether a group of this hierarchy would hold nobody once the program has left it. Service
-    /// managers remove such a group, and what stood in it could not go back.
-    pub fn would_empty(&self, mount: &Path) -> bool {
-        let dirs = self.processes.iter().filter_map(|known| known.groups.get(mount));
-        let ours = |pid: u32| self.processes.iter().any(|known| known.process.pid == pid);
-        dirs.filter(|dir| *dir != mount).any(|dir| {
-            let text = std::fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-            !text.lines().filter_map(|line| line.trim().parse().ok()).any(|pid: u32| pid != 0 && !ours(pid))
-        })
-    }
 }
 
 /// Whether a mask may be one that a scheduler gave to a thread that had `own`: one of the places,

@@ -102,6 +102,20 @@ impl Live {
         &self.apps
     }
 
+    /// The CPUs that there are to share out.
+    pub fn allowed(&self) -> &CpuSet {
+        &self.allowed
+    }
+
+    pub fn allow(&mut self, allowed: &CpuSet) {
+        self.allowed = allowed.clone();
+    }
+
+    /// What unmanaged programs use of each CPU, as last sampled.
+    pub fn unmanaged(&self) -> &unmanaged::MilliCpus {
+        &self.unmanaged
+    }
+
     /// For how long the program that was let go last has run; nothing while one is still held.
     pub fn youngest_ns(&self, now_ns: u64) -> u64 {
         let age = |app: &Managed| match app.record.started {
@@ -160,6 +174,7 @@ impl Live {
             expected: None,
             expected_bytes: None,
             user_stopped: false,
+            yields: false,
             released: false,
             let_go: record.started,
             stopped_looks: 0,
@@ -174,6 +189,13 @@ impl Live {
 
     fn harness_for(&mut self, record: &AppRecord) -> Option<Harness> {
         let mechanisms = self.mechanisms.as_ref()?;
+        if !record.original_cpus.is_empty() && !record.original_cpus.intersects(&self.allowed) {
+            self.warnings.push(format!(
+                "{} runs unmanaged: it may use the CPUs {} only, and {} are shared out here",
+                record.id, record.original_cpus, self.allowed
+            ));
+            return None;
+        }
         // What was undone before now is known to us.
         self.registry.was_set_free(&record.id);
         let process = identity::to_linux(record.process);
@@ -300,6 +322,18 @@ impl Live {
         }
     }
 
+    /// It takes what others leave from now on, or has its part again; whether that is new.
+    pub fn set_yields(&mut self, app: &AppId, yields: bool) -> bool {
+        let Some(managed) = self.apps.get_mut(app).filter(|managed| managed.yields != yields) else {
+            return false;
+        };
+        managed.yields = yields;
+        if yields {
+            self.clock.release(app);
+        }
+        true
+    }
+
     /// A signal that ends it is on its way.
     pub fn release(&mut self, app: &AppId) {
         if let Some(managed) = self.apps.get_mut(app) {
@@ -403,7 +437,7 @@ impl Live {
     }
 
     /// What unmanaged programs use of each CPU, smoothed; call it a few times a second.
-    pub fn sample_unmanaged(&mut self) -> &unmanaged::MilliCpus {
+    pub fn sample_unmanaged(&mut self) {
         const SMOOTHING_NS: u64 = 500_000_000;
         let managed = self.apps.values().enumerate();
         let managed = managed.map(|(at, app)| (at as u64, app.watch.members(), &app.placed));
@@ -421,7 +455,6 @@ impl Live {
             }
             Err(error) => self.warnings.push(error.to_string()),
         }
-        &self.unmanaged
     }
 
     /// A sample counts programs by position; one that came or went makes the old one useless.
@@ -435,6 +468,7 @@ impl Live {
             let state = match () {
                 () if self.plan.waiting.contains(id) => "waiting",
                 () if managed.user_stopped => "suspended",
+                () if managed.yields => "yielding",
                 () if !managed.record.started || !managed.settled() => "starting",
                 () => "running",
             };

@@ -14,6 +14,7 @@
 
 mod bound;
 mod chosen;
+mod groups;
 mod members;
 mod turns;
 
@@ -34,6 +35,7 @@ use crate::before::Before;
 use crate::clock::Turn;
 use crate::registry::Traces;
 use bound::Bound;
+use groups::{Groups, Later};
 use turns::{Freeze, Idle, Stop};
 
 /// What the user asked for; `Auto` takes what no program can fail by: affinity.
@@ -268,6 +270,8 @@ impl fmt::Display for Version {
 pub struct Harness {
     v1: Option<cgroup1::Group>,
     v2: Option<cgroup2::Group>,
+    /// How it gets a group for `cpu.idle`.
+    later: Option<Later>,
     placement: Placement,
     strict: Strict,
     filling: Option<Version>,
@@ -293,38 +297,16 @@ impl Harness {
         keep: impl Fn(&Traces) -> io::Result<()>,
     ) -> io::Result<Harness> {
         let root = &mechanisms.root;
-        // A group that a service manager would remove behind the program's back is not left.
-        let stays = match (&mechanisms.v2, &before, cgroup::mounts(root)) {
-            (Some(_), Some(before), Ok(mounts)) => mounts.v2.is_some_and(|v2| before.would_empty(&v2.point)),
-            _ => false,
-        };
-        let v1 =
-            mechanisms.v1.as_ref().map(|h| h.group(&mechanisms.name, group)).transpose().map_err(other)?;
-        let v2 = mechanisms
-            .v2
-            .as_ref()
-            .filter(|_| !stays)
-            .map(|h| h.group(&mechanisms.name, group, root))
-            .transpose()
-            .map_err(other)?;
-        let usable = |version| version != Version::V2 || !stays;
-        let placement = match mechanisms.placement {
-            Placement::Cpuset(version) if usable(version) => Placement::Cpuset(version),
-            _ => Placement::Affinity,
-        };
-        let strict = match mechanisms.strict {
-            Strict::Freeze(version) if usable(version) => Strict::Freeze(version),
-            _ => Strict::Stop,
-        };
+        let mut groups = Groups::make(mechanisms, group, processes)?;
         let mut traces = Traces {
-            // Until it takes turns nobody has stopped it.
-            stops_by_signal: Some(false),
+            // What a hierarchy refuses, signals will do.
+            stops_by_signal: None,
             places: Some(BTreeSet::new()),
             before,
             ..Traces::default()
         };
-        traces.groups.extend(v1.iter().flat_map(group_dirs));
-        traces.groups.extend(v2.iter().map(|group| group.dir().to_owned()));
+        traces.groups.extend(groups.v1.iter().flat_map(group_dirs));
+        traces.groups.extend(groups.v2.iter().map(|group| group.dir().to_owned()));
         if let Some(first) = processes.first() {
             origins(first.pid, &mut traces, root);
         }
@@ -332,26 +314,25 @@ impl Harness {
         let outside: BTreeSet<Process> = launchers(processes, root).into_iter().collect();
         let inside: Vec<Process> =
             processes.iter().copied().filter(|process| !outside.contains(process)).collect();
-        let mut harness = Harness {
+        groups.fill(&inside, &outside, root)?;
+        let Groups { v1, v2, placement, strict, filling, later } = groups;
+        // Until it takes turns nobody has stopped it.
+        traces.stops_by_signal = Some(false);
+        keep(&traces)?;
+        Ok(Harness {
             v1,
             v2,
+            later,
             placement,
             strict,
-            filling: mechanisms.filling.filter(|version| usable(*version)),
+            filling,
             masks: Masks::of(original.clone()),
             targets: Arc::new(Mutex::new(Targets::open(&inside, root))),
             traces,
             outside,
             bound: Bound::default(),
             root: root.clone(),
-        };
-        if let Some(group) = &mut harness.v1 {
-            group.add_but(&inside, &harness.outside, root).map_err(other)?;
-        }
-        if let Some(group) = &mut harness.v2 {
-            group.add_but(&inside, &harness.outside, root).map_err(other)?;
-        }
-        Ok(harness)
+        })
     }
 
     /// Confines the program to `cpus`; `keep` writes down the traces first where that matters.
@@ -404,18 +385,13 @@ impl Harness {
         keep: impl Fn(&Traces) -> io::Result<()>,
     ) -> io::Result<Box<dyn Turn>> {
         if mode == plan::TurnMode::Filling {
-            let switch = match self.filling {
-                Some(Version::V1) => self.v1.as_ref().map(cgroup1::Group::idle_switch),
-                Some(Version::V2) => self.v2.as_ref().map(cgroup2::Group::idle_switch),
-                None => None,
-            };
-            if let Some(switch) = switch {
+            if let Some(switch) = self.idle_switch(&keep)? {
                 if !self.traces.spreads {
                     self.traces.spreads = true;
                     keep(&self.traces)?;
                 }
                 return Ok(Box::new(Idle {
-                    switch: switch.map_err(other)?,
+                    switch,
                     targets: Arc::clone(&self.targets),
                     root: self.root.clone(),
                 }));

@@ -1,9 +1,11 @@
 //! The scheduler's loop: messages and observations in, events to the engine, plans to the actuator.
 
 mod admission;
+mod allowed;
 mod attach;
 mod begin;
 mod chosen;
+mod nice;
 mod observe;
 mod requests;
 
@@ -49,7 +51,7 @@ const LOOK_ALONE_NS: u64 = 500_000_000;
 const SAMPLE_NS: u64 = 250_000_000;
 /// The same while no program is managed, so that the first one does not come where others compute.
 const SAMPLE_IDLE_NS: u64 = 1_000_000_000;
-/// How often the limits of our own group and mask are read again.
+/// How often what the kernel allows is read again.
 const ALLOWANCE_NS: u64 = 1_000_000_000;
 /// How often programs are looked for that a rule of the configuration means.
 const ADOPT_NS: u64 = 1_000_000_000;
@@ -155,6 +157,8 @@ pub struct Scheduler {
     began_ns: u64,
     yielded: bool,
     allowance: Option<topology::Allowance>,
+    /// The CPU time that all programs have together.
+    paid_milli_cpus: Option<u32>,
     allowance_at_ns: u64,
     /// Dropped last: who takes the lock next finds everything in order.
     _lock: SchedulerLock,
@@ -176,7 +180,7 @@ impl Scheduler {
         let settings = settings_for(&options, mechanisms.as_ref());
         let policy = policy::by_name(&options.policy, &settings)?;
         let machine = Arc::new(Machine::discover().machine);
-        let allowance = allowance(options.cpus.as_ref(), &root)?;
+        let allowance = allowed::for_all(options.cpus.as_ref(), &root)?;
         let registry = Registry::new(&home);
         let remembered = options.remembered.clone().unwrap_or_else(|| home.remembered());
         let analyst = Analyst::start(Some(remembered.with_file_name("regions.json")), &root);
@@ -222,6 +226,7 @@ impl Scheduler {
             began_ns: now_ns(),
             yielded: false,
             allowance: None,
+            paid_milli_cpus: None,
             allowance_at_ns: 0,
             home,
             _lock: lock,
@@ -259,7 +264,7 @@ impl Scheduler {
             let report = restore::set_free(&record, &Root::live(), &self.home);
             if identity::lives(record.process) {
                 events.extend(match record.started {
-                    true => self.take_in(record).into_iter().collect(),
+                    true => self.take_in(record),
                     false => self.enter(record),
                 });
             } else {
@@ -269,6 +274,9 @@ impl Scheduler {
         }
         let kept: Vec<PathBuf> = self.live.apps().values().map(|app| app.record.pages.clone()).collect();
         self.home.sweep_pages(|path| kept.iter().any(|page| page == path));
+        self.decide(events);
+        // The later ones may have brought CPUs that the earlier ones are to leave alone.
+        let events = self.allow(None, false);
         self.decide(events);
     }
 
@@ -449,12 +457,11 @@ impl Scheduler {
         self.history.push_back(format!("{at_s:9.3} s  {line}"));
     }
 
-    fn take_in(&mut self, mut record: AppRecord) -> Option<Event> {
+    fn take_in(&mut self, mut record: AppRecord) -> Vec<Event> {
         let now = now_ns();
         let arrived_ns = record.arrived_ns.max(self.began_ns) - self.began_ns;
-        // One that was running keeps within what it was allowed, as its threads still know it.
-        let allowed = self.engine.snapshot(0).allowed;
-        let narrower = record.terms.attached && !allowed.is_subset(&record.original_cpus);
+        let mut events = self.allow(Some(&record), true);
+        let allowed = self.live.allowed().clone();
         let recalled = self.remembered.recall(&record.terms.key);
         let expected_bytes = record.terms.memory_bytes.or(recalled.peak_bytes);
         let mut expected = begin::as_remembered(&record.demand, recalled.rigid);
@@ -468,7 +475,7 @@ impl Scheduler {
         let mut app = App {
             demand: expected.clone().unwrap_or_else(|| record.demand.clone()),
             speedup: recalled.speedup.clone(),
-            within: narrower.then(|| allowed.intersection(&record.original_cpus)),
+            within: allowed::within(&record.original_cpus, &allowed),
             ..App::new(record.id.clone(), arrived_ns)
         };
         expected = self.narrow(&mut record, &mut app).or(expected);
@@ -481,7 +488,8 @@ impl Scheduler {
         self.live.take(record, now);
         self.live.expect(&id, expected, expected_bytes, recalled.speedup);
         self.live.members_changed();
-        Some(Event::Arrived(app))
+        events.push(Event::Arrived(app));
+        events
     }
 }
 
@@ -496,10 +504,4 @@ fn settings_for(options: &Options, mechanisms: Option<&Mechanisms>) -> Settings 
         settings.slice_ns = settings.slice_ns.max(settings.min_slice_ns);
     }
     settings
-}
-
-fn allowance(cpus: Option<&CpuSet>, root: &Root) -> io::Result<topology::Allowance> {
-    let affinity = linux::affinity::get(rustix::process::getpid().as_raw_nonzero().get() as u32)
-        .map_err(|error| io::Error::other(error.to_string()))?;
-    topology::Allowance::read(&root.base, &affinity, cpus).map_err(io::Error::other)
 }

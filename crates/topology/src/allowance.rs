@@ -47,11 +47,32 @@ impl Allowance {
         affinity: &CpuSet,
         configured: Option<&CpuSet>,
     ) -> Result<Allowance, AllowanceError> {
-        let (online, mut notes) = sysfs::online(root, affinity)?;
+        let (online, notes) = sysfs::online(root, affinity)?;
         let mut affinity = affinity.clone();
         if let Some(status) = status_list(root) {
             affinity = affinity.intersection(&status);
         }
+        Allowance::within(root, online, notes, affinity, configured)
+    }
+
+    /// The same whatever mask this process was given: for who acts for others, to whom its own mask, `affinity`, says
+    /// no more than how the kernel counts CPUs.
+    pub fn without_mask(
+        root: &Path,
+        affinity: &CpuSet,
+        configured: Option<&CpuSet>,
+    ) -> Result<Allowance, AllowanceError> {
+        let (online, notes) = sysfs::online(root, affinity)?;
+        Allowance::within(root, online.clone(), notes, online, configured)
+    }
+
+    fn within(
+        root: &Path,
+        online: CpuSet,
+        mut notes: Vec<String>,
+        affinity: CpuSet,
+        configured: Option<&CpuSet>,
+    ) -> Result<Allowance, AllowanceError> {
         let cgroups = cgroup_chains(root);
         let cpuset = cpuset(&cgroups);
         let quota = quota(&cgroups);

@@ -7,9 +7,22 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Signals of job control.
 pub const STOPS: [i32; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
-/// Signals that are meant for the program.
-const MEANT_FOR_PROGRAM: [i32; 7] =
-    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM];
+/// Signals that are meant for the program: all that would end a process and tell of no fault of its own. Real-time
+/// signals are, too.
+const MEANT_FOR_PROGRAM: [i32; 12] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGPWR,
+    libc::SIGXCPU,
+];
 
 /// The writing end, for the handler.
 static QUEUE: AtomicI32 = AtomicI32::new(-1);
@@ -17,7 +30,7 @@ static QUEUE: AtomicI32 = AtomicI32::new(-1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     pub signal: i32,
-    /// From the terminal's driver, to the whole process group.
+    /// From the kernel: the terminal's driver sends to the whole process group.
     pub from_terminal: bool,
 }
 
@@ -34,7 +47,8 @@ impl Signals {
         let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
         let (queue, writer) = rustix::pipe::pipe_with(flags)?;
         QUEUE.store(writer.as_raw_fd(), Ordering::Release);
-        let all = MEANT_FOR_PROGRAM.iter().chain(&STOPS).copied();
+        let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
+        let all = MEANT_FOR_PROGRAM.iter().chain(&STOPS).copied().chain(real_time);
         let caught: Vec<i32> = all.filter(|signal| !is_ignored(*signal)).collect();
         caught.iter().for_each(|signal| catch(*signal));
         Ok(Signals { queue, _writer: writer, caught })

@@ -146,6 +146,41 @@ fn read_membership(path: PathBuf) -> Result<Membership> {
     Ok(membership)
 }
 
+/// The leaf beside our groups into which those are moved that stand in a delegated group itself.
+pub(crate) const OUTSIDE: &str = "coplace-outside";
+
+/// The group (or its directory) in which somebody would stand without us: below it our groups are made, so that
+/// every limit which holds for a program goes on to hold for it.
+pub fn without_ours(group: &Path) -> &Path {
+    let mut own = group;
+    loop {
+        let level = |at: usize| own.ancestors().nth(at).and_then(Path::file_name);
+        own = match (level(0), level(2), own.ancestors().nth(3)) {
+            (Some(name), _, _) if name == OUTSIDE => own.parent().unwrap_or(own),
+            (_, Some(top), Some(above)) if top == TOP => above,
+            _ => return own,
+        };
+    }
+}
+
+/// The directory below which groups for all of these processes can be made without taking a limit away: the one
+/// in which all of them stand. `dir` finds a process's directory.
+pub(crate) fn common<'a>(
+    memberships: &'a [Membership],
+    dir: impl Fn(&'a Membership) -> Option<PathBuf>,
+) -> Option<PathBuf> {
+    let mut dirs = memberships.iter().map(|membership| Some(without_ours(&dir(membership)?).to_owned()));
+    let first = dirs.next()??;
+    (dirs.all(|other| other.as_ref() == Some(&first)) && !is_step(&first)).then_some(first)
+}
+
+/// Whether a batch system (Slurm) takes those for a step of a job who stand in exactly this group: it would
+/// neither signal nor end those below.
+fn is_step(group: &Path) -> bool {
+    let parts: Vec<_> = group.iter().map(|part| part.to_string_lossy()).collect();
+    parts.windows(2).any(|pair| pair[0].starts_with("job_") && pair[1].starts_with("step_"))
+}
+
 /// Where processes were before we moved them: a value that a guard can keep on disk, so that they
 /// can go back even if whoever moved them is gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,6 +224,13 @@ impl CpuMax {
             (a, b) => a.or(b),
         }
     }
+}
+
+/// Every limit of CPU time on a process, in either version, by the group whose members share it.
+pub fn cpu_limits(pid: u32, root: &Root) -> Result<BTreeMap<PathBuf, CpuMax>> {
+    let mut limits = crate::cgroup1::cpu_limits(pid, root)?;
+    limits.extend(crate::cgroup2::cpu_limits(pid, root)?);
+    Ok(limits)
 }
 
 /// Whether a group of threads stands still.
@@ -235,5 +277,45 @@ pub(crate) fn wait_until(
         }
         sleep_until(now_ns() + pause_ns);
         pause_ns = (pause_ns * 2).min(1_000_000);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing_in(paths: &[&str]) -> Option<PathBuf> {
+        let member = |path: &&str| Membership { v2: Some((*path).to_owned()), ..Membership::default() };
+        let memberships: Vec<Membership> = paths.iter().map(member).collect();
+        common(&memberships, |own| Some(PathBuf::from(own.v2.as_ref()?)))
+    }
+
+    #[test]
+    fn groups_of_ours_stand_for_the_group_above_them() {
+        for (group, own) in [
+            ("/", "/"),
+            ("/user/a.scope", "/user/a.scope"),
+            ("/coplace/coplace-1/cg", "/"),
+            ("/user/a.scope/coplace/coplace-1/cg", "/user/a.scope"),
+            ("/a/coplace/coplace-1/cg/coplace/coplace-2/lu", "/a"),
+            ("/a/coplace-outside", "/a"),
+            ("/coplace/other", "/coplace/other"),
+        ] {
+            assert_eq!(without_ours(Path::new(group)), Path::new(own), "{group}");
+        }
+    }
+
+    #[test]
+    fn processes_that_stand_apart_have_no_group_in_common() {
+        assert_eq!(standing_in(&["/a", "/a/coplace/s/cg"]), Some("/a".into()));
+        assert_eq!(standing_in(&["/a", "/a/b"]), None);
+        assert_eq!(standing_in(&[]), None);
+    }
+
+    #[test]
+    fn who_is_a_step_of_a_job_by_its_group_is_left_there() {
+        assert_eq!(standing_in(&["/slurm/uid_7/job_12/step_0"]), None);
+        assert_eq!(standing_in(&["/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"]), None);
+        assert_eq!(standing_in(&["/slurm/uid_7"]), Some("/slurm/uid_7".into()));
     }
 }

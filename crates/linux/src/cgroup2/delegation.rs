@@ -20,7 +20,7 @@ use crate::root::Root;
 pub const DELEGATE: &str = "start coplace by: systemd-run --user --scope -p Delegate=yes coplace …";
 
 /// Whether groups can be made below `dir` and controllers handed down to them.
-fn is_ours(dir: &Path) -> bool {
+pub(super) fn is_ours(dir: &Path) -> bool {
     let writable = |path: &Path| access(path, Access::WRITE_OK).is_ok();
     writable(dir) && writable(&dir.join("cgroup.procs")) && writable(&dir.join("cgroup.subtree_control"))
 }

@@ -13,6 +13,8 @@ pub struct CpuTicks {
     /// Everything but idle, waiting for I/O, and time stolen by a hypervisor: no program of this
     /// machine used that, so it must not look like one.
     pub busy_ticks: u64,
+    /// Of these: by programs with a nice value above 0.
+    pub nice_ticks: u64,
     pub idle_ticks: u64,
 }
 
@@ -43,7 +45,7 @@ pub fn cpu_times(root: &Root) -> Result<CpuTimes> {
         }
         let idle_ticks = ticks[3] + ticks.get(4).unwrap_or(&0);
         let busy_ticks = ticks.iter().take(7).sum::<u64>() - idle_ticks;
-        cpus.insert(cpu, CpuTicks { busy_ticks, idle_ticks });
+        cpus.insert(cpu, CpuTicks { busy_ticks, nice_ticks: ticks[1], idle_ticks });
     }
     if cpus.is_empty() {
         return Err(Error::parse(path, "", "it has no line for any CPU"));

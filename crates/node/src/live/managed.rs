@@ -39,6 +39,8 @@ pub struct Managed {
     pub expected_bytes: Option<u64>,
     /// Its user, or somebody else who is not us, stopped it.
     pub user_stopped: bool,
+    /// It takes what more important programs leave, outside of every plan.
+    pub(super) yields: bool,
     /// It is to die: nothing stops it any more.
     pub(super) released: bool,
     /// Its `run` was told to execute it.
@@ -57,7 +59,17 @@ pub struct Managed {
 impl Managed {
     /// Whether the clock may stop it.
     pub(super) fn takes_turns(&self) -> bool {
-        self.record.started && !self.user_stopped && !self.released && self.harness.is_some()
+        let by_user = self.user_stopped || self.yields;
+        self.record.started && !by_user && !self.released && self.harness.is_some()
+    }
+
+    pub fn yields(&self) -> bool {
+        self.yields
+    }
+
+    /// Where it is to be and with how many threads; 0: as many as it likes.
+    pub(super) fn wanted(&self) -> Option<(CpuSet, u32)> {
+        if self.yields { Some((self.record.original_cpus.clone(), 0)) } else { self.wish.clone() }
     }
 
     pub fn let_go(&self) -> bool {
@@ -140,6 +152,11 @@ impl Managed {
         };
         self.rates.look(self.watch.moment(own_cpus, beside));
         self.speedup = rates::settled(self.speedup.as_ref(), self.rates.speedup());
+    }
+
+    /// Where its threads may run at the moment.
+    pub fn placed(&self) -> &CpuSet {
+        &self.placed
     }
 
     /// Its processes as last seen.

@@ -1,13 +1,15 @@
 //! Carrying out: teams, places and turns, brought step by step to what the plan wishes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use engine::Actuator;
 use plan::{Change, Plan, State, TurnMode};
+use workload::AppId;
 
-use super::Live;
+use super::{Live, Managed};
 use crate::clock::Members;
+use crate::mechanism::Harness;
 use crate::rotor::{self, Rotation};
 use crate::watch::Nature;
 
@@ -16,7 +18,7 @@ impl Live {
     pub fn settle(&mut self) -> bool {
         let mut on_its_way = false;
         for (app, managed) in &mut self.apps {
-            let Some((place, threads)) = managed.wish.clone() else { continue };
+            let Some((place, threads)) = managed.wanted() else { continue };
             if !managed.record.started {
                 // Its very first region is to have the right size already.
                 if let Err(error) = managed.watch.set_target(threads) {
@@ -83,7 +85,8 @@ impl Live {
         if self.mechanisms.is_none() {
             return;
         }
-        let modes = rotor::modes(self.plan.tree.as_ref());
+        let mut modes = rotor::modes(self.plan.tree.as_ref());
+        self.only_siblings_fill(&mut modes);
         let mut members = Members::new();
         let mut held = BTreeSet::new();
         for (app, managed) in self.apps.iter_mut().filter(|(_, managed)| managed.takes_turns()) {
@@ -104,6 +107,21 @@ impl Live {
             }
         }
         self.clock.set(Rotation::new(self.plan.tree.as_ref()), members, held);
+    }
+
+    /// Who is not in turn runs by `cpu.idle` only where its group leaves CPUs idle: programs of different groups do
+    /// not yield to one another by it, and stand still instead.
+    fn only_siblings_fill(&self, modes: &mut BTreeMap<AppId, TurnMode>) {
+        let fills: Vec<&Managed> = modes
+            .iter()
+            .filter(|(_, mode)| **mode == TurnMode::Filling)
+            .filter_map(|(app, _)| self.apps.get(app).filter(|managed| managed.takes_turns()))
+            .collect();
+        let mut groups = fills.iter().map(|managed| managed.harness.as_ref().and_then(Harness::idles_within));
+        let first = groups.next().flatten();
+        if first.is_none() || groups.any(|group| group != first) {
+            modes.values_mut().for_each(|mode| *mode = TurnMode::Strict);
+        }
     }
 
     /// Sets every program free, in order: the scheduler stops, but the programs go on.

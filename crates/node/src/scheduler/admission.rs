@@ -122,7 +122,7 @@ impl Scheduler {
         let expected_bytes = record.terms.memory_bytes.or(recalled.peak_bytes);
         let ahead = self.ahead(expected_bytes, &self.gate.entries);
         let why = ahead.or_else(|| must_wait(expected_bytes, self.room(&record)));
-        let Some(why) = why else { return self.take_in(record).into_iter().collect() };
+        let Some(why) = why else { return self.take_in(record) };
         self.note(format!("{} waits: {why}", record.id));
         if let Some(peer) = self.owners.get(&record.id) {
             let message = FromScheduler::Waits { id: record.id.clone(), why: why.clone() };

@@ -8,8 +8,8 @@ use linux::{Process, Root, procfs, protection};
 use protocol::{FromScheduler, Role, Which};
 use workload::{AppId, Demand};
 
-use super::Scheduler;
 use super::requests::unique;
+use super::{Scheduler, nice};
 use crate::attach::{self, Candidate};
 use crate::before::Before;
 use crate::server::PeerId;
@@ -85,11 +85,12 @@ impl Scheduler {
             let ranks = inside.len();
             notes.push(format!("its whole job was taken in, as one program of {ranks} processes"));
         }
-        let record = candidate.record(id.clone(), demand, before.cpus_of_all(&inside), now_ns());
+        let mut record = candidate.record(id.clone(), demand, before.cpus_of_all(&inside), now_ns());
+        nice::weighed(&mut record.demand, process.pid);
         self.registry.write(&record).map_err(|error| error.to_string())?;
         // What follows may take a while, and is no sign that nobody schedules.
         self.lease.beat(now_ns());
-        let events: Vec<Event> = self.take_in(record).into_iter().collect();
+        let events = self.take_in(record);
         self.lease.beat(now_ns());
         let managed = &self.live.apps()[&id];
         if !managed.has_harness() {
@@ -172,7 +173,7 @@ impl Scheduler {
     }
 
     /// The program to which a process belongs.
-    fn app_with(&self, pid: u32) -> Option<AppId> {
+    pub(super) fn app_with(&self, pid: u32) -> Option<AppId> {
         let has = |members: &[Process]| members.iter().any(|member| member.pid == pid);
         let found =
             self.live.apps().iter().find(|(_, app)| app.record.process.pid == pid || has(app.members()));

@@ -7,10 +7,9 @@ use linux::clock::now_ns;
 use linux::{Root, procfs};
 use plan::Speedup;
 use protocol::AppRecord;
-use topology::CpuSet;
 use workload::{AppId, Malleability};
 
-use super::{ALLOWANCE_NS, LOAD_STEP_MILLI, Scheduler, allowance, chosen};
+use super::{LOAD_STEP_MILLI, Scheduler, allowed, chosen};
 use crate::live::ByOthers;
 use crate::watch::Nature;
 use crate::{identity, restore};
@@ -37,10 +36,7 @@ impl Scheduler {
                     self.live.user_stopped(&id, true);
                     events.push(Event::Suspend(id));
                 }
-                ByOthers::Continued(id) => {
-                    self.live.user_stopped(&id, false);
-                    events.push(Event::Resume(id));
-                }
+                ByOthers::Continued(id) => events.extend(self.resumed(id)),
                 // While its `run` lives it says so itself, and asks for the account first.
                 ByOthers::Ended(id) if !self.owners.contains_key(&id) => {
                     events.extend(self.leave_if_ended(&id))
@@ -49,6 +45,7 @@ impl Scheduler {
             }
         }
         events.extend(self.look_after_orphans(now));
+        events.extend(self.look_at_nice());
         let (mut notes, mut told) = (Vec::new(), Vec::new());
         let snapshot = self.engine.snapshot(now - self.began_ns);
         for known in &snapshot.apps {
@@ -57,6 +54,7 @@ impl Scheduler {
             let Some(sight) = &app.sight else { continue };
             let mut seen = known.clone();
             seen.demand = app.record.demand.clone();
+            seen.within = allowed::within(&app.record.original_cpus, self.live.allowed());
             match &sight.nature {
                 Nature::Rigid(_) => {
                     seen.demand.malleability = Malleability::Rigid;
@@ -168,30 +166,11 @@ impl Scheduler {
 
     /// What the machine and its other users leave to us.
     pub(super) fn sample(&mut self) -> Vec<Event> {
-        let unmanaged = if self.options.leave_unmanaged {
-            self.live.sample_unmanaged().clone()
-        } else {
-            linux::unmanaged::MilliCpus::new()
-        };
-        let mut events = Vec::new();
-        let now = now_ns();
-        if now >= self.allowance_at_ns {
-            self.allowance_at_ns = now + ALLOWANCE_NS;
-            // What could be read last holds while it cannot be read.
-            self.allowance =
-                allowance(self.options.cpus.as_ref(), &Root::live()).ok().or(self.allowance.take());
+        if self.options.leave_unmanaged {
+            self.live.sample_unmanaged();
         }
-        let snapshot = self.engine.snapshot(now - self.began_ns);
-        if let Some(allowance) = &self.allowance {
-            let (usable, reasons) =
-                topology::usable(&allowance.allowed, allowance.quota_milli_cpus, &unmanaged, &self.machine);
-            let usable = steady(&snapshot.usable, usable, &allowance.allowed, &unmanaged);
-            if snapshot.usable != usable || snapshot.allowed != allowance.allowed {
-                let allowed = allowance.allowed.clone();
-                reasons.into_iter().for_each(|reason| self.note(reason));
-                events.push(Event::Machine { allowed, usable });
-            }
-        }
+        let mut events = self.allow(None, false);
+        let snapshot = self.engine.snapshot(now_ns() - self.began_ns);
         if let Ok(load) = procfs::loadavg(&Root::live()) {
             let average_15min_milli = (load.fifteen_minutes * 1000.0) as u64;
             if average_15min_milli.abs_diff(snapshot.load_average_15min_milli) >= LOAD_STEP_MILLI {
@@ -208,18 +187,4 @@ fn in_words(speedup: &Speedup) -> String {
     let point = |(threads, milli)| format!("{:.2} with {threads}", f64::from(milli) / 1000.0);
     let points: Vec<String> = points.map(point).collect();
     format!("has, by its region rates, this many times the speed of one thread: {}", points.join(", "))
-}
-
-/// Keeps the CPUs that are used already where others of the same number are no freer: unmanaged
-/// programs that roam must not make managed ones roam too.
-fn steady(
-    current: &CpuSet,
-    proposed: CpuSet,
-    allowed: &CpuSet,
-    unmanaged: &linux::unmanaged::MilliCpus,
-) -> CpuSet {
-    const WORTH_A_MOVE_MILLI: u32 = 400;
-    let taken = |cpus: &CpuSet| cpus.iter().filter_map(|cpu| unmanaged.get(&cpu)).sum::<u32>();
-    let same = current.len() == proposed.len() && current.is_subset(allowed);
-    if same && taken(current) <= taken(&proposed) + WORTH_A_MOVE_MILLI { current.clone() } else { proposed }
 }

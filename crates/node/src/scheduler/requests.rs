@@ -11,7 +11,7 @@ use linux::{Root, procfs};
 use protocol::{AppRecord, FromScheduler, Role, Status, ToScheduler};
 use workload::AppId;
 
-use super::{Scheduler, settings_for};
+use super::{Scheduler, nice, settings_for};
 use crate::mechanism::Mechanisms;
 use crate::server::{Incoming, PeerId};
 use crate::{identity, restore};
@@ -65,9 +65,8 @@ impl Scheduler {
                 vec![Event::Suspend(id)]
             }
             ToScheduler::Resume { id } if self.owns(peer, &id) => {
-                self.live.user_stopped(&id, false);
                 self.server.send(peer, &FromScheduler::Done);
-                vec![Event::Resume(id)]
+                self.resumed(id).into_iter().collect()
             }
             ToScheduler::Release { id } if self.owns(peer, &id) => {
                 self.live.release(&id);
@@ -185,6 +184,8 @@ impl Scheduler {
             self.server.send(peer, &FromScheduler::Waits { id, why });
             return Vec::new();
         }
+        record.original_cpus = self.given(&record);
+        nice::weighed(&mut record.demand, process.pid);
         record.id = unique(&asked, |id| self.knows(id));
         if let Err(error) = self.registry.write(&record) {
             let why = error.to_string();
