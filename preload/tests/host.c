@@ -1,5 +1,5 @@
 /* A program without OpenMP that opens modules with their own runtimes, steered like app.c:
- *   open N PATH    team N    tail N    max N    set N K    constructs N ROUNDS
+ *   open N PATH    close N    team N    tail N    max N    set N K    constructs N ROUNDS
  *   dynamic? N    dynamic N ON    ten N NAME ROUNDS    explicit N K    generated N ALL    dlerror */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -28,6 +28,8 @@ int main(void)
         if (!strcmp(word, "open") && sscanf(line, "%*s %*d %3999s", path) == 1) {
             modules[n & 15] = dlopen(path, RTLD_NOW | RTLD_LOCAL);
             printf("%s\n", modules[n & 15] ? "ok" : dlerror());
+        } else if (!strcmp(word, "close")) {
+            printf("%s\n", dlclose(module) == 0 ? "ok" : dlerror());
         } else if (!strcmp(word, "team")) {
             printf("%d\n", ((int (*)(void))call(module, "plugin_team"))());
         } else if (!strcmp(word, "tail")) {

@@ -171,6 +171,18 @@ static void what_is_loaded_later_takes_the_word_back(void)
     CHECK(finish(&p) == 0);
 }
 
+static void a_library_built_anew_is_the_new_one(void)
+{
+    struct program p = START("host");
+    for (unsigned round = 0; round < 3; round++) {
+        CHECK(!strcmp(ask(&p, "open 0 %s/plugin_p.so", build_dir), "ok"));
+        /* Its variables begin anew, as it was unloaded in between, whatever regions of it ran. */
+        CHECK(ask_number(&p, "tail 0") == 4, "round %u", round);
+        CHECK(ask_number(&p, "explicit 0 3") == 3 && !strcmp(ask(&p, "close 0"), "ok"));
+    }
+    CHECK(finish(&p) == 0);
+}
+
 static void active_waiting_on_an_old_libgomp_makes_a_program_rigid(void)
 {
     struct program p = START("app_old", "OMP_WAIT_POLICY=active");
@@ -213,6 +225,7 @@ const struct test runtimes_tests[] = {
     TEST(an_unknown_runtime_is_left_alone),
     TEST(a_runtime_preloaded_before_the_library_is_called_unknown),
     TEST(what_is_loaded_later_takes_the_word_back),
+    TEST(a_library_built_anew_is_the_new_one),
     TEST(active_waiting_on_an_old_libgomp_makes_a_program_rigid),
     TEST(without_any_runtime_a_region_runs_on_one_thread),
     TEST(a_program_under_address_sanitizer_runs_and_is_resized),

@@ -107,3 +107,38 @@ fn the_figures_in_the_readme_are_those_of_the_committed_results() {
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// Names between backquotes in the last column of the tables of promises.
+fn promised(text: &str) -> Vec<&str> {
+    let rows = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| promise"));
+    let last = rows.filter_map(|row| row.trim_end_matches(" |").rsplit('|').next());
+    last.flat_map(|column| column.split('`').skip(1).step_by(2)).collect()
+}
+
+#[test]
+fn each_promise_names_a_test_that_is_there() {
+    fn sources(directory: &Path, all: &mut String) {
+        for path in fs::read_dir(directory).unwrap().flatten().map(|entry| entry.path()) {
+            if path.is_dir() && !path.ends_with("target") {
+                sources(&path, all);
+            } else if path.extension().is_some_and(|end| end == "rs" || end == "c") {
+                all.push_str(&fs::read_to_string(&path).unwrap_or_default());
+            }
+        }
+    }
+    let text = fs::read_to_string(top().join("docs/promises.md")).unwrap();
+    let names = promised(&text);
+    let rows = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| promise")).count();
+    assert!(rows >= 20 && names.len() >= rows, "{rows} promises, {} tests", names.len());
+    let mut all = String::new();
+    ["tests", "crates", "preload/tests"].iter().for_each(|part| sources(&top().join(part), &mut all));
+    for name in names {
+        let there = all.contains(&format!("fn {name}()")) || all.contains(&format!("static void {name}(void)"));
+        assert!(there, "docs/promises.md names the test {name}, which is nowhere");
+    }
+}
+
+#[test]
+fn tests_of_promises_are_found_in_the_last_column() {
+    assert_eq!(promised("| `x` holds | `a`, `b` |\n| promise | test |\nno `c`"), ["a", "b"]);
+}
