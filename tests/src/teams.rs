@@ -12,8 +12,6 @@ use crate::top;
 pub enum Mark {
     Resizable,
     Rigid,
-    /// Its result does not depend on the team, and it need not be known.
-    Either,
 }
 
 /// One program as one compiler built it with one list of flags.
@@ -62,7 +60,6 @@ fn program(line: &str) -> Program {
     let mark = match mark {
         "resizable" => Mark::Resizable,
         "rigid" => Mark::Rigid,
-        "either" => Mark::Either,
         other => panic!("{name} is to be {other:?} by {compiler}; see tests/programs/teams/README.md"),
     };
     Program { path: path.into(), name: name.into(), compiler: compiler.into(), flags: flags.into(), mark }
@@ -97,11 +94,13 @@ pub fn neighbour(kind: &str) -> PathBuf {
     path
 }
 
-/// What `status --json` says that a program is, and why. The one place that knows how it says so.
-pub fn verdict(app: &Value) -> (Mark, String) {
-    match app["rigid"].as_str() {
-        Some(why) => (Mark::Rigid, why.to_owned()),
-        None => (Mark::Resizable, String::new()),
+/// What `status --json` says that a program is, and why; `None` while nothing was found yet. The one place that
+/// knows how it says so.
+pub fn verdict(app: &Value) -> Option<(Mark, String)> {
+    match (app["rigid"].as_str(), app["resizing"]["resizing"].as_str()) {
+        (Some(why), _) => Some((Mark::Rigid, why.to_owned())),
+        (None, Some("resizable")) => Some((Mark::Resizable, String::new())),
+        _ => None,
     }
 }
 

@@ -451,8 +451,8 @@ fn beside_neighbours(session: &mut Session, program: &Program, bound: bool) -> O
     }
     let status = session.json("cat $OUT/seen")?;
     let apps = status["apps"].as_array()?;
-    let (found, why) = teams::verdict(apps.iter().find(|app| app["id"] == "subject")?);
-    let as_marked = found == program.mark || program.mark == Mark::Either || bound && found == Mark::Rigid;
+    let (found, why) = teams::verdict(apps.iter().find(|app| app["id"] == "subject")?)?;
+    let as_marked = found == program.mark || bound && found == Mark::Rigid;
     (!as_marked).then(|| format!("{title}: found {found:?} {why:?}, not {:?}", program.mark))
 }
 

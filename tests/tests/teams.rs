@@ -80,10 +80,9 @@ impl Outcome {
     fn misjudged(&self) -> Option<String> {
         let (found, why) = self.found.as_ref()?;
         // What is bound may be rigid for that.
-        let may_be = |mark: Mark| mark == *found || mark == Mark::Either;
         let wrong = match self.program.mark {
-            Mark::Resizable => !self.situation.bound && !may_be(Mark::Resizable),
-            mark => !may_be(mark),
+            Mark::Resizable => !self.situation.bound && *found != Mark::Resizable,
+            Mark::Rigid => *found != Mark::Rigid,
         };
         wrong.then(|| format!("{}: {found:?} {why:?}, not {:?}", self.title(), self.program.mark))
     }
@@ -166,7 +165,7 @@ impl Scene {
         match (program.mark, !wanted().is_empty()) {
             (_, true) => "2.5",
             (Mark::Resizable, false) => "1",
-            (Mark::Rigid | Mark::Either, false) => "0.5",
+            (Mark::Rigid, false) => "0.5",
         }
     }
 
@@ -258,7 +257,7 @@ impl Scene {
             }
             if let Some(app) = self.home.app(name) {
                 outcome.narrowed |= app["team"].as_u64().is_some_and(|team| team > 0 && team < self.cpus);
-                outcome.found = Some(teams::verdict(&app));
+                outcome.found = teams::verdict(&app).or(outcome.found.take());
             }
             let comes = match outcome.situation.neighbours {
                 Neighbours::First => false,

@@ -2,7 +2,7 @@
 //
 // The way: counters that all threads raise by atomic additions within the loop.
 // Seen in: bucket counts of sorts and graph builders. Integers: the same in any order.
-// expect: gcc=either clang=either
+// expect: gcc=resizable clang=resizable
 #include "teams.h"
 
 enum { N = 12000, BINS = 1024 };

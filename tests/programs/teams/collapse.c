@@ -3,7 +3,7 @@
 // The way: two loops made one, so that few rows give enough iterations; each thread starts amid a row.
 // Seen in: LAMMPS's and WRF-like grids, oneDNN's loops over batch and channel. Pure, but the numbers go through
 // divisions that a reader of the machine code need not understand.
-// expect: gcc=either clang=either
+// expect: gcc=rigid clang=resizable
 #include "teams.h"
 
 enum { ROWS = 24, N = 800 };

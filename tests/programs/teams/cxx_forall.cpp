@@ -2,7 +2,7 @@
 //
 // The way: a library's template takes the loop's body as a lambda and runs it in a loop of its own.
 // Seen in: llnl/RAJA's forall with an OpenMP policy, Kokkos::parallel_for over a range.
-// expect: gcc=resizable clang=resizable
+// expect: gcc=rigid clang=rigid
 #include "teams.h"
 
 namespace {

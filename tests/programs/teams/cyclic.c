@@ -2,7 +2,7 @@
 //
 // The way: a bare region whose threads take every n-th element, by the team that they are in.
 // Seen in: h2oai/datatable's strided loops, sparse solvers' cyclic rows. Right with any team.
-// expect: gcc=either clang=either
+// expect: gcc=rigid clang=rigid
 #include "teams.h"
 
 enum { N = 60000 };

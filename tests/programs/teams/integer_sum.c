@@ -3,7 +3,7 @@
 // The way: loops that count: a sum of integers over all threads.
 // Seen in: graph codes' numbers of changed vertices; NPB IS's checks. Integers sum to the same in any order; how clang
 // combines them looks like any other reduction.
-// expect: gcc=resizable clang=either
+// expect: gcc=resizable clang=rigid
 #include "teams.h"
 
 enum { N = 60000 };

@@ -2,7 +2,7 @@
 //
 // The way: pure loops in the program and in a library that it opens while it runs.
 // Seen in: Python's extension modules and plugins of image and audio programs.
-// expect: gcc=resizable clang=resizable
+// expect: gcc=resizable clang=rigid
 // library: pure_library.part.c
 #include <dlfcn.h>
 

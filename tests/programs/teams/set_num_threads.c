@@ -2,7 +2,7 @@
 //
 // The way: the number of threads is set once by a call, then come pure loops.
 // Seen in: mothur, vsearch-like tools and most programs with an option for threads.
-// expect: gcc=resizable clang=resizable
+// expect: gcc=resizable clang=rigid
 #include "teams.h"
 
 enum { N = 20000 };

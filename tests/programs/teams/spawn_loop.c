@@ -3,7 +3,7 @@
 // The way: a plan made once says into how many parts work is cut; a loop over the parts calls through a pointer what
 // does one. Any team does all parts.
 // Seen in: FFTW's threads/openmp.c; also OpenBLAS issue 4770's callbacks, which wait for each other and are not pure.
-// expect: gcc=either clang=either
+// expect: gcc=resizable clang=resizable
 #include "teams.h"
 
 enum { N = 60000 };

@@ -2,7 +2,7 @@
 //
 // The way: a static loop that is dealt out in small chunks in turn.
 // Seen in: LU decompositions (block-cyclic), hypre issue 467's proposed fix. Right with any team.
-// expect: gcc=either clang=either
+// expect: gcc=rigid clang=rigid
 #include "teams.h"
 
 enum { N = 60000 };

@@ -2,8 +2,8 @@
 //
 // The way: a static loop over an array of integers, no more.
 // Seen in: the OpenMP STREAM-like kernels of every suite; llnl/LULESH, most of its loops.
-// expect: gcc=resizable clang=resizable
-// flags: -O0; -O2; -O3
+// expect: gcc=resizable clang=rigid
+// flags: -O2; -O3
 #include "teams.h"
 
 enum { N = 60000 };

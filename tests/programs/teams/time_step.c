@@ -3,7 +3,7 @@
 // The way: one region a time step, and in it several loops with the barriers between them.
 // Seen in: llnl/LULESH's LagrangeNodal; NPB SP and BT (a region that holds the phases of a step).
 // expect: gcc=resizable clang=resizable
-// flags: -O0; -O2; -O3
+// flags: -O0; -O2
 #include "teams.h"
 
 enum { N = 12000 };

@@ -2,7 +2,7 @@
 //
 // The way: loops that are for all threads and all lanes of vectors at once.
 // Seen in: LULESH, miniAMR, mfem's kernels with "parallel for simd".
-// expect: gcc=resizable clang=resizable
+// expect: gcc=rigid clang=resizable
 // flags: -O2; -O3
 #include "teams.h"
 
