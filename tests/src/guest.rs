@@ -201,8 +201,7 @@ impl Session<'_> {
     /// What the kernel says of every program that has a group. It takes one small process in the
     /// guest, whose CPUs are few in truth.
     pub fn look(&mut self) -> BTreeMap<String, Sight> {
-        let files =
-            ["cpuset.mems.effective", "cgroup.freeze", "cpu.idle", "cpu.weight"];
+        let files = ["cpuset.mems.effective", "cgroup.freeze", "cpu.idle", "cpu.weight"];
         let files = files.map(|file| format!("{GROUPS}/*/*/{file}")).join(" ");
         let mut seen = BTreeMap::new();
         let script = format!(

@@ -133,7 +133,8 @@ fn each_promise_names_a_test_that_is_there() {
     let mut all = String::new();
     ["tests", "crates", "preload/tests"].iter().for_each(|part| sources(&top().join(part), &mut all));
     for name in names {
-        let there = all.contains(&format!("fn {name}()")) || all.contains(&format!("static void {name}(void)"));
+        let there =
+            all.contains(&format!("fn {name}()")) || all.contains(&format!("static void {name}(void)"));
         assert!(there, "docs/promises.md names the test {name}, which is nowhere");
     }
 }

@@ -70,7 +70,9 @@ fn a_leader_under_taskset_confines_itself_and_nobody_else() {
     let leader = start(&home, "a", &["taskset", "-c", "1"]);
     home.until("the leader is there", || place(&home, "a") == "1");
     let free = start(&home, "b", &[]);
-    home.until("the other has the other CPU", || place(&home, "b").starts_with('0') && place(&home, "a") == "1");
+    home.until("the other has the other CPU", || {
+        place(&home, "b").starts_with('0') && place(&home, "a") == "1"
+    });
     // The next that leads came with another mask, and who is under it now keeps that.
     let pinned = start(&home, "c", &["taskset", "-c", "0"]);
     home.until("the third is on its CPU", || place(&home, "c") == "0");
@@ -249,7 +251,9 @@ fn a_program_at_nice_19_yields_to_one_at_nice_0() {
     // Among equals nobody yields.
     let second = start(&home, "second", &["nice", "-n", "19"]);
     home.until("each has a CPU", || {
-        ["background", "second"].iter().all(|name| state(&home, name) == "running" && place(&home, name).len() == 1)
+        ["background", "second"]
+            .iter()
+            .all(|name| state(&home, name) == "running" && place(&home, name).len() == 1)
     });
     second.signal(libc::SIGTERM);
     nice.signal(libc::SIGTERM);

@@ -87,11 +87,8 @@ pub fn open(pid: u32, mapped: &Mapped, root: &Root) -> std::result::Result<File,
 
 fn is_same(file: &File, identity: &Identity) -> std::io::Result<bool> {
     let metadata = file.metadata()?;
-    let device = format!(
-        "{:02x}:{:02x}",
-        rustix::fs::major(metadata.dev()),
-        rustix::fs::minor(metadata.dev())
-    );
+    let device =
+        format!("{:02x}:{:02x}", rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
     if metadata.ino() == identity.inode && device == identity.device {
         return Ok(true);
     }

@@ -291,8 +291,7 @@ impl Page {
     pub fn may_resize(&self) -> bool {
         let raw = self.raw();
         let word = raw.resizable.load(Ordering::Acquire);
-        let now =
-            found_for(raw.loads.load(Ordering::Relaxed), raw.generation.load(Ordering::Relaxed));
+        let now = found_for(raw.loads.load(Ordering::Relaxed), raw.generation.load(Ordering::Relaxed));
         word == RESIZABLE_BY_WORD || word == now
     }
 

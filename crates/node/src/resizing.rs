@@ -25,8 +25,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use glob::Pattern;
 pub use analyst::{Analyst, Question};
+use glob::Pattern;
 
 /// Variable that names what its user vouches for.
 pub const TOLERANT_VARIABLE: &str = "COPLACE_TOLERANT";
@@ -61,8 +61,11 @@ impl Word {
         if text.trim() == "1" {
             return Word::Whole;
         }
-        let patterns: Vec<Pattern> =
-            text.split(':').filter(|each| !each.is_empty()).filter_map(|each| Pattern::new(each).ok()).collect();
+        let patterns: Vec<Pattern> = text
+            .split(':')
+            .filter(|each| !each.is_empty())
+            .filter_map(|each| Pattern::new(each).ok())
+            .collect();
         if patterns.is_empty() { Word::None } else { Word::Named(patterns) }
     }
 }

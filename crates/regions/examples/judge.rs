@@ -1,6 +1,8 @@
-fn main() {
+//! What is found in programs and libraries: `cargo run -p coplace-regions --example judge -- FILE …`.
+
+fn main() -> std::io::Result<()> {
     for path in std::env::args().skip(1) {
-        let bytes = std::fs::read(&path).expect("a file");
-        println!("{path}: {:?}", coplace_regions::analyse(&bytes));
+        println!("{path}: {:?}", coplace_regions::analyse(&std::fs::read(&path)?));
     }
+    Ok(())
 }

@@ -147,8 +147,10 @@ fn split(
 ) -> Result<Vec<Block>, Cause> {
     let mut leaders = BTreeSet::from([function.start]);
     for instruction in decoded.values() {
-        let branches =
-            matches!(instruction.flow_control(), FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch);
+        let branches = matches!(
+            instruction.flow_control(),
+            FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
+        );
         if branches {
             leaders.insert(instruction.next_ip());
             if let Jump::Inside(target) = jump(image, function, instruction.near_branch_target()) {
@@ -191,7 +193,8 @@ fn split(
             }
             at = next;
         };
-        let successors: Option<Vec<usize>> = targets.iter().map(|target| number.get(target).copied()).collect();
+        let successors: Option<Vec<usize>> =
+            targets.iter().map(|target| number.get(target).copied()).collect();
         let successors = successors.ok_or(Cause::NotFollowed)?;
         blocks.push(Block { instructions, successors, predecessors: Vec::new(), end });
     }

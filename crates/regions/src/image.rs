@@ -74,8 +74,7 @@ impl Image {
     }
 
     fn read_slots(&mut self, file: &ElfFile64<'_>) {
-        let (Some(relocations), Some(symbols)) =
-            (file.dynamic_relocations(), file.dynamic_symbol_table())
+        let (Some(relocations), Some(symbols)) = (file.dynamic_relocations(), file.dynamic_symbol_table())
         else {
             return;
         };
@@ -84,9 +83,13 @@ impl Image {
                 RelocationFlags::Elf { r_type } => r_type,
                 _ => continue,
             };
-            self.has_thread_local_data |=
-                [elf::R_X86_64_DTPMOD64, elf::R_X86_64_DTPOFF64, elf::R_X86_64_TPOFF64, elf::R_X86_64_TLSDESC]
-                    .contains(&kind);
+            self.has_thread_local_data |= [
+                elf::R_X86_64_DTPMOD64,
+                elf::R_X86_64_DTPOFF64,
+                elf::R_X86_64_TPOFF64,
+                elf::R_X86_64_TLSDESC,
+            ]
+            .contains(&kind);
             let RelocationTarget::Symbol(index) = relocation.target() else { continue };
             let Ok(symbol) = symbols.symbol_by_index(index) else { continue };
             let binds_function = [elf::R_X86_64_JUMP_SLOT, elf::R_X86_64_GLOB_DAT, elf::R_X86_64_64];
@@ -171,12 +174,14 @@ const NOTE_RESIZABLE: u32 = 1;
 
 fn has_note(file: &ElfFile64<'_>) -> bool {
     let endian = file.endian();
-    let notes = file.elf_program_headers().iter().filter_map(|header| {
-        header.notes(endian, file.data()).ok().flatten()
-    });
+    let notes = file
+        .elf_program_headers()
+        .iter()
+        .filter_map(|header| header.notes(endian, file.data()).ok().flatten());
     notes.into_iter().any(|mut notes| {
-        std::iter::from_fn(|| notes.next().ok().flatten())
-            .any(|note| note.name() == NOTE_NAME && note.n_type(endian) == object::elf::NoteType(NOTE_RESIZABLE))
+        std::iter::from_fn(|| notes.next().ok().flatten()).any(|note| {
+            note.name() == NOTE_NAME && note.n_type(endian) == object::elf::NoteType(NOTE_RESIZABLE)
+        })
     })
 }
 

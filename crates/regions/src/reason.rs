@@ -76,7 +76,9 @@ impl Cause {
             Cause::UnknownRegion => "it starts a region whose code was not found",
             Cause::NotFollowed => "its code could not be followed",
             Cause::Construct => "it uses an OpenMP construct other than plain worksharing",
-            Cause::ThreadNumber => "it uses a thread number, or the size of the team, beyond the bounds of a loop",
+            Cause::ThreadNumber => {
+                "it uses a thread number, or the size of the team, beyond the bounds of a loop"
+            }
             Cause::EachThread => "every thread does something there, whatever its share of the work",
             Cause::Carried => "a thread carries a value from one iteration to the next",
             Cause::Reduction => "its reduction depends on how the work was divided, or may",

@@ -117,18 +117,23 @@ impl Region<'_> {
     fn share_loops(&self, states: &[Option<State>]) -> Vec<usize> {
         let loops = &self.graph.loops;
         let exits = |each: &Loop| -> Vec<Guard> {
-            let leaves = |at: &&usize| self.graph.blocks[**at].successors.iter().any(|to| !each.body.contains(to));
+            let leaves =
+                |at: &&usize| self.graph.blocks[**at].successors.iter().any(|to| !each.body.contains(to));
             each.body.iter().filter(leaves).map(|at| self.guard(states, *at)).collect()
         };
         let guards: Vec<Vec<Guard>> = loops.iter().map(exits).collect();
         let over_chunks = |at: usize| guards[at].iter().any(|guard| matches!(guard, Guard::MoreWork(_)));
         let over_share = |at: usize| over_chunks(at) || guards[at].contains(&Guard::Share);
         let encloses = |outer: usize, inner: usize| {
-            outer != inner && loops[outer].body.contains(&loops[inner].header) && loops[inner].body.is_subset(&loops[outer].body)
+            outer != inner
+                && loops[outer].body.contains(&loops[inner].header)
+                && loops[inner].body.is_subset(&loops[outer].body)
         };
         (0..loops.len())
             .filter(|&at| over_share(at))
-            .filter(|&at| !(0..loops.len()).any(|outer| encloses(outer, at) && over_share(outer) && !over_chunks(outer)))
+            .filter(|&at| {
+                !(0..loops.len()).any(|outer| encloses(outer, at) && over_share(outer) && !over_chunks(outer))
+            })
             .collect()
     }
 
@@ -148,10 +153,14 @@ impl Region<'_> {
                     return None;
                 }
                 // Computed anew in each iteration, and always the same.
-                if states[each.header].as_ref().is_some_and(|state| matches!(state.get(at), Value::Const(_) | Value::Fixed(_))) {
+                if states[each.header]
+                    .as_ref()
+                    .is_some_and(|state| matches!(state.get(at), Value::Const(_) | Value::Fixed(_)))
+                {
                     return None;
                 }
-                let value = carried_as(entering.get(at), steps.get(&at).copied(), matches!(at, Location::Vector(_)))?;
+                let value =
+                    carried_as(entering.get(at), steps.get(&at).copied(), matches!(at, Location::Vector(_)))?;
                 Some((at, value))
             });
             overrides.insert(each.header, sorted.collect());
@@ -161,7 +170,8 @@ impl Region<'_> {
 
     /// The state in which a loop is entered from outside.
     fn entering(&self, states: &[Option<State>], each: &Loop) -> Option<State> {
-        let from_outside = self.graph.blocks[each.header].predecessors.iter().filter(|at| !each.body.contains(at));
+        let from_outside =
+            self.graph.blocks[each.header].predecessors.iter().filter(|at| !each.body.contains(at));
         let mut entering: Option<State> = None;
         for state in from_outside.filter_map(|at| self.at_end(states, *at)) {
             match &mut entering {
@@ -175,7 +185,12 @@ impl Region<'_> {
     }
 
     /// Instructions of a block with the state before each.
-    fn each_instruction(&self, states: &[Option<State>], block: usize, mut visit: impl FnMut(&State, &Instruction)) {
+    fn each_instruction(
+        &self,
+        states: &[Option<State>],
+        block: usize,
+        mut visit: impl FnMut(&State, &Instruction),
+    ) {
         let Some(mut state) = states[block].clone() else { return };
         for instruction in &self.graph.blocks[block].instructions {
             visit(&state, instruction);
@@ -309,7 +324,8 @@ impl Region<'_> {
     fn judge(&self, states: &[Option<State>], shares: &[usize]) -> Result<(), Cause> {
         let blocks = &self.graph.blocks;
         let guards: Vec<Guard> = (0..blocks.len()).map(|block| self.guard(states, block)).collect();
-        let in_share_loop = |block: usize| shares.iter().any(|at| self.graph.loops[*at].body.contains(&block));
+        let in_share_loop =
+            |block: usize| shares.iter().any(|at| self.graph.loops[*at].body.contains(&block));
         for (block, code) in blocks.iter().enumerate() {
             let Some(mut state) = states[block].clone() else { continue };
             let leave = self.leave_to(block, &guards);
@@ -327,9 +343,6 @@ impl Region<'_> {
                     found = found.or(cause);
                 });
                 if let Some(cause) = found {
-                    if std::env::var_os("REGIONS_TRACE").is_some() {
-                        eprintln!("{:x}: {:?} {cause:?} {leave:?} {:?}", instruction.ip(), instruction.mnemonic(), state);
-                    }
                     return Err(cause);
                 }
             }

@@ -60,7 +60,9 @@ pub const ASKS_IDENTITY: [&str; 28] = [
 pub fn starts_region(name: &str) -> Option<iced_x86::Register> {
     match name {
         "__kmpc_fork_call" | "__kmpc_fork_teams" => Some(iced_x86::Register::RDX),
-        _ if name.starts_with("GOMP_parallel") && name != "GOMP_parallel_end" => Some(iced_x86::Register::RDI),
+        _ if name.starts_with("GOMP_parallel") && name != "GOMP_parallel_end" => {
+            Some(iced_x86::Register::RDI)
+        }
         _ => None,
     }
 }

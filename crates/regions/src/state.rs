@@ -204,8 +204,7 @@ impl State {
                 }
             }
         }
-        self.compared =
-            (self.compared.0.join(other.compared.0), self.compared.1.join(other.compared.1));
+        self.compared = (self.compared.0.join(other.compared.0), self.compared.1.join(other.compared.1));
         *self != before
     }
 }

@@ -19,7 +19,9 @@ pub enum Event {
     Forbidden(Cause),
     /// Something outside of the thread's frame changes. `at_bound`: where, or with what, depends on
     /// the thread's share.
-    Effect { at_bound: bool },
+    Effect {
+        at_bound: bool,
+    },
 }
 
 /// Where a memory operand points.
@@ -58,7 +60,8 @@ impl<'a> Stepper<'a> {
 
     fn place(&self, state: &State, instruction: &Instruction) -> Place {
         if [Register::FS, Register::GS].contains(&instruction.memory_segment()) {
-            let plain = instruction.memory_base() == Register::None && instruction.memory_index() == Register::None;
+            let plain =
+                instruction.memory_base() == Register::None && instruction.memory_index() == Register::None;
             return match plain && instruction.memory_displacement64() == 0x28 {
                 true => Place::Canary,
                 false => Place::Forbidden(Cause::ThreadLocal),
@@ -78,14 +81,12 @@ impl<'a> Stepper<'a> {
     }
 
     fn is_constant(&self, instruction: &Instruction) -> bool {
-        instruction.is_ip_rel_memory_operand()
-            && self.image.is_read_only(instruction.ip_rel_memory_address())
+        instruction.is_ip_rel_memory_operand() && self.image.is_read_only(instruction.ip_rel_memory_address())
     }
 
     fn is_in_frame(&self, state: &State, instruction: &Instruction) -> bool {
-        let stack = |register| {
-            Location::of(register).is_some_and(|at| matches!(state.get(at), Value::Stack(_)))
-        };
+        let stack =
+            |register| Location::of(register).is_some_and(|at| matches!(state.get(at), Value::Stack(_)));
         stack(instruction.memory_base()) || stack(instruction.memory_index())
     }
 
@@ -185,7 +186,9 @@ impl<'a> Stepper<'a> {
                 };
                 self.write(state, instruction, 0, value, note);
             }
-            Mnemonic::Add | Mnemonic::Inc => self.arithmetic(state, instruction, first.add(second(self, state)), note),
+            Mnemonic::Add | Mnemonic::Inc => {
+                self.arithmetic(state, instruction, first.add(second(self, state)), note)
+            }
             Mnemonic::Sub | Mnemonic::Dec => {
                 let value = match same_register(instruction) {
                     true => Value::Const(0),
@@ -225,8 +228,11 @@ impl<'a> Stepper<'a> {
             Mnemonic::Cmp => state.compared = (first, second(self, state)),
             Mnemonic::Test => {
                 let b = second(self, state);
-                state.compared =
-                    if same_register(instruction) { (first, Value::Const(0)) } else { (Value::blend([first, b]), Value::Const(0)) };
+                state.compared = if same_register(instruction) {
+                    (first, Value::Const(0))
+                } else {
+                    (Value::blend([first, b]), Value::Const(0))
+                };
             }
             Mnemonic::Push => {
                 let value = first;
@@ -243,7 +249,12 @@ impl<'a> Stepper<'a> {
             }
             Mnemonic::Call => self.call(state, instruction, note),
             Mnemonic::Jmp if self.leaves(instruction) => self.call(state, instruction, note),
-            Mnemonic::Jmp | Mnemonic::Ret | Mnemonic::Nop | Mnemonic::Endbr64 | Mnemonic::Ud2 | Mnemonic::Pause => {}
+            Mnemonic::Jmp
+            | Mnemonic::Ret
+            | Mnemonic::Nop
+            | Mnemonic::Endbr64
+            | Mnemonic::Ud2
+            | Mnemonic::Pause => {}
             _ if instruction.is_jcc_short_or_near() => check_compared(state, note),
             _ if is_conditional_move(instruction) => {
                 check_compared(state, note);
@@ -378,14 +389,12 @@ impl<'a> Stepper<'a> {
         if let (Some(at), true) = (memory, access.is_some_and(reads)) {
             // The address was checked; what stands there is not the address.
             let of_address = |register: Register| Location::of(register).map(|at| state.get(at).used());
-            let address =
-                [of_address(instruction.memory_base()), of_address(instruction.memory_index())];
+            let address = [of_address(instruction.memory_base()), of_address(instruction.memory_index())];
             inputs.retain(|input| !address.contains(&Some(*input)));
             inputs.push(self.read(state, instruction, at));
         } else if memory.is_some() {
             let of_address = |register: Register| Location::of(register).map(|at| state.get(at).used());
-            let address =
-                [of_address(instruction.memory_base()), of_address(instruction.memory_index())];
+            let address = [of_address(instruction.memory_base()), of_address(instruction.memory_index())];
             inputs.retain(|input| !address.contains(&Some(*input)));
         }
         let result = combined(instruction, &inputs);
@@ -486,8 +495,8 @@ impl<'a> Stepper<'a> {
         let Some((function, bytes)) = code else { return touched.by_convention() };
         for instruction in crate::image::decode(bytes, function.start) {
             let is_branch = instruction.op0_kind() == OpKind::NearBranch64;
-            let leads_out = !is_branch
-                || !(function.start..function.end).contains(&instruction.near_branch_target());
+            let leads_out =
+                !is_branch || !(function.start..function.end).contains(&instruction.near_branch_target());
             let goes = matches!(instruction.mnemonic(), Mnemonic::Call | Mnemonic::Jmp) || is_branch;
             match goes && leads_out {
                 true if is_branch && self.callee(&instruction).is_none() => {
@@ -788,7 +797,14 @@ const NOT_FOLLOWED: [Mnemonic; 14] = [
 ];
 
 fn reads(access: OpAccess) -> bool {
-    matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite | OpAccess::CondWrite)
+    matches!(
+        access,
+        OpAccess::Read
+            | OpAccess::CondRead
+            | OpAccess::ReadWrite
+            | OpAccess::ReadCondWrite
+            | OpAccess::CondWrite
+    )
 }
 
 fn writes(access: OpAccess) -> bool {

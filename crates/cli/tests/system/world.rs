@@ -106,7 +106,9 @@ impl World {
         let left = self.files(&self.runtime());
         let empty = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.len() == 0);
         // What programs turned out to be is meant to stay.
-        let meant = |path: &PathBuf| ["lease", "remembered.json", "regions.json"].iter().any(|name| path.ends_with(name));
+        let meant = |path: &PathBuf| {
+            ["lease", "remembered.json", "regions.json"].iter().any(|name| path.ends_with(name))
+        };
         let left: Vec<_> = left.into_iter().filter(|path| !empty(path) && !meant(path)).collect();
         assert!(left.is_empty(), "left behind: {left:?}");
     }

@@ -190,8 +190,8 @@ impl Library {
         }
         // A file that was made to confuse the analysis must not take the scheduler with it.
         let verdict = catch_unwind(AssertUnwindSafe(|| regions::analyse(&bytes)));
-        let verdict = verdict
-            .unwrap_or(Verdict::Dependent(Reason { cause: Cause::NotFollowed, function: None }));
+        let verdict =
+            verdict.unwrap_or(Verdict::Dependent(Reason { cause: Cause::NotFollowed, function: None }));
         self.kept.put(key, verdict.clone());
         Some(verdict)
     }

@@ -178,14 +178,7 @@ impl Teams {
 
     /// Takes note of who lives and who entered regions since the last look. `let_run_ns` is how long the
     /// program was let run so far.
-    pub fn look(
-        &mut self,
-        living: &[Process],
-        now_ns: u64,
-        let_run_ns: u64,
-        analyst: &Analyst,
-        root: &Root,
-    ) {
+    pub fn look(&mut self, living: &[Process], now_ns: u64, let_run_ns: u64, analyst: &Analyst, root: &Root) {
         for member in self.members.values_mut() {
             member.look_for_owner(living, now_ns, root);
             member.lives = !member.page.has(state::EXITED)
