@@ -693,6 +693,9 @@ impl<'a> Stepper<'a> {
 
 /// What an operation without rules of its own makes of its inputs.
 fn combined(instruction: &Instruction, inputs: &[Value]) -> Value {
+    if let ([Value::Fixed(_)], true) = (inputs, MOVES.contains(&instruction.mnemonic())) {
+        return inputs[0];
+    }
     if inputs.iter().all(|input| matches!(input, Value::Const(_) | Value::Fixed(_))) {
         let mut hasher = DefaultHasher::new();
         (instruction.code() as usize).hash(&mut hasher);
@@ -713,6 +716,22 @@ fn combined(instruction: &Instruction, inputs: &[Value]) -> Value {
         false => Value::blend(inputs.iter().copied()),
     }
 }
+
+/// What was constant before is the same constant afterwards.
+const MOVES: [Mnemonic; 12] = [
+    Mnemonic::Movsd,
+    Mnemonic::Movss,
+    Mnemonic::Movq,
+    Mnemonic::Movapd,
+    Mnemonic::Movaps,
+    Mnemonic::Movdqa,
+    Mnemonic::Vmovsd,
+    Mnemonic::Vmovss,
+    Mnemonic::Vmovq,
+    Mnemonic::Vmovapd,
+    Mnemonic::Vmovaps,
+    Mnemonic::Vmovdqa,
+];
 
 /// Move integers into the lanes of a vector, or add them there.
 const LANES: [Mnemonic; 22] = [

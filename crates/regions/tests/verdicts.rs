@@ -43,7 +43,7 @@ const INDEPENDENT: [&str; 9] = [
     "void f(void) {\n#pragma omp parallel for\nfor (long i = 0; i < n; i++) { double s = 0; for (long j = 0; j < n; j++) s += a[i * n + j]; b[i] = s; } }",
     "void f(void) {\n#pragma omp parallel\nfor (int t = 0; t < 9; t++) {\n#pragma omp for\nfor (long i = 0; i < n; i++) a[i] = b[i];\n#pragma omp for\nfor (long i = 0; i < n; i++) b[i] = a[i] + 1; } }",
     // Cut by the team that it has.
-    "void f(void) {\n#pragma omp parallel\n{ long t = omp_get_thread_num(), k = omp_get_num_threads(); for (long i = t * n / k; i < (t + 1) * n / k; i++) a[i] = i; } }",
+    "void f(void) {\n#pragma omp parallel\n{ long t = omp_get_thread_num(), k = omp_get_num_threads(); for (long i = t * n / k; i < (t + 1) * n / k; i++) a[i] = b[i] + 1; } }",
     "void f(void) {\n#pragma omp parallel\n{\n#pragma omp for\nfor (long i = 0; i < n; i++) a[i] = b[i];\n#pragma omp single\nflag = 1;\n} }",
     "void f(void) { n = omp_get_max_threads();\n#pragma omp parallel for\nfor (long i = 0; i < n; i++) c[i] = 1; }",
 ];

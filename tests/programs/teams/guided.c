@@ -2,7 +2,7 @@
 //
 // The way: a loop that the runtime hands out in shares that become smaller.
 // Seen in: graph codes (GAP-like), whose vertices have very different degrees.
-// expect: gcc=rigid clang=resizable
+// expect: gcc=resizable clang=resizable
 // flags: -O2; -O3
 #include "teams.h"
 
