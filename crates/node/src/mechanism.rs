@@ -384,18 +384,18 @@ impl Harness {
         mode: plan::TurnMode,
         keep: impl Fn(&Traces) -> io::Result<()>,
     ) -> io::Result<Box<dyn Turn>> {
-        if mode == plan::TurnMode::Filling {
-            if let Some(switch) = self.idle_switch(&keep)? {
-                if !self.traces.spreads {
-                    self.traces.spreads = true;
-                    keep(&self.traces)?;
-                }
-                return Ok(Box::new(Idle {
-                    switch,
-                    targets: Arc::clone(&self.targets),
-                    root: self.root.clone(),
-                }));
+        if mode == plan::TurnMode::Filling
+            && let Some(switch) = self.idle_switch(&keep)?
+        {
+            if !self.traces.spreads {
+                self.traces.spreads = true;
+                keep(&self.traces)?;
             }
+            return Ok(Box::new(Idle {
+                switch,
+                targets: Arc::clone(&self.targets),
+                root: self.root.clone(),
+            }));
         }
         let switch = match self.strict {
             Strict::Freeze(Version::V1) => self.v1.as_ref().map(cgroup1::Group::freeze_switch),
