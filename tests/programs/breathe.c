@@ -10,6 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include "../../include/coplace/resizable.h"
+
+/* It counts what its teams do, whatever their size is. */
+COPLACE_RESIZABLE;
 
 static volatile sig_atomic_t ends;
 

@@ -5,6 +5,10 @@
 #include <omp.h>
 #include <signal.h>
 #include <stdio.h>
+#include "../../include/coplace/resizable.h"
+
+/* It counts what its teams do, whatever their size is. */
+COPLACE_RESIZABLE;
 
 static volatile sig_atomic_t leaves, ends;
 
