@@ -146,7 +146,7 @@ impl Managed {
     pub(super) fn learn_speed(&mut self, undisturbed: bool, beside: Beside) {
         let resizable = self.sight.as_ref().is_some_and(|sight| sight.nature == Nature::Resizable);
         let in_place = self.wish.as_ref().is_some_and(|(place, _)| *place == self.placed);
-        let own_cpus = match undisturbed && resizable && in_place && !self.user_stopped {
+        let own_cpus = match undisturbed && resizable && in_place && !self.user_stopped && !self.yields {
             true => self.placed.len() as u32,
             false => 0,
         };

@@ -34,7 +34,8 @@ fn shared_out<'a>(allowance: &Allowance, programs: impl IntoIterator<Item = &'a 
 
 /// Where a program that may use these CPUs has to stay; `None`: anywhere.
 pub(super) fn within(original: &CpuSet, allowed: &CpuSet) -> Option<CpuSet> {
-    (!allowed.is_subset(original)).then(|| allowed.intersection(original))
+    // Of one whose mask could not be read nothing is known.
+    (!original.is_empty() && !allowed.is_subset(original)).then(|| allowed.intersection(original))
 }
 
 /// The CPU time, in thousandths of a CPU, that all of these programs have together: the least of the limits
@@ -165,6 +166,7 @@ mod tests {
     #[test]
     fn a_program_stays_within_its_own_cpus_and_nowhere_else() {
         assert_eq!(within(&cpus("0-7"), &cpus("2-3")), None);
+        assert_eq!(within(&CpuSet::new(), &cpus("2-3")), None);
         assert_eq!(within(&cpus("1"), &cpus("0-3")), Some(cpus("1")));
         assert_eq!(within(&cpus("3-9"), &cpus("0-7")), Some(cpus("3-7")));
     }

@@ -48,7 +48,7 @@ impl Scheduler {
     pub(super) fn look_at_nice(&mut self) -> Vec<Event> {
         let root = Root::live();
         let mut seen: Vec<(AppId, i32)> = Vec::new();
-        for (id, app) in self.live.apps().iter().filter(|(_, app)| app.record.started && !app.user_stopped) {
+        for (id, app) in self.live.apps().iter().filter(|(_, app)| !app.user_stopped) {
             // Of a program whose first process has ended nothing new is known.
             let stat = procfs::stat(identity::to_linux(app.record.process).pid, &root).ok();
             seen.extend(stat.filter(|stat| !stat.has_ended()).map(|stat| (id.clone(), stat.nice)));
@@ -56,7 +56,9 @@ impl Scheduler {
         let nices: Vec<i32> = seen.iter().map(|(_, nice)| *nice).collect();
         let mut events = Vec::new();
         for ((id, nice), yields) in seen.into_iter().zip(yielding(&nices)) {
-            if !self.live.set_yields(&id, yields) {
+            // One that is held yet makes others yield, and may wait for them by the plan; it yields itself once it runs.
+            let started = self.live.apps().get(&id).is_some_and(|app| app.record.started);
+            if !started || !self.live.set_yields(&id, yields) {
                 continue;
             }
             self.note(match yields {
