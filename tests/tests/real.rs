@@ -44,14 +44,16 @@ fn make_inputs(folder: &Path) {
         (0..12).for_each(|_| child[random.below(300)] = b"ACGT"[random.below(4)]);
         family.push(child);
     }
-    let text = |(number, bases): (usize, &Vec<u8>)| format!(">s{number}\n{}\n", String::from_utf8_lossy(bases));
+    let text =
+        |(number, bases): (usize, &Vec<u8>)| format!(">s{number}\n{}\n", String::from_utf8_lossy(bases));
     let sequences: String = family.iter().enumerate().map(text).collect();
     fs::write(folder.join("sequences.fa"), sequences).expect("the home can be written");
 }
 
 #[test]
 fn packaged_programs_compute_in_company_what_they_do_alone() {
-    let (here, missing): (Vec<_>, Vec<_>) = PROGRAMS.iter().partition(|(_, file, _)| Path::new(file).exists());
+    let (here, missing): (Vec<_>, Vec<_>) =
+        PROGRAMS.iter().partition(|(_, file, _)| Path::new(file).exists());
     for (name, file, _) in missing {
         skipped(name, &format!("there is no {file} (scripts/prepare test)"));
     }
