@@ -61,7 +61,7 @@ PROGRAMS = [
          lambda i, t: ["cd-hit-est", "-i", i / "reads.fa", "-o", "out", "-c", "0.95", "-T", "0", "-M", "0"],
          ["out", "out.clstr"]),
     Real("muscle", "muscle", "alignment of 26 proteins",
-         "loops with num_threads whose iterations take objects of omp_get_thread_num(), asserting that they stay with it", True,
+         "loops with num_threads whose iterations take objects by omp_get_thread_num() and assert it", True,
          lambda i, t: ["muscle", "-align", i / "proteins26.fa", "-output", "out.fa"], ["out.fa"]),
     Real("par2", "par2", "recovery data of 8 MiB",
          "loops over blocks, critical sections around files", False,
