@@ -16,9 +16,9 @@ LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 
 @dataclass
 class Real:
-    """`command(inputs, threads)` is run in an empty folder. What it computed lies in the files `leaves` (patterns) there, or is what
-    it prints (`leaves` empty); `stable` takes out of the bytes what names the time or the machine. `regions` says what its
-    public source does in parallel regions, as far as that matters when a team changes."""
+    """`command(inputs, threads)` is run in an empty folder. What it computed lies in the files `leaves` (patterns)
+    there, or is what it prints (`leaves` empty); `stable` takes out of the bytes what names the time or the machine.
+    `regions` says what its public source does in parallel regions, as far as that matters when a team changes."""
 
     name: str
     package: str
@@ -61,14 +61,15 @@ PROGRAMS = [
          lambda i, t: ["cd-hit-est", "-i", i / "reads.fa", "-o", "out", "-c", "0.95", "-T", "0", "-M", "0"],
          ["out", "out.clstr"]),
     Real("muscle", "muscle", "alignment of 26 proteins",
-         "loops with num_threads whose iterations take objects and buffers of omp_get_thread_num(), which asserts that they stay with it", True,
+         "loops with num_threads whose iterations take objects by omp_get_thread_num() and assert it", True,
          lambda i, t: ["muscle", "-align", i / "proteins26.fa", "-output", "out.fa"], ["out.fa"]),
     Real("par2", "par2", "recovery data of 8 MiB",
          "loops over blocks, critical sections around files", False,
-         lambda i, t: ["sh", "-c", f"cp {i / 'random.bin'} . && exec par2 create -q -q -s16384 -r40 -n1 p.par2 random.bin"],
+         lambda i, t: ["sh", "-c",
+                       f"cp {i / 'random.bin'} . && exec par2 create -q -q -s16384 -r40 -n1 p.par2 random.bin"],
          ["p.par2", "p.vol*.par2"]),
     Real("sumaclust", "sumaclust", "clusters of 1000 DNA sequences",
-         "loops with schedule(dynamic) in buffers for omp_get_max_threads() threads, found by omp_get_thread_num()", True,
+         "loops with schedule(dynamic) in buffers for omp_get_max_threads() threads, chosen by number", True,
          lambda i, t: ["sumaclust", "-p", str(t), i / "related1000.fa"]),
     Real("andi", "andi", "distances of 8 genomes of 0.5 million bases",
          "a loop over genomes, schedule(static)", False,
@@ -77,7 +78,7 @@ PROGRAMS = [
          "loops over rows of blocks with schedule(dynamic)", False,
          lambda i, t: ["jpegqs", "-n", "60", i / "image.jpg", "out.jpg"], ["out.jpg"], quick=True),
     Real("primecount", "primecount-bin", "number of primes below 4e14",
-         "bare regions with num_threads that fetch work from a balancer, which goes by the clock and the number of threads", True,
+         "bare regions that fetch work from a balancer, which goes by the clock and the number of threads", True,
          lambda i, t: ["primecount", "400000000000000"], quick=True),
     Real("megahit", "megahit", "contigs of 60000 reads",
          "loops with schedule(dynamic), sorting in buffers that omp_get_thread_num() chooses", True,
@@ -113,8 +114,8 @@ def version(package):
 
 
 def make_inputs(folder):
-    """Everything that the programs read, from a fixed seed, and the programs of this folder, built. Returns what could not
-    be built: {name: why}."""
+    """Everything that the programs read, from a fixed seed, and the programs of this folder, built. Returns what could
+    not be built: {name: why}."""
     rng = random.Random(1)
     _sequences(folder, rng)
     _image_and_sound(folder, rng)
@@ -197,7 +198,8 @@ def _molecules(folder, rng):
         return atoms
 
     atoms = water(3, 20)
-    (folder / "water.xyz").write_text(f"{len(atoms)}\n\n" + "".join(f"{e} {x:.4f} {y:.4f} {z:.4f}\n" for e, x, y, z in atoms))
+    lines = (f"{e} {x:.4f} {y:.4f} {z:.4f}\n" for e, x, y, z in atoms)
+    (folder / "water.xyz").write_text(f"{len(atoms)}\n\n" + "".join(lines))
     lines = (f"{e} {x:.4f} 1 {y:.4f} 1 {z:.4f} 1\n" for e, x, y, z in water(4, 64))
     (folder / "water.mop").write_text("PM7 1SCF\nwater\n\n" + "".join(lines))
 
@@ -213,4 +215,5 @@ def _messages(folder, rng):
         return " ".join(parts)
 
     (folder / "old.po").write_text(head + "".join(f'msgid "{text}"\nmsgstr "x {text}"\n\n' for text in old))
-    (folder / "new.pot").write_text(head + "".join(f'msgid "{text}"\nmsgstr ""\n\n' for text in dict.fromkeys(map(alike, old))))
+    new = dict.fromkeys(map(alike, old))
+    (folder / "new.pot").write_text(head + "".join(f'msgid "{text}"\nmsgstr ""\n\n' for text in new))
