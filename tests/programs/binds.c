@@ -20,6 +20,10 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "../../include/coplace/resizable.h"
+
+/* Its sum is not printed. */
+COPLACE_RESIZABLE;
 
 static cpu_set_t asked[2];
 static double seconds;

@@ -128,7 +128,7 @@ fn a_program_stays_below_its_own_groups_and_leaves_them_as_they_were() {
     }
     let home = Home::new();
     let daemon = home.daemon(&["--policy", "TA"]);
-    let enter = made.iter().map(|group| format!("echo $$ > {}/cgroup.procs; ", group.0.display()));
+    let enter = made.iter().map(|group| format!("echo $$ > '{}/cgroup.procs'; ", group.0.display()));
     let script = enter.collect::<String>() + "exec \"$@\"";
     let limited = start(&home, "limited", &["sh", "-c", &script, "sh"]);
     let free = start(&home, "free", &[]);

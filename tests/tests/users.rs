@@ -52,6 +52,7 @@ fn roots_daemon_resizes_the_programs_of_two_users_who_share_the_machine() {
     }
     let script = format!(
         "mount -t tmpfs none /run
+        for user in {FIRST} {SECOND}; do mkdir -p /run/user/$user && chown $user:$user /run/user/$user; done
         unset COPLACE_RUNTIME_DIR COPLACE_CONFIG XDG_CACHE_HOME
         as() {{
             user=$1; shift
