@@ -224,7 +224,8 @@ fn a_stop_of_the_run_alone_stops_the_program_and_it_goes_on() {
     home.until("it runs", || state(&home, "stopped") == "running");
     let program = pid(&home, "stopped");
     run.signal(libc::SIGTSTP);
-    home.until("it stands", || processes::state(program) == Some('T'));
+    // As a shell does, which continues what it saw stopped.
+    home.until("both stand", || [program, run.pid()].iter().all(|pid| processes::state(*pid) == Some('T')));
     run.signal(libc::SIGCONT);
     home.until("it goes on", || processes::state(program).is_some_and(|state| state != 'T'));
     run.signal(libc::SIGTERM);
