@@ -7,6 +7,7 @@ use coplace_node::home::{Home, LockError};
 use coplace_node::identity;
 use coplace_node::join::{JoinError, Membership, take_over};
 use coplace_node::mechanism::TurnsChoice;
+use coplace_node::registry::{Registry, Traces};
 use coplace_node::scheduler::{Options, Scheduler, Stopper};
 use coplace_tests::machine;
 use protocol::{AppRecord, Client, FromScheduler, Role, ToScheduler};
@@ -165,7 +166,10 @@ fn who_may_not_lead_is_told_that_nobody_schedules_and_is_orphaned_when_the_leade
     program.1.started = true;
     let (id, _) = other.register(program.1.clone()).unwrap();
     drop(leader);
-    // As a scheduler that was killed may leave it.
+    // As a scheduler that was killed may leave it: on record, and stopped.
+    let registry = Registry::new(&home);
+    let traces = Traces { stops_by_signal: Some(true), ..registry.traces(&id) };
+    registry.write_traces(&id, &traces).unwrap();
     let process = identity::to_linux(program.1.process);
     linux::signals::stop(&[process], &linux::Root::live());
     let is_stopped = || process.stat(&linux::Root::live()).unwrap().is_stopped();

@@ -56,7 +56,9 @@ impl Witness {
         let mut bits = [0; 8];
         self.answer.read_exact(&mut bits).ok()?;
         let bits = u64::from_ne_bytes(bits);
-        Some((1..=64).filter(|signal| bits >> (signal - 1) & 1 == 1).collect())
+        // The one that continued it is ours.
+        let is_told = |signal: &i32| *signal != libc::SIGCONT && bits >> (signal - 1) & 1 == 1;
+        Some((1..=64).filter(is_told).collect())
     }
 }
 
