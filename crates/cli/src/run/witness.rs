@@ -6,12 +6,15 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, waitid, waitpid};
 
 /// For so long an answer is waited for: on a machine full of spinning threads it may take some slices.
-const ANSWER: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+const ANSWER: Duration = Duration::from_secs(2);
+/// So often it is looked whether it stands stopped meanwhile.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 pub struct Witness {
     pid: Pid,
@@ -45,13 +48,23 @@ impl Witness {
 
     /// The signals that have come since it was asked last; `None` if it is lost.
     pub fn signals(&mut self) -> Option<Vec<i32>> {
-        // It may have been stopped with everybody else, and not continued.
-        kill_process(self.pid, Signal::CONT).ok()?;
         self.ask.write_all(&[1]).ok()?;
-        let mut fds = [PollFd::from_borrowed_fd(self.answer.as_fd(), PollFlags::IN)];
-        while matches!(poll(&mut fds, Some(&ANSWER)), Err(rustix::io::Errno::INTR)) {}
-        if !fds[0].revents().contains(PollFlags::IN) {
-            return None;
+        let asked = Instant::now();
+        loop {
+            // It may have been stopped with everybody else, and not continued. Only then: to be continued takes
+            // back what stop signals lie there.
+            if let Ok(Some(_)) = waitid(WaitId::Pid(self.pid), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG)
+            {
+                kill_process(self.pid, Signal::CONT).ok()?;
+            }
+            let mut fds = [PollFd::from_borrowed_fd(self.answer.as_fd(), PollFlags::IN)];
+            let ready = poll(&mut fds, Some(&LOOK)).unwrap_or_default();
+            if ready > 0 && fds[0].revents().contains(PollFlags::IN) {
+                break;
+            }
+            if ready > 0 || asked.elapsed() > ANSWER {
+                return None;
+            }
         }
         let mut bits = [0; 8];
         self.answer.read_exact(&mut bits).ok()?;
