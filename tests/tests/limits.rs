@@ -86,6 +86,37 @@ fn a_leader_under_taskset_confines_itself_and_nobody_else() {
     home.is_left_clean();
 }
 
+#[test]
+fn a_plan_for_restricted_programs_stays_as_it_is() {
+    if !two_cpus("restricted programs in one plan") {
+        return;
+    }
+    let home = Home::new();
+    fs::write(home.path().join("config.toml"), "unmanaged = \"ignore\"\n").unwrap();
+    // Its CPU is all that is shared out, until the other one brings more.
+    let leader = start(&home, "a", &["taskset", "-c", "1"]);
+    home.until("the leader is there", || place(&home, "a") == "1");
+    let free = start(&home, "b", &["env", "COPLACE_RIGID=1"]);
+    let plan = || home.status().map(|status| status["plan"].to_string()).unwrap_or_default();
+    let stays = |what: &str, wanted: [&str; 2]| {
+        home.until(what, || wanted.iter().all(|part| plan().contains(part)));
+        for _ in 0..40 {
+            std::thread::sleep(Duration::from_millis(25));
+            let plan = plan();
+            assert!(wanted.iter().all(|part| plan.contains(part)), "{what}: {plan}");
+        }
+    };
+    stays("they take turns, the first on its CPU", ["a on 1", "b on 0-1"]);
+    let program = pid(&home, "b").to_string();
+    let chosen = home.command("taskset").args(["-a", "-c", "-p", "0", &program]).output();
+    assert!(chosen.unwrap().status.success());
+    stays("each is where its user wants it", ["a on 1", "b on 0"]);
+    assert_eq!((place(&home, "a").as_str(), place(&home, "b").as_str()), ("1", "0"));
+    free.signal(libc::SIGTERM);
+    leader.signal(libc::SIGTERM);
+    home.is_left_clean();
+}
+
 /// A group of this test's own in a v1 hierarchy; removed in the end.
 struct Group(PathBuf);
 

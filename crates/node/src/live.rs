@@ -181,7 +181,6 @@ impl Live {
             unplaced: None,
             chosen: Chosen::Nothing,
             chosen_told: Chosen::Nothing,
-            came_within: None,
             record,
         };
         self.apps.insert(managed.record.id.clone(), managed);
@@ -256,13 +255,6 @@ impl Live {
     ) {
         if let Some(managed) = self.apps.get_mut(app) {
             (managed.expected, managed.expected_bytes, managed.speedup) = (demand, bytes, speedup);
-        }
-    }
-
-    /// Where it has to stay as it comes, before its threads chose anything.
-    pub fn came_within(&mut self, app: &AppId, within: Option<&CpuSet>) {
-        if let Some(managed) = self.apps.get_mut(app) {
-            managed.came_within.get_or_insert_with(|| within.cloned());
         }
     }
 

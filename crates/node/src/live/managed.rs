@@ -52,8 +52,6 @@ pub struct Managed {
     pub chosen: Chosen,
     /// The same as people were told last.
     pub chosen_told: Chosen,
-    /// Where it had to stay before its threads chose anything, once that was looked up.
-    pub came_within: Option<Option<CpuSet>>,
 }
 
 impl Managed {

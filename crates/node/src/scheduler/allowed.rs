@@ -18,7 +18,7 @@ use plan::App;
 use protocol::AppRecord;
 use topology::{Allowance, CpuSet};
 
-use super::{ALLOWANCE_NS, Scheduler};
+use super::{ALLOWANCE_NS, Scheduler, chosen};
 
 /// What there is to share out among programs that may use these CPUs: of those that are online and configured.
 /// As long as no program is here that may use any of them, it is what our own group has.
@@ -90,8 +90,9 @@ impl Scheduler {
     }
 
     fn kept_within(&self, app: App, allowed: &CpuSet) -> Option<Event> {
-        let original = &self.live.apps().get(&app.id)?.record.original_cpus;
-        let within = within(original, allowed);
+        let managed = self.live.apps().get(&app.id)?;
+        let came = within(&managed.record.original_cpus, allowed);
+        let within = chosen::within(&managed.chosen, came.as_ref(), allowed);
         (within != app.within).then(|| Event::Observed(App { within, ..app }))
     }
 

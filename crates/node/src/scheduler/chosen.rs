@@ -16,20 +16,21 @@ pub(super) fn honour(
     came: Option<&CpuSet>,
     allowed: &CpuSet,
 ) {
-    seen.within = match (chosen.within(), came) {
-        (Some(chosen), came) => {
-            let within = chosen.intersection(came.unwrap_or(allowed)).intersection(allowed);
-            // Elsewhere than where anybody may be planned: it stands there without the plan.
-            Some(within).filter(|within| !within.is_empty() && within != allowed).or(came.cloned())
-        }
-        (None, came) => came.cloned(),
-    };
+    seen.within = within(chosen, came, allowed);
     if matches!(chosen, Chosen::Each { all: false, .. }) && matches!(nature, Nature::Rigid(_)) {
         seen.demand.malleability = Malleability::Rigid;
         let everywhere = allowed.len() as u32;
         seen.team = seen.team.max(Some(everywhere));
         seen.demand.max_threads = seen.demand.max_threads.max(Some(everywhere));
     }
+}
+
+/// Where a program has to stay that chose this, and had to stay in `came` before.
+pub(super) fn within(chosen: &Chosen, came: Option<&CpuSet>, allowed: &CpuSet) -> Option<CpuSet> {
+    let Some(chosen) = chosen.within() else { return came.cloned() };
+    let within = chosen.intersection(came.unwrap_or(allowed)).intersection(allowed);
+    // Elsewhere than where anybody may be planned: it stands there without the plan.
+    Some(within).filter(|within| !within.is_empty() && within != allowed).or(came.cloned())
 }
 
 /// For people: what a program chose.

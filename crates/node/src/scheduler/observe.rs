@@ -49,12 +49,10 @@ impl Scheduler {
         let (mut notes, mut told) = (Vec::new(), Vec::new());
         let snapshot = self.engine.snapshot(now - self.began_ns);
         for known in &snapshot.apps {
-            self.live.came_within(&known.id, known.within.as_ref());
             let Some(app) = self.live.apps().get(&known.id) else { continue };
             let Some(sight) = &app.sight else { continue };
             let mut seen = known.clone();
             seen.demand = app.record.demand.clone();
-            seen.within = allowed::within(&app.record.original_cpus, self.live.allowed());
             match &sight.nature {
                 Nature::Rigid(_) => {
                     seen.demand.malleability = Malleability::Rigid;
@@ -100,8 +98,9 @@ impl Scheduler {
                     seen.demand = app.expected.clone().unwrap_or(seen.demand);
                 }
             }
-            let came = app.came_within.as_ref().and_then(Option::as_ref);
-            chosen::honour(&mut seen, &sight.nature, &app.chosen, came, &snapshot.allowed);
+            let allowed = self.live.allowed();
+            let came = allowed::within(&app.record.original_cpus, allowed);
+            chosen::honour(&mut seen, &sight.nature, &app.chosen, came.as_ref(), allowed);
             if app.chosen != app.chosen_told {
                 notes.push(format!("{} {}", known.id, chosen::in_words(&app.chosen)));
                 told.push(known.id.clone());
