@@ -201,14 +201,16 @@ impl Session<'_> {
     /// What the kernel says of every program that has a group. It takes one small process in the
     /// guest, whose CPUs are few in truth.
     pub fn look(&mut self) -> BTreeMap<String, Sight> {
-        let files = ["cpuset.mems.effective", "cgroup.freeze", "cpu.idle", "cpu.weight"];
+        let files = ["cgroup.freeze", "cpu.idle", "cpu.weight"];
         let files = files.map(|file| format!("{GROUPS}/*/*/{file}")).join(" ");
         let mut seen = BTreeMap::new();
         let script = format!(
             "grep -s '' {files} {GROUPS}/*/*/cgroup.procs
              for group in {GROUPS}/*/*; do
                 read -r pid < $group/cgroup.procs &&
-                    echo $group/cpus:$(grep -s Cpus_allowed_list /proc/$pid/status | cut -f 2)
+                    for may in cpus:Cpus mems:Mems; do
+                        echo $group/${{may%:*}}:$(grep -s ${{may#*:}}_allowed_list /proc/$pid/status | cut -f 2)
+                    done
              done 2> /dev/null; true"
         );
         for line in self.sh(&script).lines() {
@@ -219,7 +221,7 @@ impl Session<'_> {
             match file {
                 // Of its first thread; where others have other CPUs, `masks` tells.
                 "cpus" => sight.cpus = value.into(),
-                "cpuset.mems.effective" => sight.mems = value.into(),
+                "mems" => sight.mems = value.into(),
                 "cgroup.freeze" => sight.frozen = value == "1",
                 "cpu.idle" => sight.idle = value == "1",
                 "cpu.weight" => sight.weight = value.parse().unwrap_or(0),

@@ -13,8 +13,8 @@ use crate::exit::{DOES_NOT_HOLD, Failure};
 const NOBODY: &str = "no scheduler runs: nothing is under coplace now. `coplace run PROGRAM` starts one for \
                       as long as the program lasts, `coplace daemon` one that stays";
 
-/// What a daemon may take until it answers, on a machine full of spinning threads.
-const STARTING: Duration = Duration::from_secs(5);
+/// What a daemon may take until it is there, and for each answer, on a machine full of spinning threads.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub fn connect() -> Result<Client, Failure> {
     look_for()?.ok_or_else(|| Failure::new(DOES_NOT_HOLD, NOBODY))
@@ -26,7 +26,7 @@ pub fn connect_soon() -> Result<Client, Failure> {
     loop {
         match look_for()? {
             Some(client) => return Ok(client),
-            None if began.elapsed() < STARTING => std::thread::sleep(STARTING / 50),
+            None if began.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 50),
             None => return Err(Failure::new(DOES_NOT_HOLD, NOBODY)),
         }
     }
@@ -35,13 +35,13 @@ pub fn connect_soon() -> Result<Client, Failure> {
 /// `None`: nobody schedules.
 fn look_for() -> Result<Option<Client>, Failure> {
     let home = Home::find().map_err(Failure::ours)?;
-    match Client::connect(&home.socket()) {
+    match Client::connect_within(&home.socket(), PATIENCE) {
         Ok(client) => Ok(Some(client)),
         // A mix schedules in a home of its own.
         Err(ClientError::NotThere { error, .. })
             if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
         {
-            Ok(mixes(&home).iter().find_map(|socket| Client::connect(socket).ok()))
+            Ok(mixes(&home).iter().find_map(|socket| Client::connect_within(socket, PATIENCE).ok()))
         }
         Err(other) => Err(told(other)),
     }

@@ -59,6 +59,13 @@ impl Hierarchy {
         controller == "freezer" || self.controllers.contains(controller)
     }
 
+    /// The same without cpusets, for who places by other means: before Linux 6.2 a change of cpuset forgets the
+    /// masks of threads.
+    pub fn without_cpusets(mut self) -> Hierarchy {
+        self.controllers.remove("cpuset");
+        self
+    }
+
     /// Makes the group of an application (or takes the existing one), empty and unconfined.
     pub fn group(&self, scheduler: &str, app: &str, root: &Root) -> Result<Group> {
         let path = group_path(scheduler, app)?;
@@ -89,7 +96,8 @@ impl Hierarchy {
         }
         let mut own = Hierarchy::below(self.mount.clone(), base).ok()?;
         let enabled = read(&own.base.join("cgroup.subtree_control")).unwrap_or_default();
-        own.controllers.retain(|controller| enabled.split_ascii_whitespace().any(|word| word == controller));
+        let enabled: BTreeSet<&str> = enabled.split_ascii_whitespace().collect();
+        own.controllers.retain(|controller| enabled.contains(controller.as_str()) && self.has(controller));
         Some(own)
     }
 
@@ -127,7 +135,7 @@ impl Hierarchy {
         };
         let inside = Members { places: vec![place], origins: Origins::default() };
         for process in inside.processes(root)? {
-            match write(&leaf.join("cgroup.procs"), &process.pid.to_string()) {
+            match cgroup::move_process(process.pid, &leaf, root) {
                 Err(_) if !process.is_alive(root) => {}
                 result => result?,
             }

@@ -35,6 +35,8 @@ const LONGEST_PAUSE_NS: u64 = 250_000_000;
 const SUPERIOR_NS: u64 = 1_000_000_000;
 /// How long a leader may take to let go of everything for a daemon.
 const YIELD_NS: u64 = 5_000_000_000;
+/// How long a scheduler may take to say what an ended program got.
+const LAST_ANSWER: Duration = Duration::from_millis(2500);
 
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
@@ -288,14 +290,38 @@ impl Membership {
         let orphaned = now - lost.since_ns >= ORPHANED_NS;
         lost.pause_ns = if orphaned { LONGEST_PAUSE_NS } else { (lost.pause_ns * 2).min(PAUSE_NS) };
         lost.next_ns = now + lost.pause_ns;
-        // Who beats a lease has our programs in its care, even if it does not answer us.
-        if orphaned && !lost.freed && !Lease::read(&self.home).is_some_and(|lease| lease.is_fresh(now)) {
+        let to_be_freed = orphaned && !lost.freed;
+        if to_be_freed
+            && self.free_all()
+            && let Link::Lost(lost) = &mut self.link
+        {
             lost.freed = true;
-            self.programs.iter().for_each(|program| self.free(program));
         }
         if orphaned && let Some(home) = self.home.fallback() {
             self.go_to(home);
         }
+    }
+
+    /// Sets the programs free, unless somebody has them in his care: `false`.
+    fn free_all(&self) -> bool {
+        // A scheduler that comes back late takes back what is noted as free, and nothing else. So it must not
+        // come back between our look at its lease and the note.
+        let lock = match self.home.lock_programs() {
+            Ok(None) => return false,
+            // In root's home nothing can be locked or noted; root's guard sees to them.
+            other => other.ok().flatten(),
+        };
+        // Who beats a lease has our programs in its care, even if it does not answer us.
+        if Lease::read(&self.home).is_some_and(|lease| lease.is_fresh(now_ns())) {
+            return false;
+        }
+        for program in &self.programs {
+            self.free(program);
+            if lock.is_some() {
+                Registry::new(&self.home).note_free(&program.record.id);
+            }
+        }
+        true
     }
 
     fn free(&self, program: &Program) {
@@ -447,6 +473,13 @@ impl Membership {
         }
     }
 
+    fn be_patient(&mut self, answer_within: Duration) -> Option<Duration> {
+        match &mut self.link {
+            Link::To(client) => Some(client.be_patient(answer_within)),
+            Link::Lost(_) => None,
+        }
+    }
+
     fn program(&mut self, id: &AppId) -> Option<&mut Program> {
         self.programs.iter_mut().find(|program| program.id == *id)
     }
@@ -472,7 +505,10 @@ impl Membership {
         let request = ToScheduler::Ended { id: asked.clone() };
         let is_its = |account: &Account| account.id.as_ref().is_none_or(|id| *id == asked);
         let is_answer = |message: &FromScheduler| matches!(message, FromScheduler::Account { account } if is_its(account));
+        // It runs no more: nothing depends on how soon this comes, and who hears nothing has no account.
+        let usual = self.be_patient(LAST_ANSWER);
         let answer = self.ask(&request, is_answer);
+        usual.map(|usual| self.be_patient(usual));
         self.keep_accounts();
         let index = self.programs.iter().position(|program| program.id == *id)?;
         let program = self.programs.remove(index);
@@ -489,14 +525,15 @@ impl Membership {
                 Some(account)
             }
             _ => {
-                // A program that is known to nobody is to leave no page behind.
-                let alive = restore::set_free_by(
-                    &program.record,
-                    &Registry::new(&self.home).traces(&program.record.id),
-                    &self.home.group_name(),
-                    &self.root,
-                );
+                // A program that is known to nobody is to leave nothing behind.
+                let registry = Registry::new(&self.home);
+                let traces = registry.traces(&program.record.id);
+                let group = self.home.group_name();
+                let alive = restore::set_free_by(&program.record, &traces, &group, &self.root);
                 if alive.processes == 0 {
+                    if self.home.may_schedule() {
+                        registry.remove(&program.record.id);
+                    }
                     restore::remove_pages(&program.record);
                 }
                 None
@@ -542,8 +579,9 @@ impl Membership {
     /// else is there takes over. The next `pump` joins again.
     pub fn step_down(&mut self) {
         if let Some(host) = self.host.take() {
-            self.lose("this process gave up the lead".into());
+            // What it hands out when it ends is there then.
             host.stop();
+            self.lose("this process gave up the lead".into());
         }
     }
 }

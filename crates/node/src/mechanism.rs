@@ -122,6 +122,13 @@ impl Mechanisms {
                 None
             }
         };
+        // Groups of a cpuset are made for who asks for them only.
+        let (v1, v2) = match placement {
+            PlacementChoice::Cpuset => (v1, v2),
+            PlacementChoice::Auto | PlacementChoice::Affinity => {
+                (v1.and_then(|v1| v1.without_cpusets()), v2.map(cgroup2::Hierarchy::without_cpusets))
+            }
+        };
         let mut mechanisms = Mechanisms {
             placement: Placement::Affinity,
             strict: Strict::Stop,
@@ -132,18 +139,18 @@ impl Mechanisms {
             name: name.to_owned(),
             root: root.clone(),
         };
-        mechanisms.try_groups();
+        mechanisms.try_groups(placement == PlacementChoice::Cpuset);
         mechanisms.prefer(placement, turns)?;
         Ok(mechanisms)
     }
 
-    /// Finds out what groups of ours can really do.
-    fn try_groups(&mut self) {
+    /// Finds out what groups of ours can really do; `confine`: whether they are to confine as well.
+    fn try_groups(&mut self, confine: bool) {
         const PROBE: &str = "probe";
         if let Some(hierarchy) = &self.v1 {
             match hierarchy.group(&self.name, PROBE) {
                 Ok(group) => {
-                    if group.cpus().is_ok() {
+                    if confine && group.cpus().is_ok() {
                         self.placement = Placement::Cpuset(Version::V1);
                     }
                     if group.freeze_switch().is_ok() {
@@ -163,7 +170,7 @@ impl Mechanisms {
         if let Some(hierarchy) = &self.v2 {
             match hierarchy.group(&self.name, PROBE, &self.root) {
                 Ok(group) => {
-                    if group.cpus().is_ok() {
+                    if confine && group.cpus().is_ok() {
                         self.placement = Placement::Cpuset(Version::V2);
                     }
                     // Where both are there, one hierarchy less to move programs in is worth more.
@@ -191,12 +198,8 @@ impl Mechanisms {
             true => "no cgroup of ours offers it here; see coplace doctor".to_owned(),
             false => self.reasons.join("; "),
         };
-        match placement {
-            PlacementChoice::Cpuset if self.placement == Placement::Affinity => {
-                return Err(NotToBeHad { asked: "placement by cpuset", why: why() });
-            }
-            PlacementChoice::Auto | PlacementChoice::Affinity => self.placement = Placement::Affinity,
-            PlacementChoice::Cpuset => {}
+        if placement == PlacementChoice::Cpuset && self.placement == Placement::Affinity {
+            return Err(NotToBeHad { asked: "placement by cpuset", why: why() });
         }
         match turns {
             TurnsChoice::Freeze if self.strict == Strict::Stop => {
@@ -218,10 +221,7 @@ impl Mechanisms {
         };
         let (v1, v2) = (used(Version::V1), used(Version::V2));
         // A hierarchy that is not used is not touched.
-        self.v1 = self.v1.take().filter(|_| v1).and_then(|hierarchy| match self.placement {
-            Placement::Cpuset(_) => Some(hierarchy),
-            Placement::Affinity => hierarchy.without_cpusets(),
-        });
+        self.v1 = self.v1.take().filter(|_| v1);
         self.v2 = self.v2.take().filter(|_| v2);
         Ok(())
     }

@@ -101,6 +101,10 @@ impl Registry {
 
     /// For a scheduler that is late and comes back: somebody has undone what was done to a program.
     pub fn note_free(&self, id: &AppId) {
+        // Who is not on record is nobody's to take back.
+        if !self.record_path(id).exists() {
+            return;
+        }
         // Where this cannot be written nothing else can, and the scheduler says so.
         let _ = fs::write(self.free_path(id), "");
     }

@@ -10,6 +10,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use linux::page::{Owner, Page, PageDir};
+use linux::spread::spread;
 use linux::{Process, Root, Tid, affinity, cgroup, procfs, signals};
 use protocol::AppRecord;
 use topology::CpuSet;
@@ -36,14 +37,36 @@ pub struct Report {
     pub continued: usize,
     /// Threads whose mask was widened.
     pub widened: usize,
+    /// Threads that shared a CPU with others of their process, and were moved to one without.
+    pub spread: usize,
     /// What could not be undone, and why.
     pub problems: Vec<String>,
 }
 
 /// Sets the program free, by what the registry knows to have been done to it.
 pub fn set_free(record: &AppRecord, root: &Root, home: &Home) -> Report {
-    let traces = Registry::new(home).traces(&record.id);
-    set_free_by(record, &traces, &home.group_name(), root)
+    let registry = Registry::new(home);
+    let traces = registry.traces(&record.id);
+    let mut report = set_free_by(record, &traces, &home.group_name(), root);
+    if report.widened > 0 || report.processes > 0 && !traces.groups.is_empty() {
+        report.spread = take_apart(record, &traces, &registry, root);
+    }
+    report
+}
+
+/// Threads that shared a narrow place may stay on one CPU when they have more: where another program spins on the
+/// other CPUs the kernel finds nothing to balance, and threads that spin for each other never sleep. Who is moved
+/// is bound to one CPU for some microseconds, which is written down for that time.
+fn take_apart(record: &AppRecord, traces: &Traces, registry: &Registry, root: &Root) -> usize {
+    let noted = Traces { spreads: true, ..traces.clone() };
+    let Ok(members) = procfs::tree(identity::to_linux(record.process).pid, root) else { return 0 };
+    if registry.write_traces(&record.id, &noted).is_err() {
+        return 0;
+    }
+    let moved = spread(&members, root);
+    // Where this fails a thread that binds itself from now on may be widened once.
+    let _ = registry.write_traces(&record.id, traces);
+    moved
 }
 
 /// The same for who keeps the traces itself.
@@ -265,7 +288,7 @@ impl Freeing<'_> {
                 for pid in members {
                     let own = self.own_group(pid, group);
                     let homes: Vec<PathBuf> = own.into_iter().chain(home.iter().cloned()).collect();
-                    if let Err(error) = move_to(pid, &homes) {
+                    if let Err(error) = move_to(pid, &homes, self.root) {
                         self.problem(format_args!(
                             "cannot move process {pid} to {}: {error}",
                             homes[0].display()
@@ -359,13 +382,15 @@ fn pids(group: &Path) -> Vec<u32> {
 }
 
 /// Into the first directory that takes it. A process that has ended is where it should be.
-fn move_to(pid: u32, dirs: &[PathBuf]) -> io::Result<()> {
+fn move_to(pid: u32, dirs: &[PathBuf], root: &Root) -> linux::Result<()> {
     let mut last = Ok(());
     for dir in dirs {
-        match fs::write(dir.join("cgroup.procs"), pid.to_string()) {
-            Ok(()) => return Ok(()),
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+        match cgroup::move_process(pid, dir, root) {
+            Err(linux::Error::Io { source, .. }) if source.raw_os_error() == Some(libc::ESRCH) => {
+                return Ok(());
+            }
             Err(error) => last = Err(error),
+            Ok(()) => return Ok(()),
         }
     }
     last

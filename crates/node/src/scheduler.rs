@@ -358,6 +358,9 @@ impl Scheduler {
         for id in self.live.take_back(&self.home) {
             self.note(format!("{id} was set free while this scheduler did not act; it is taken in anew"));
         }
+        for warning in self.live.take_warnings() {
+            self.note(warning);
+        }
         // While the programs are locked the guard does nothing, however long that took.
         self.lease.beat(now_ns());
     }

@@ -56,18 +56,19 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(800);
 const SHORT: Duration = Duration::from_millis(100);
 
 impl Client {
+    /// For members, whose programs depend on a scheduler that acts.
     pub fn connect(socket: &Path) -> Result<Client, ClientError> {
+        Client::connect_within(socket, ANSWER_WITHIN)
+    }
+
+    /// The same where nothing depends on how soon each answer comes.
+    pub fn connect_within(socket: &Path, answer_within: Duration) -> Result<Client, ClientError> {
         let stream = UnixStream::connect(socket)
             .map_err(|error| ClientError::NotThere { path: socket.display().to_string(), error })?;
         stream.set_read_timeout(Some(SHORT)).map_err(LineError::Io)?;
-        stream.set_write_timeout(Some(ANSWER_WITHIN)).map_err(LineError::Io)?;
-        let mut client = Client {
-            stream,
-            lines: Lines::default(),
-            answer_within: ANSWER_WITHIN,
-            role: Role::Leader,
-            scheduler_pid: 0,
-        };
+        stream.set_write_timeout(Some(answer_within)).map_err(LineError::Io)?;
+        let mut client =
+            Client { stream, lines: Lines::default(), answer_within, role: Role::Leader, scheduler_pid: 0 };
         client.send(&ToScheduler::Hello { version: VERSION, pid: std::process::id() })?;
         match client.receive()? {
             FromScheduler::Hello { version: VERSION, pid, role } => {
@@ -91,9 +92,9 @@ impl Client {
     }
 
     /// Answers may take longer from now on: what is asked for is work that the machine itself may
-    /// hold up.
-    pub fn be_patient(&mut self, answer_within: Duration) {
-        self.answer_within = answer_within;
+    /// hold up. Returns how long they could take before.
+    pub fn be_patient(&mut self, answer_within: Duration) -> Duration {
+        std::mem::replace(&mut self.answer_within, answer_within)
     }
 
     /// Waits for the next message (at most the time that a living scheduler needs).

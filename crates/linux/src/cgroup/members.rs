@@ -5,10 +5,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Mount, Origin, Origins, TOP, check_name, membership};
+use topology::CpuSet;
+
+use super::{Mount, Origin, Origins, TOP, check_name, membership, mounts};
+use crate::affinity;
 use crate::error::{Error, Result};
-use crate::procfs::{self, Process};
-use crate::root::{Root, read, write};
+use crate::procfs::{self, Process, Tid};
+use crate::root::{Root, number, read, write};
 
 const MAX_ROUNDS: u32 = 32;
 
@@ -100,7 +103,43 @@ fn enter(process: Process, dir: &Path, root: &Root) -> Result<()> {
     if !process.is_alive(root) {
         return Err(Error::Gone(process));
     }
-    write(&dir.join("cgroup.procs"), &process.pid.to_string())
+    move_process(process.pid, dir, root)
+}
+
+/// Moves a process into the group of this directory. Its threads keep the masks that they have beside their cpuset,
+/// which before Linux 6.2 another cpuset makes the kernel forget: who had bound its threads would find them anywhere.
+pub fn move_process(pid: u32, dir: &Path, root: &Root) -> Result<()> {
+    let masks = own_masks(pid, root);
+    write(&dir.join("cgroup.procs"), &pid.to_string())?;
+    for (tid, mask) in masks {
+        if affinity::get(tid).is_ok_and(|now| now != mask) {
+            // It has ended, or none of these CPUs is in its new cpuset: then it has what there is.
+            let _ = affinity::set(tid, &mask);
+        }
+    }
+    Ok(())
+}
+
+/// The threads that may use less than their cpuset holds, and what.
+fn own_masks(pid: u32, root: &Root) -> Vec<(Tid, CpuSet)> {
+    let Some(cpuset) = cpuset_of(pid, root) else { return Vec::new() };
+    let threads = procfs::threads(pid, root).unwrap_or_default();
+    let masks = threads.into_iter().filter_map(|tid| Some((tid, affinity::get(tid).ok()?)));
+    masks.filter(|(_, mask)| *mask != cpuset).collect()
+}
+
+/// The CPUs that the cpuset of a process holds; `None` where there are no cpusets.
+fn cpuset_of(pid: u32, root: &Root) -> Option<CpuSet> {
+    let (mounts, own) = (mounts(root).ok()?, membership(pid, root).ok()?);
+    let number_in = |path: PathBuf| number(&path, &read(&path).ok()?).ok();
+    if let (Some(mount), Some(path)) = (mounts.v1.get("cpuset"), own.v1.get("cpuset")) {
+        return number_in(mount.dir(path).join("cpuset.effective_cpus"));
+    }
+    let (mount, path) = (mounts.v2?, own.v2?);
+    // Without the controller it is that of the next group above that has it.
+    let groups = mount.dir(&path);
+    let groups = groups.ancestors().take_while(|group| group.starts_with(&mount.point));
+    groups.map(|group| group.join("cpuset.cpus.effective")).find(|path| path.exists()).and_then(number_in)
 }
 
 impl Members {

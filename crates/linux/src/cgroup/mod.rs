@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::procfs::{Process, Tid};
 use crate::root::{Root, read};
 
-pub use members::Moved;
 pub(crate) use members::{Members, Place, group_path, make_dir, make_levels, subgroups};
+pub use members::{Moved, move_process};
 
 /// The directory below the base under which all our groups stand.
 pub const TOP: &str = "coplace";
