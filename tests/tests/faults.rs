@@ -238,3 +238,57 @@ fn schedulers_and_guards_that_are_killed_harm_no_program() {
         longest.as_secs_f64()
     );
 }
+
+/// Where a program's threads may run, and whether it stands in a group of coplace's.
+fn held(pid: u32) -> (Vec<String>, bool) {
+    let mut masks = processes::masks(pid);
+    masks.dedup();
+    (masks, processes::groups(pid).iter().any(|(_, path)| path.contains("/coplace/")))
+}
+
+#[test]
+fn programs_are_held_again_after_stalls_of_their_scheduler() {
+    let stalls = std::env::var("COPLACE_STALLS").map_or(12, |text| text.parse().expect("it is a number"));
+    let home = Home::new();
+    let daemon = home.daemon(&["--policy", "TA", "--unmanaged", "ignore"]);
+    let run = |name: &str| {
+        let mut command = home.coplace();
+        command.args(["run", "--quiet", "--name", name, &app("regions"), "--size", "X"]);
+        home.start(name, &mut command)
+    };
+    let mut runs = [run("a"), run("b")];
+    let own = processes::own_mask();
+    let apart = |held: &[(Vec<String>, bool)]| match held {
+        [(one, _), (other, _)] => one.len() == 1 && other.len() == 1 && one != other && one[0] != own,
+        _ => false,
+    };
+    let held_now = || programs(&home).into_iter().map(held).collect::<Vec<_>>();
+    home.until("each has a place of its own", || apart(&held_now()));
+    let in_groups = held_now()[0].1;
+    let mut random = Random::for_purpose(1, "stalls");
+    let mut freed = 0;
+    for stall in 0..stalls {
+        // Around the time in which the guard and the scheduler's own return meet.
+        let ms = 350 + random.below(350);
+        daemon.signal(libc::SIGSTOP);
+        std::thread::sleep(Duration::from_millis(ms));
+        freed += u32::from(!apart(&held_now()));
+        daemon.signal(libc::SIGCONT);
+        home.until(&format!("they are held again after stall {stall} of {ms} ms"), || {
+            // Twice, lest a guard is still about it.
+            let is_held = |held: &[(Vec<String>, bool)]| {
+                apart(held) && held.iter().all(|(_, is_in)| *is_in == in_groups)
+            };
+            let before = held_now();
+            std::thread::sleep(Duration::from_millis(150));
+            is_held(&before) && is_held(&held_now())
+        });
+    }
+    println!("{stalls} stalls; the guard was there first in {freed}");
+    assert!(freed > 0 || stalls < 12, "no stall was long enough");
+    runs.iter().for_each(|run| run.signal(libc::SIGTERM));
+    runs.iter_mut().for_each(|run| drop(run.ended_within(Duration::from_secs(60))));
+    daemon.signal(libc::SIGTERM);
+    home.until("all have ended", || home.processes().is_empty());
+    home.is_left_clean();
+}

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use coplace_tests::machine::within;
-use linux::{Root, clock, signals};
+use linux::{Root, signals};
 use node::home::Home;
 use node::identity;
 use node::lease::Lease;
@@ -85,11 +85,11 @@ impl Beating {
         let on = Arc::new(AtomicBool::new(true));
         let goes_on = Arc::clone(&on);
         let mut last = Instant::now();
-        lease.beat(clock::now_ns());
+        lease.beat();
         let thread = std::thread::spawn(move || {
             let mut longest = Duration::ZERO;
             while goes_on.load(Ordering::Acquire) {
-                lease.beat(clock::now_ns());
+                lease.beat();
                 let now = Instant::now();
                 longest = longest.max(now - last);
                 last = now;

@@ -95,10 +95,6 @@ fn detach() {
     let _ = fs::write("/proc/self/oom_score_adj", "-900");
 }
 
-fn lease_is_fresh(home: &Home) -> bool {
-    Lease::read(home).is_some_and(|lease| lease.is_fresh(linux::clock::now_ns()))
-}
-
 /// Until the holder ends or ceases to beat. While it does neither, a look costs no more than a wait
 /// and a read: there are ten of them a second.
 fn watch_over(lease: &OpenLease, root: &Root) {
@@ -117,12 +113,12 @@ fn taken_over(home: &Home) -> bool {
     let stalled = Lease::read(home).is_some_and(|lease| identity::lives(lease.holder));
     let patience_ns = if stalled { RETURN_NS } else { SUCCESSOR_NS };
     while linux::clock::now_ns() - since_ns < patience_ns {
-        if lease_is_fresh(home) {
+        if Lease::is_fresh(home) {
             return true;
         }
         linux::clock::sleep_until(linux::clock::now_ns() + 10_000_000);
     }
-    lease_is_fresh(home)
+    Lease::is_fresh(home)
 }
 
 /// Sets free what is there, and stays to see to the rest. `false`: nothing more to do; `true`:
@@ -130,13 +126,13 @@ fn taken_over(home: &Home) -> bool {
 fn set_everything_free(home: &Home, root: &Root) -> bool {
     let since_ns = linux::clock::now_ns();
     loop {
-        let reports = restore::set_all_free(root, home, || !lease_is_fresh(home));
+        let reports = restore::set_all_free(root, home, || !Lease::is_fresh(home));
         let left = reports.values().any(|report| !report.problems.is_empty());
         // A record that comes now was written by a scheduler that took no lease yet.
         let living = Registry::new(home).list().is_ok_and(|listing| !listing.records.is_empty());
         let until_ns = linux::clock::now_ns() + AGAIN_NS;
         while linux::clock::now_ns() < until_ns {
-            if lease_is_fresh(home) {
+            if Lease::is_fresh(home) {
                 return true;
             }
             if !living && !left {

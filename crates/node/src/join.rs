@@ -312,7 +312,7 @@ impl Membership {
             other => other.ok().flatten(),
         };
         // Who beats a lease has our programs in its care, even if it does not answer us.
-        if Lease::read(&self.home).is_some_and(|lease| lease.is_fresh(now_ns())) {
+        if Lease::is_fresh(&self.home) {
             return false;
         }
         for program in &self.programs {

@@ -7,8 +7,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use linux::clock::now_ns;
 use protocol::ProcessId;
 
 use crate::home::Home;
@@ -39,6 +40,7 @@ pub struct Lease {
     map: *mut libc::c_void,
     path: PathBuf,
     epoch: u64,
+    late: AtomicBool,
 }
 
 // SAFETY: the mapping belongs to the value alone, and its one changing word is only touched
@@ -60,14 +62,14 @@ impl Lease {
             u64::from(own.pid),
             own.start_time_ticks,
             epoch,
-            linux::clock::now_ns(),
+            now_ns(),
             0,
         ];
         let new = path.with_extension(format!("new-{}", own.pid));
         let taken = write_words(&new, &words).and_then(|file| {
             let map = map_shared(&file)?;
             // From here on `map` is freed by `Lease`.
-            let lease = Lease { map, path: path.clone(), epoch };
+            let lease = Lease { map, path: path.clone(), epoch, late: AtomicBool::new(false) };
             fs::rename(&new, &path)?;
             Ok(lease)
         });
@@ -77,11 +79,24 @@ impl Lease {
         taken.map_err(lease_error)
     }
 
-    /// Says that the scheduler acts. `false`: it did not for so long that a guard may have acted.
-    pub fn beat(&self, now_ns: u64) -> bool {
+    /// Says that the scheduler acts.
+    pub fn beat(&self) {
+        self.beat_at(now_ns(), now_ns);
+    }
+
+    /// `after_ns` is asked once the beat stands: whoever found the one before too old did so earlier.
+    fn beat_at(&self, now_ns: u64, after_ns: impl FnOnce() -> u64) {
         // SAFETY: the mapping has BYTES bytes, is aligned to a page, and lives as long as `self`.
         let word = unsafe { AtomicU64::from_ptr(self.map.cast::<u64>().add(BEAT_WORD)) };
-        is_recent(word.swap(now_ns, Ordering::AcqRel), now_ns)
+        let before_ns = word.swap(now_ns, Ordering::AcqRel);
+        if !is_recent(before_ns, after_ns()) {
+            self.late.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether a beat since the last call of this came so late that a guard may have acted.
+    pub fn was_late(&self) -> bool {
+        self.late.swap(false, Ordering::AcqRel)
     }
 
     pub fn epoch(&self) -> u64 {
@@ -91,6 +106,14 @@ impl Lease {
     /// Who holds the lease, if anybody.
     pub fn read(home: &Home) -> Option<LeaseView> {
         Some(Lease::open(home)?.view)
+    }
+
+    /// Whether somebody lives and acts as the scheduler here. `false` is certain to be noticed by one that comes
+    /// back: [`Lease::was_late`].
+    pub fn is_fresh(home: &Home) -> bool {
+        // Asked first: a beat that comes between the two must not look old.
+        let now_ns = now_ns();
+        Lease::read(home).is_some_and(|lease| lease.is_fresh(now_ns))
     }
 
     /// The same, to be looked at again and again.
@@ -210,10 +233,18 @@ mod tests {
         let home = Home::at(dir.path()).unwrap();
         assert_eq!(Lease::read(&home), None);
         let lease = Lease::take(&home).unwrap();
-        lease.beat(5_000_000_000);
-        assert!(lease.beat(5_000_000_000 + FRESH_NS - 1));
-        assert!(!lease.beat(5_000_000_000 + 2 * FRESH_NS));
-        lease.beat(5_000_000_000);
+        let late = |at_ns: u64, after_ns: u64| {
+            lease.beat_at(at_ns, || after_ns);
+            lease.was_late()
+        };
+        late(5_000_000_000, 5_000_000_000);
+        assert!(!late(5_000_000_000 + FRESH_NS - 1, 5_000_000_000 + FRESH_NS - 1));
+        assert!(late(5_000_000_000 + 2 * FRESH_NS, 5_000_000_000 + 2 * FRESH_NS));
+        // In time by its own clock, and kept from running before it could say so.
+        late(5_000_000_000, 5_000_000_000);
+        assert!(late(5_000_000_000 + FRESH_NS - 1, 5_000_000_000 + FRESH_NS));
+        assert!(!lease.was_late(), "it counts once");
+        late(5_000_000_000, 5_000_000_000);
         let view = Lease::read(&home).unwrap();
         assert_eq!((view.holder, view.beat_ns), (identity::own(), 5_000_000_000));
         assert!(view.is_fresh(5_000_000_000 + FRESH_NS - 1));
@@ -231,7 +262,7 @@ mod tests {
         let first = Lease::take(&home).unwrap();
         let second = Lease::take(&home).unwrap();
         assert_eq!(second.epoch(), first.epoch() + 1);
-        second.beat(77);
+        second.beat_at(77, || 77);
         drop(first);
         assert_eq!(Lease::read(&home).unwrap().beat_ns, 77);
     }
@@ -242,10 +273,10 @@ mod tests {
         let home = Home::at(dir.path()).unwrap();
         let first = Lease::take(&home).unwrap();
         let open = Lease::open(&home).unwrap();
-        first.beat(5_000_000_000);
+        first.beat_at(5_000_000_000, || 5_000_000_000);
         assert!(open.beats(5_000_000_000 + FRESH_NS - 1) && !open.beats(5_000_000_000 + FRESH_NS));
         let second = Lease::take(&home).unwrap();
-        second.beat(9_000_000_000);
+        second.beat_at(9_000_000_000, || 9_000_000_000);
         assert!(!open.beats(9_000_000_000), "the predecessor's lease does not beat any more");
         assert!(Lease::open(&home).unwrap().beats(9_000_000_000));
     }

@@ -420,6 +420,10 @@ pub fn set_all_free(root: &Root, home: &Home, mut may: impl FnMut() -> bool) -> 
                 other => break other,
             }
         };
+        // It may have come back before we had the lock: what we do then it would not see.
+        if !may() {
+            return reports;
+        }
         let report = set_free(&record, root, home);
         registry.note_free(&record.id);
         if report.processes == 0 && may() {

@@ -305,7 +305,8 @@ impl Scheduler {
             }
             self.wait(until.min(now + lease::BEAT_NS).saturating_sub(now));
             let now = now_ns();
-            if !self.lease.beat(now) {
+            self.lease.beat();
+            if self.lease.was_late() {
                 self.take_back();
             }
             let mut events = Vec::new();
@@ -349,7 +350,7 @@ impl Scheduler {
     /// It did not act for so long that the guard may have set programs free, or still be about it.
     fn take_back(&mut self) {
         let _lock = loop {
-            self.lease.beat(now_ns());
+            self.lease.beat();
             match self.home.lock_programs() {
                 Ok(None) => linux::clock::sleep_until(now_ns() + restore::LOCKED_NS),
                 other => break other,
@@ -362,7 +363,8 @@ impl Scheduler {
             self.note(warning);
         }
         // While the programs are locked the guard does nothing, however long that took.
-        self.lease.beat(now_ns());
+        self.lease.beat();
+        self.lease.was_late();
     }
 
     fn end(mut self) -> Ended {

@@ -89,9 +89,9 @@ impl Scheduler {
         nice::weighed(&mut record.demand, process.pid);
         self.registry.write(&record).map_err(|error| error.to_string())?;
         // What follows may take a while, and is no sign that nobody schedules.
-        self.lease.beat(now_ns());
+        self.lease.beat();
         let events = self.take_in(record);
-        self.lease.beat(now_ns());
+        self.lease.beat();
         let managed = &self.live.apps()[&id];
         if !managed.has_harness() {
             let why = self.live.take_warnings().join("; ");
@@ -164,9 +164,9 @@ impl Scheduler {
             .chain([identity::to_linux(record.process)])
             .for_each(|process| self.adopter.leave_alone(process));
         self.live.forget(id, now_ns());
-        self.lease.beat(now_ns());
+        self.lease.beat();
         let report = restore::set_free(&record, &Root::live(), &self.home);
-        self.lease.beat(now_ns());
+        self.lease.beat();
         self.registry.remove(id);
         self.live.members_changed();
         report
