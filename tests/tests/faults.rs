@@ -287,7 +287,9 @@ fn programs_are_held_again_after_stalls_of_their_scheduler() {
     println!("{stalls} stalls; the guard was there first in {freed}");
     assert!(freed > 0 || stalls < 12, "no stall was long enough");
     runs.iter().for_each(|run| run.signal(libc::SIGTERM));
-    runs.iter_mut().for_each(|run| drop(run.ended_within(Duration::from_secs(60))));
+    for run in &mut runs {
+        run.ended_within(Duration::from_secs(60));
+    }
     daemon.signal(libc::SIGTERM);
     home.until("all have ended", || home.processes().is_empty());
     home.is_left_clean();
