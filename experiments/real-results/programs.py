@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Callable
 
 HERE = Path(__file__).resolve().parent
+#: What is left of a program that left nothing.
+NOTHING = "nothing"
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 
 
@@ -34,7 +36,7 @@ class Real:
         files = [path for pattern in self.leaves for path in sorted(folder.glob(pattern))]
         texts = [self.stable(path.read_bytes()) for path in files] if self.leaves else [self.stable(printed)]
         if not texts or not all(texts):
-            return "nothing"
+            return NOTHING
         return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
 
 
@@ -68,9 +70,9 @@ PROGRAMS = [
          lambda i, t: ["sh", "-c",
                        f"cp {i / 'random.bin'} . && exec par2 create -q -q -s16384 -r40 -n1 p.par2 random.bin"],
          ["p.par2", "p.vol*.par2"]),
-    Real("sumaclust", "sumaclust", "clusters of 1000 DNA sequences",
+    Real("sumaclust", "sumaclust", "clusters of 6000 DNA sequences",
          "loops with schedule(dynamic) in buffers for omp_get_max_threads() threads, chosen by number", True,
-         lambda i, t: ["sumaclust", "-p", str(t), i / "related1000.fa"]),
+         lambda i, t: ["sumaclust", "-p", str(t), i / "related6000.fa"]),
     Real("andi", "andi", "distances of 8 genomes of 0.5 million bases",
          "a loop over genomes, schedule(static)", False,
          lambda i, t: ["andi", i / "genomes.fa"], quick=True),
@@ -83,7 +85,7 @@ PROGRAMS = [
     Real("megahit", "megahit", "contigs of 60000 reads",
          "loops with schedule(dynamic), sorting in buffers that omp_get_thread_num() chooses", True,
          lambda i, t: ["megahit", "-r", i / "reads.fa", "-o", "out", "-t", str(t)], ["out/final.contigs.fa"]),
-    Real("xtb", "xtb", "electronic energy of 20 water molecules",
+    Real("xtb", "xtb", "electronic energy of 60 water molecules",
          "bare regions with private arrays that are added up in critical sections; OpenBLAS with OpenMP below", True,
          lambda i, t: ["xtb", i / "water.xyz", "--gfn", "2"], ["charges", "wbo"]),
     Real("mopac", "mopac", "formation energy of 64 water molecules",
@@ -102,7 +104,7 @@ PROGRAMS = [
          lambda i, t: [i / "fftw", "70"], quick=True),
     Real("openblas", "libopenblas0-openmp", "matrix products and Cholesky factors",
          "loops of one iteration for each thread, buffers for each, threads that wait for each other's flags", True,
-         lambda i, t: [i / "openblas", "8"]),
+         lambda i, t: [i / "openblas", "40"]),
 ]
 
 
@@ -159,7 +161,7 @@ def _sequences(folder, rng):
         (folder / name).write_text("".join(f">s{number}\n{text}\n" for number, text in enumerate(texts)))
 
     write("related.fa", family(bases, 500, 110, 0.05))
-    write("related1000.fa", family(bases, 300, 1000, 0.03))
+    write("related6000.fa", family(bases, 300, 6000, 0.03))
     write("proteins90.fa", family(residues, 220, 90, 0.15))
     write("proteins26.fa", family(residues, 220, 26, 0.15))
     genome = sequence(bases, 500000)
@@ -178,7 +180,7 @@ def _image_and_sound(folder, rng):
     # Encoders of pictures and sounds are all the same here: what is wanted is something to work on.
     if shutil.which("gm"):
         subprocess.run(["gm", "convert", folder / "image.ppm", "-quality", "40", folder / "image.jpg"], check=True)
-    samples = rng.randbytes(4 * 44100 * 8)
+    samples = rng.randbytes(4 * 44100 * 100)
     header = (b"RIFF" + (36 + len(samples)).to_bytes(4, "little") + b"WAVEfmt " + (16).to_bytes(4, "little")
               + (1).to_bytes(2, "little") + (2).to_bytes(2, "little") + (44100).to_bytes(4, "little")
               + (4 * 44100).to_bytes(4, "little") + (4).to_bytes(2, "little") + (16).to_bytes(2, "little")
@@ -197,7 +199,7 @@ def _molecules(folder, rng):
             atoms += [("H", x + 0.96 * math.cos(a), y + 0.96 * math.sin(a), z) for a in (turn, turn + 1.82)]
         return atoms
 
-    atoms = water(3, 20)
+    atoms = water(4, 60)
     lines = (f"{e} {x:.4f} {y:.4f} {z:.4f}\n" for e, x, y, z in atoms)
     (folder / "water.xyz").write_text(f"{len(atoms)}\n\n" + "".join(lines))
     lines = (f"{e} {x:.4f} 1 {y:.4f} 1 {z:.4f} 1\n" for e, x, y, z in water(4, 64))
