@@ -86,12 +86,46 @@ void team_load(void)
 
 static uint64_t looked; /* ticks; shared by all masters, and it does no harm if two look at once */
 
+/* What a thread's floating-point operations do, as far as a program can choose it: rounding, masks of exceptions,
+ * flushing to zero. Threads inherit it when they are made; 0: not known of this processor. */
+static inline uint64_t floating_point(void)
+{
+#if defined(__x86_64__)
+    uint32_t sse;
+    uint16_t x87;
+    __asm__ volatile("stmxcsr %0" : "=m"(sse));
+    __asm__ volatile("fnstcw %0" : "=m"(x87));
+    return UINT64_C(1) << 63 | (uint64_t)x87 << 32 | (sse & ~UINT32_C(0x3f)); /* without what has happened so far */
+#elif defined(__aarch64__)
+    uint64_t control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    return UINT64_C(1) << 63 | control;
+#else
+    return 0;
+#endif
+}
+
+static uint64_t floating_point_at_first; /* when the first region was entered, by whichever thread */
+
+/* Threads of a team are made at different times. They compute alike only while what they inherit stays the same. */
+static bool floating_point_differs(void)
+{
+    uint64_t now = floating_point(), first = LOAD(&floating_point_at_first);
+    if (UNLIKELY(first == 0))
+        STORE(&floating_point_at_first, first = now);
+    return UNLIKELY(first != now);
+}
+
 /* Whether this region may get fewer threads than the program asks for: the node must have found that for everything
  * that is loaded by now, or the user must vouch for it. */
 static bool may_resize(struct coplace_page *page, unsigned asked, const void *code, uint64_t now)
 {
     if (UNLIKELY(LOAD(&page->rigid) != 0))
         return false;
+    if (UNLIKELY(floating_point_differs())) {
+        page_rigid(page, COPLACE_RIGID_FLOATING_POINT);
+        return false;
+    }
     bool stays = scope_stays_loaded(code);
     bool look = !stays || LOAD(&looked) == 0 || clock_span_ns(now - LOAD(&looked)) > LOOK_NS;
     if (UNLIKELY(look))

@@ -81,6 +81,9 @@
 #define COPLACE_RIGID_SPINS_IN_DOCK (1u << 4)        /* active waiting, and a runtime that cannot end its spinning
                                                         idle threads: LLVM's, or a libgomp older than GCC 9 */
 #define COPLACE_RIGID_GENERATED_CODE (1u << 5)       /* a region whose code lies in no object: nobody can look at it */
+#define COPLACE_RIGID_FLOATING_POINT (1u << 6)       /* rounding, exceptions or flushing to zero of a thread that starts
+                                                        regions are not what they were at the first region: threads
+                                                        that were made before and after compute differently */
 
 #define COPLACE_RIGID_BINDS_THREADS (1u << 16)       /* the runtime binds each thread to one of the places that it
                                                         worked out at its start (OMP_PROC_BIND, OMP_PLACES, ...) */

@@ -21,7 +21,7 @@ fn the_layout_is_that_of_the_c_header() {
     source += "printf(\"%zu %zu %zu\\n\", sizeof(struct coplace_page), sizeof(struct coplace_lane), sizeof(struct coplace_size));\n";
     source += "printf(\"%\" PRIu64 \" %u %u\\n\", (uint64_t)COPLACE_PAGE_MAGIC, COPLACE_PAGE_VERSION, COPLACE_SIZES);\n";
     source += "printf(\"%u %u %u %u %u %u %u %u\\n\", COPLACE_STATE_LOADED, COPLACE_STATE_RUNTIME_INITIALISED, COPLACE_STATE_BINDS_THREADS, COPLACE_STATE_SPINS_LONG, COPLACE_STATE_RUNTIME_DYNAMIC, COPLACE_STATE_EXITED, COPLACE_STATE_SET_OWN_MASK, COPLACE_STATE_FOLLOWS_PLACE);\n";
-    source += "printf(\"%u %u %u %u %u %u %u\\n\", COPLACE_RIGID_SET_DYNAMIC_0, COPLACE_RIGID_EXPLICIT_NUM_THREADS, COPLACE_RIGID_DECLARED, COPLACE_RIGID_RUNTIME_UNKNOWN, COPLACE_RIGID_SPINS_IN_DOCK, COPLACE_RIGID_GENERATED_CODE, COPLACE_RIGID_BINDS_THREADS);\nreturn 0; }\n";
+    source += "printf(\"%u %u %u %u %u %u %u %u\\n\", COPLACE_RIGID_SET_DYNAMIC_0, COPLACE_RIGID_EXPLICIT_NUM_THREADS, COPLACE_RIGID_DECLARED, COPLACE_RIGID_RUNTIME_UNKNOWN, COPLACE_RIGID_SPINS_IN_DOCK, COPLACE_RIGID_GENERATED_CODE, COPLACE_RIGID_FLOATING_POINT, COPLACE_RIGID_BINDS_THREADS);\nreturn 0; }\n";
     let (c, program) = (dir.path().join("layout.c"), dir.path().join("layout"));
     fs::write(&c, source).unwrap();
     let compiled =
@@ -49,7 +49,7 @@ fn the_layout_is_that_of_the_c_header() {
         state::FOLLOWS_PLACE,
     ];
     assert_eq!(lines.next().unwrap(), states.map(|bit| bit.to_string()).join(" "));
-    assert_eq!(lines.next().unwrap(), "1 2 4 8 16 32 65536");
+    assert_eq!(lines.next().unwrap(), "1 2 4 8 16 32 64 65536");
 }
 
 struct Pages {

@@ -35,6 +35,8 @@ pub struct Image {
     sections: Vec<Section>,
     /// Addresses of sections that nobody writes.
     read_only: Vec<std::ops::Range<u64>>,
+    /// Content of sections of data.
+    data: Vec<Vec<u8>>,
     /// Stubs of the linkage table, and slots of the global offset table.
     imported_at: HashMap<u64, String>,
 }
@@ -60,6 +62,7 @@ impl Image {
                 })
                 .map(|section| section.address()..section.address().saturating_add(section.size()))
                 .collect(),
+            data: data(&file),
             imported_at: HashMap::new(),
         };
         let undefined = file.dynamic_symbols().filter(|symbol| symbol.is_undefined());
@@ -144,6 +147,21 @@ impl Image {
         self.functions.range(..=address).next_back().map(|(_, f)| f).filter(|f| address < f.end)
     }
 
+    /// The instructions of a function, one after another.
+    pub fn code_of(&self, function: &Function) -> impl Iterator<Item = Instruction> + '_ {
+        let bytes = self.code_at(function.start).unwrap_or_default();
+        let length = usize::try_from(function.end - function.start).unwrap_or(usize::MAX);
+        decode(&bytes[..bytes.len().min(length)], function.start)
+    }
+
+    /// Whether one of these stands in its data, as a text of its own or within one.
+    pub fn names_any_of<'a>(&self, names: impl IntoIterator<Item = &'a &'a str>) -> bool {
+        names.into_iter().any(|name| {
+            let finder = memchr::memmem::Finder::new(name);
+            self.data.iter().any(|data| finder.find(data).is_some())
+        })
+    }
+
     pub fn code_at(&self, address: u64) -> Option<&[u8]> {
         self.sections.iter().find_map(|section| {
             let at = address.checked_sub(section.address)?;
@@ -156,6 +174,13 @@ impl Image {
         let code = self.sections.iter().filter(|section| !section.is_linkage);
         code.flat_map(|section| decode(&section.bytes, section.address))
     }
+}
+
+fn data(file: &ElfFile64<'_>) -> Vec<Vec<u8>> {
+    let is_data =
+        |kind| matches!(kind, SectionKind::Data | SectionKind::ReadOnlyData | SectionKind::ReadOnlyString);
+    let sections = file.sections().filter(|section| is_data(section.kind()));
+    sections.filter_map(|section| section.data().ok().map(<[u8]>::to_vec)).collect()
 }
 
 fn functions(file: &ElfFile64<'_>) -> BTreeMap<u64, Function> {

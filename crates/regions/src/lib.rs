@@ -30,9 +30,9 @@ mod state;
 mod step;
 mod value;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 use serde::{Deserialize, Serialize};
 
 use image::Image;
@@ -94,6 +94,8 @@ fn judge_object(bytes: &[u8]) -> Result<Verdict, Reason> {
     if image.imports.iter().any(|name| runtime::ASKS_IDENTITY.contains(&name.as_str())) {
         return Err(whole(Cause::ThreadIdentity));
     }
+    looked_up(&image)?;
+    floating_point_state(&image)?;
     let regions = regions(&image)?;
     for (start, is_llvm) in &regions {
         let function = &image.functions[start];
@@ -101,7 +103,68 @@ fn judge_object(bytes: &[u8]) -> Result<Verdict, Reason> {
         region::analyse(&image, function, *is_llvm).map_err(named)?;
     }
     asked_elsewhere(&image, &regions)?;
+    state_of_threads(&image, &regions)?;
     Ok(Verdict::Independent { regions: regions.len() })
+}
+
+/// By names in its data a program can find at run time what it does not import.
+fn looked_up(image: &Image) -> Result<(), Reason> {
+    let can = image.imports.iter().any(|name| runtime::LOOKS_UP.contains(&name.as_str()));
+    let names = runtime::ASKS_TEAM.iter().chain(&runtime::ASKS_IDENTITY);
+    match can && image.names_any_of(names) || image.names_any_of(&["/proc/thread-self"]) {
+        true => Err(whole(Cause::ThreadIdentity)),
+        false => Ok(()),
+    }
+}
+
+/// Each thread has its own rounding, exceptions and flushing to zero. A program that sets or reads them, beyond what a
+/// compiler's start-up code does before there are threads, computes what its number of threads decides.
+fn floating_point_state(image: &Image) -> Result<(), Reason> {
+    let at_start = |name: &str| name == "set_fast_math";
+    if image.imports.iter().any(|name| runtime::is_of_floating_point_state(name)) {
+        return Err(whole(Cause::FloatingPointState));
+    }
+    for instruction in image.all_code() {
+        let is_state = [Mnemonic::Ldmxcsr, Mnemonic::Stmxcsr, Mnemonic::Vldmxcsr, Mnemonic::Vstmxcsr]
+            .contains(&instruction.mnemonic());
+        let function = || image.function_of(instruction.ip()).map(|function| function.name.clone());
+        if is_state && !function().is_some_and(|name| at_start(&name)) {
+            return Err(Reason { cause: Cause::FloatingPointState, function: function() });
+        }
+    }
+    Ok(())
+}
+
+/// Whether anything that the regions call in this object uses state of the thread that runs it. Where a call leads is
+/// not known of a pointer; then all that the object imports counts.
+fn state_of_threads(image: &Image, regions: &BTreeMap<u64, bool>) -> Result<(), Reason> {
+    let is_state = |name: &str| runtime::STATE_OF_THREAD.contains(&name);
+    if !image.imports.iter().any(|name| is_state(name)) {
+        return Ok(());
+    }
+    let (mut seen, mut open) = (BTreeSet::new(), regions.keys().copied().collect::<Vec<u64>>());
+    while let Some(start) = open.pop() {
+        let Some(function) = image.function_of(start) else { continue };
+        if !seen.insert(function.start) {
+            continue;
+        }
+        let found = || Err(Reason { cause: Cause::LibraryState, function: Some(function.name.clone()) });
+        for instruction in image.code_of(function) {
+            match referred(image, &instruction) {
+                Some(name) if is_state(name) => return found(),
+                Some(_) => continue,
+                None => {}
+            }
+            match instruction.flow_control() {
+                FlowControl::IndirectCall | FlowControl::IndirectBranch => return found(),
+                FlowControl::Call | FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
+                    open.push(instruction.near_branch_target());
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The functions of all regions that the object starts, and whether LLVM's runtime calls them.

@@ -24,8 +24,12 @@ pub enum Cause {
     Stripped,
     /// Thread-local data of its own (threadprivate, thread_local).
     ThreadLocal,
-    /// It asks the system which thread or CPU it runs on.
+    /// It asks the system which thread or CPU it runs on, or can.
     ThreadIdentity,
+    /// It sets or reads rounding, exceptions or other floating-point state, of which each thread has its own.
+    FloatingPointState,
+    /// Its regions read or set what the C library keeps for each thread, such as errno.
+    LibraryState,
     /// The team is asked about outside of a region's own code.
     AskedElsewhere,
     /// A region is started with a function that is not found in the code.
@@ -48,12 +52,14 @@ pub enum Cause {
 
 impl Cause {
     /// All of them, for documents and tests.
-    pub const ALL: [Cause; 14] = [
+    pub const ALL: [Cause; 16] = [
         Cause::NotElf,
         Cause::Processor,
         Cause::Stripped,
         Cause::ThreadLocal,
         Cause::ThreadIdentity,
+        Cause::FloatingPointState,
+        Cause::LibraryState,
         Cause::AskedElsewhere,
         Cause::UnknownRegion,
         Cause::NotFollowed,
@@ -71,7 +77,11 @@ impl Cause {
             Cause::Processor => "code for this processor is not analysed",
             Cause::Stripped => "it has no symbols, so its regions cannot be analysed",
             Cause::ThreadLocal => "it keeps data per thread (threadprivate, thread_local)",
-            Cause::ThreadIdentity => "it asks which thread or CPU it runs on",
+            Cause::ThreadIdentity => "it asks which thread or CPU it runs on, or can",
+            Cause::FloatingPointState => {
+                "it sets or reads rounding, exceptions or flushing to zero, of which each thread has its own"
+            }
+            Cause::LibraryState => "its regions use what the C library keeps for each thread, such as errno",
             Cause::AskedElsewhere => "code outside its regions asks for the team or the thread number",
             Cause::UnknownRegion => "it starts a region whose code was not found",
             Cause::NotFollowed => "its code could not be followed",

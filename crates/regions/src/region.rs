@@ -50,16 +50,16 @@ pub fn analyse(image: &Image, function: &Function, is_llvm: bool) -> Result<(), 
         entry.set(Location::General(crate::state::ARGUMENTS[1]), Value::GlobalAt);
     }
     let region = Region { graph: Graph::of(image, function)?, stepper: Stepper::new(image), entry };
-    let plain = region.follow(&Overrides::new())?;
+    let plain = region.follow(&Overrides::new(), &[])?;
     let shares = region.share_loops(&plain);
     let overrides = region.overrides(&plain, &shares);
-    let states = region.follow(&overrides)?;
+    let states = region.follow(&overrides, &shares)?;
     region.judge(&states, &shares)
 }
 
 impl Region<'_> {
     /// The state at the start of each block.
-    fn follow(&self, overrides: &Overrides) -> Result<Vec<Option<State>>, Cause> {
+    fn follow(&self, overrides: &Overrides, shares: &[usize]) -> Result<Vec<Option<State>>, Cause> {
         let blocks = &self.graph.blocks;
         let mut states: Vec<Option<State>> = vec![None; blocks.len()];
         let mut visits = vec![0; blocks.len()];
@@ -74,8 +74,17 @@ impl Region<'_> {
             let state = self.through(state.clone(), &blocks[at].instructions);
             for &next in &blocks[at].successors {
                 let mut arriving = state.clone();
+                let leaves = |body: &BTreeSet<usize>| body.contains(&at) && !body.contains(&next);
+                if shares.iter().any(|share| leaves(&self.graph.loops[*share].body)) {
+                    arriving.leave_share();
+                }
                 for (location, value) in overrides.get(&next).into_iter().flatten() {
-                    arriving.set(*location, *value);
+                    // A sum has no more bytes in the next iteration than were added up in this one.
+                    let value = match arriving.get(*location) {
+                        Value::Sum(bytes) | Value::Total(bytes) => value.narrowed(usize::from(bytes)),
+                        _ => *value,
+                    };
+                    arriving.set(*location, value);
                 }
                 let changed = match &mut states[next] {
                     Some(known) => known.join(&arriving),
@@ -392,6 +401,9 @@ enum Step {
     Varies,
 }
 
+/// Bytes of the widest integer that a register holds.
+const WIDEST: u8 = 8;
+
 /// `None`: nothing is carried.
 fn carried_as(entering: Value, step: Option<Step>, is_vector: bool) -> Option<Value> {
     match (entering, step) {
@@ -400,7 +412,8 @@ fn carried_as(entering: Value, step: Option<Step>, is_vector: bool) -> Option<Va
         _ if is_vector => Some(Value::Carried),
         (Value::Count, Some(_)) => Some(Value::Count),
         (Value::Const(_) | Value::Fixed(_) | Value::Clean, Some(_)) => Some(Value::Local),
-        (Value::Const(0) | Value::Sum, None) => Some(Value::Sum),
+        (Value::Const(0), None) => Some(Value::Sum(WIDEST)),
+        (Value::Sum(bytes) | Value::Total(bytes), None) => Some(Value::Sum(bytes)),
         (Value::MoreWork, _) => None,
         _ => Some(Value::Carried),
     }

@@ -25,7 +25,7 @@ pub enum Call {
 pub const ASKS_TEAM: [&str; 2] = ["omp_get_thread_num", "omp_get_num_threads"];
 
 /// Questions that no share needs, or that the operating system answers.
-pub const ASKS_IDENTITY: [&str; 28] = [
+pub const ASKS_IDENTITY: [&str; 29] = [
     "omp_in_parallel",
     "omp_get_level",
     "omp_get_active_level",
@@ -40,6 +40,7 @@ pub const ASKS_IDENTITY: [&str; 28] = [
     "omp_get_num_threads_",
     "omp_in_parallel_",
     "omp_get_level_",
+    "uselocale",
     "pthread_self",
     "thrd_current",
     "pthread_getspecific",
@@ -55,6 +56,46 @@ pub const ASKS_IDENTITY: [&str; 28] = [
     "__kmpc_threadprivate",
     "__kmpc_copyprivate",
 ];
+
+/// What only matters where regions run it: state that the C library or the kernel keeps for each thread.
+pub const STATE_OF_THREAD: [&str; 10] = [
+    "__errno_location",
+    "__h_errno_location",
+    "__res_state",
+    "syscall",
+    "prctl",
+    "sched_getaffinity",
+    "sched_setaffinity",
+    "getrusage",
+    "dlerror",
+    "strerror",
+];
+
+/// Whether a function sets or reads the floating-point environment of its thread: C's, and Fortran's modules.
+pub fn is_of_floating_point_state(name: &str) -> bool {
+    const NAMES: [&str; 16] = [
+        "fesetround",
+        "fegetround",
+        "fesetenv",
+        "fegetenv",
+        "feholdexcept",
+        "feupdateenv",
+        "feclearexcept",
+        "feraiseexcept",
+        "fetestexcept",
+        "fegetexceptflag",
+        "fesetexceptflag",
+        "fesetexcept",
+        "feenableexcept",
+        "fedisableexcept",
+        "fesetmode",
+        "fegetmode",
+    ];
+    NAMES.contains(&name) || name.starts_with("_gfortran_ieee_procedure")
+}
+
+/// Names that a program looks up at run time have to stand in its data.
+pub const LOOKS_UP: [&str; 2] = ["dlsym", "dlvsym"];
 
 /// By which a program starts a region: the register that holds the region's function.
 pub fn starts_region(name: &str) -> Option<iced_x86::Register> {

@@ -170,6 +170,15 @@ impl State {
         self.compared = (Value::Undefined, Value::Undefined);
     }
 
+    /// A loop over the thread's share is left.
+    pub fn leave_share(&mut self) {
+        let slots = self.slots.values_mut().map(|slot| &mut slot.value);
+        for value in self.general.iter_mut().chain(&mut self.vector).chain(slots) {
+            *value = value.done();
+        }
+        self.compared = (self.compared.0.done(), self.compared.1.done());
+    }
+
     /// Whether anything changed.
     pub fn join(&mut self, other: &State) -> bool {
         let before = self.clone();

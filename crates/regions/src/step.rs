@@ -47,7 +47,9 @@ pub struct Stepper<'a> {
 fn cause_of(value: Value) -> Option<Cause> {
     match value {
         Value::Stack(_) | Value::Sign => Some(Cause::Private),
-        Value::Count | Value::Local | Value::Sum | Value::Carried | Value::MoreWork => Some(Cause::Carried),
+        Value::Count | Value::Local | Value::Sum(_) | Value::Total(_) | Value::Carried | Value::MoreWork => {
+            Some(Cause::Carried)
+        }
         value if value.is_of_team() => Some(Cause::ThreadNumber),
         _ => None,
     }
@@ -109,10 +111,15 @@ impl<'a> Stepper<'a> {
     fn read(&self, state: &State, instruction: &Instruction, operand: u32) -> Value {
         match instruction.op_kind(operand) {
             OpKind::Register => {
-                Location::of(instruction.op_register(operand)).map_or(Value::Clean, |at| state.get(at).used())
+                let register = instruction.op_register(operand);
+                let value = Location::of(register).map_or(Value::Clean, |at| state.get(at).used());
+                in_register(value, register)
             }
             OpKind::Memory => match self.place(state, instruction) {
-                Place::Frame(offset) => state.load(offset, instruction.memory_size().size()).used(),
+                Place::Frame(offset) => {
+                    let bytes = instruction.memory_size().size();
+                    state.load(offset, bytes).used().narrowed(bytes)
+                }
                 Place::Elsewhere(Value::GlobalAt) => Value::Global,
                 Place::Elsewhere(_) if self.is_constant(instruction) => {
                     Value::Fixed(instruction.ip_rel_memory_address())
@@ -134,8 +141,9 @@ impl<'a> Stepper<'a> {
     ) {
         match instruction.op_kind(operand) {
             OpKind::Register => {
-                if let Some(at) = Location::of(instruction.op_register(operand)) {
-                    state.set(at, value);
+                let register = instruction.op_register(operand);
+                if let Some(at) = Location::of(register) {
+                    state.set(at, in_register(value, register));
                 }
             }
             OpKind::Memory => self.write_memory(state, instruction, value, note),
@@ -151,7 +159,10 @@ impl<'a> Stepper<'a> {
         note: &mut dyn FnMut(Event),
     ) {
         match self.place(state, instruction) {
-            Place::Frame(offset) => state.store(offset, instruction.memory_size().size(), value),
+            Place::Frame(offset) => {
+                let bytes = instruction.memory_size().size();
+                state.store(offset, bytes, value.narrowed(bytes));
+            }
             Place::Elsewhere(address) => {
                 if let Some(cause) = cause_of(value) {
                     note(Event::Forbidden(cause));
@@ -224,7 +235,10 @@ impl<'a> Stepper<'a> {
                 let of = state.general(RAX).used();
                 state.set(Location::General(RDX), if of.is_clean() { Value::Clean } else { Value::Sign });
             }
-            Mnemonic::Cdqe | Mnemonic::Cwde => {}
+            Mnemonic::Cdqe | Mnemonic::Cwde => {
+                let bytes = if instruction.mnemonic() == Mnemonic::Cdqe { 4 } else { 2 };
+                state.set(Location::General(RAX), state.general(RAX).narrowed(bytes));
+            }
             Mnemonic::Cmp => state.compared = (first, second(self, state)),
             Mnemonic::Test => {
                 let b = second(self, state);
@@ -344,17 +358,21 @@ impl<'a> Stepper<'a> {
     }
 
     /// Atomic operations. Adding a thread's sum is the one that needs no share of its own: a thread
-    /// without work adds nothing.
+    /// without work adds nothing. The sum of all must be no wider than what the thread added up: of a wider
+    /// one the upper bytes depend on how often the threads' own sums overflowed.
     fn locked(&self, state: &mut State, instruction: &Instruction, note: &mut dyn FnMut(Event)) {
         let value = match instruction.op_count() {
             2 => self.read(state, instruction, 1),
             _ => Value::Const(1),
         };
         let adds = [Mnemonic::Add, Mnemonic::Sub].contains(&instruction.mnemonic());
-        if adds && matches!(value, Value::Sum | Value::Const(0)) {
-            return;
+        let fits = |bytes: u8| instruction.memory_size().size() <= usize::from(bytes);
+        match value {
+            Value::Const(0) if adds => return,
+            Value::Total(bytes) if adds && fits(bytes) => return,
+            _ => {}
         }
-        if matches!(value, Value::Sum | Value::Carried | Value::Local) {
+        if matches!(value, Value::Sum(_) | Value::Total(_) | Value::Carried | Value::Local) {
             note(Event::Forbidden(Cause::Reduction));
         }
         self.other(state, instruction, note);
@@ -711,9 +729,25 @@ fn combined(instruction: &Instruction, inputs: &[Value]) -> Value {
         }
         return Value::Fixed(hasher.finish());
     }
-    match LANES.contains(&instruction.mnemonic()) {
+    let result = match LANES.contains(&instruction.mnemonic()) {
         true => inputs.iter().copied().reduce(Value::add).unwrap_or(Value::Clean),
         false => Value::blend(inputs.iter().copied()),
+    };
+    match (result, instruction.mnemonic()) {
+        (Value::Sum(_) | Value::Total(_), Mnemonic::Movd | Mnemonic::Vmovd) => result.narrowed(4),
+        (Value::Sum(_) | Value::Total(_), Mnemonic::Movq | Mnemonic::Vmovq) => result.narrowed(8),
+        // In which lanes it stands is not followed.
+        (Value::Sum(_) | Value::Total(_), _) => Value::Carried,
+        _ => result,
+    }
+}
+
+/// What a register of that size holds of a value.
+fn in_register(value: Value, register: Register) -> Value {
+    let is_second_byte = [Register::AH, Register::BH, Register::CH, Register::DH].contains(&register);
+    match value {
+        Value::Sum(_) | Value::Total(_) if is_second_byte => Value::Carried,
+        _ => value.narrowed(register.size()),
     }
 }
 
@@ -874,7 +908,7 @@ fn check_compared(state: &State, note: &mut dyn FnMut(Event)) {
     for value in [pair.0, pair.1] {
         if value.is_of_team() {
             note(Event::Forbidden(Cause::ThreadNumber));
-        } else if matches!(value, Value::Sum | Value::Carried) {
+        } else if matches!(value, Value::Sum(_) | Value::Total(_) | Value::Carried) {
             note(Event::Forbidden(Cause::Carried));
         }
     }

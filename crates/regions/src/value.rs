@@ -50,8 +50,11 @@ pub enum Value {
     Count,
     /// Starts anew in each share and advances with the iterations: an offset to a bound.
     Local,
-    /// The sum of integers over a share, which starts at zero.
-    Sum,
+    /// The sum of integers so far of a share, which starts at zero, in so many bytes: what was added up is right
+    /// modulo a power of two, and beyond these bytes there is what one thread's adding left.
+    Sum(u8),
+    /// The same when the share is done: what the thread may add to a sum of all that is no wider.
+    Total(u8),
     /// Carried from one iteration to the next in another way.
     Carried,
     /// Whether the runtime had another chunk for this thread.
@@ -116,8 +119,10 @@ impl Value {
             (ThreadQuotient, Bound) | (Bound, ThreadQuotient) => Bound,
             (a, b) if a.is_of_team() || b.is_of_team() => Bad,
             (Stack(_), _) | (_, Stack(_)) | (Sign, _) | (_, Sign) => Bad,
-            (Const(0), Sum) | (Sum, Const(0)) => Sum,
-            (Sum | Carried, _) | (_, Sum | Carried) => Carried,
+            (Sum(a), Sum(b)) => Sum(a.min(b)),
+            (Total(a), Total(b)) => Total(a.min(b)),
+            (Const(0), sum @ (Sum(_) | Total(_))) | (sum @ (Sum(_) | Total(_)), Const(0)) => sum,
+            (Sum(_) | Total(_) | Carried, _) | (_, Sum(_) | Total(_) | Carried) => Carried,
             (Count | MoreWork, _) | (_, Count | MoreWork) => Count,
             (Bound, Local) | (Local, Bound) => Count,
             (Bound, _) | (_, Bound) => Bound,
@@ -136,7 +141,7 @@ impl Value {
                 // As many iterations as the share has.
                 (Clean | Count, QuotientEither) => Count,
                 (_, x) if x.is_of_team() => Bad,
-                (Carried, _) | (_, Sum | Carried) => Carried,
+                (Carried, _) | (_, Sum(_) | Total(_) | Carried) => Carried,
                 (Count, _) | (_, Bound | Count | Local | MoreWork) => Count,
                 _ => Clean,
             };
@@ -162,7 +167,7 @@ impl Value {
             (Bound, Quotient | QuotientPlus | QuotientEither)
             | (Quotient | QuotientPlus | QuotientEither, Bound) => Bound,
             (ThreadProduct, x) | (x, ThreadProduct) if x.is_clean() => ThreadProduct,
-            (Sum, x) | (x, Sum) if x.is_clean() || x == Bound => Sum,
+            (Sum(bytes), x) | (x, Sum(bytes)) if x.is_clean() || x == Bound => Sum(bytes),
             (Bound, Local | Bound) | (Local, Bound) => Bound,
             (Bound, x) | (x, Bound) if x.is_clean() => Bound,
             (Local, x) | (x, Local) if x.is_clean() => Local,
@@ -176,7 +181,7 @@ impl Value {
             (Stack(a), Const(b)) => Stack(a.wrapping_sub(b)),
             (Stack(a), Stack(b)) => Const(a.wrapping_sub(b)),
             (Thread | ThreadPlus, Const(_)) => ThreadPlus,
-            (Sum, x) if x.is_clean() || x == Bound => Sum,
+            (Sum(bytes), x) if x.is_clean() || x == Bound => Sum(bytes),
             (Bound, Bound) => Bound,
             (Bound, x) | (x, Bound) if x.is_clean() => Bound,
             (Local, x) if x.is_clean() => Local,
@@ -236,6 +241,24 @@ impl Value {
             (x, Size) if x.is_clean() => (Quotient, Remainder),
             (ThreadProduct, Size) => (Bound, Bad),
             (a, b) => (Value::blend([a, b]), Value::blend([a, b])),
+        }
+    }
+
+    /// As so many of its lowest bytes.
+    pub fn narrowed(self, bytes: usize) -> Value {
+        let bytes = u8::try_from(bytes).unwrap_or(u8::MAX);
+        match self {
+            Sum(own) => Sum(own.min(bytes)),
+            Total(own) => Total(own.min(bytes)),
+            other => other,
+        }
+    }
+
+    /// When the loop over the share is left: what is added from here on every thread would add.
+    pub fn done(self) -> Value {
+        match self {
+            Sum(bytes) => Total(bytes),
+            other => other,
         }
     }
 
@@ -311,7 +334,10 @@ mod tests {
             Bound,
             Count,
             Local,
-            Sum,
+            Sum(4),
+            Sum(8),
+            Total(4),
+            Total(8),
             Carried,
             MoreWork,
             Chosen,

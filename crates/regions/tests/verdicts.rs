@@ -34,7 +34,7 @@ fn skips() -> bool {
     skips
 }
 
-const INDEPENDENT: [&str; 9] = [
+const INDEPENDENT: [&str; 10] = [
     "void f(void) {\n#pragma omp parallel for\nfor (long i = 0; i < n; i++) a[i] = b[i] * 2 + 1; }",
     "void f(void) {\n#pragma omp parallel for num_threads(4)\nfor (long i = 0; i < n; i++) a[i] = sin(b[i]); }",
     "void f(void) {\n#pragma omp parallel for schedule(dynamic, 4)\nfor (long i = 0; i < n; i++) a[i] = b[i] / 3; }",
@@ -45,11 +45,13 @@ const INDEPENDENT: [&str; 9] = [
     // Cut by the team that it has.
     "void f(void) {\n#pragma omp parallel\n{ long t = omp_get_thread_num(), k = omp_get_num_threads(); for (long i = t * n / k; i < (t + 1) * n / k; i++) a[i] = b[i] + 1; } }",
     "void f(void) {\n#pragma omp parallel\n{\n#pragma omp for\nfor (long i = 0; i < n; i++) a[i] = b[i];\n#pragma omp single\nflag = 1;\n} }",
+    // Asked outside of regions.
+    "#include <errno.h>\nvoid f(void) {\n#pragma omp parallel for\nfor (long i = 0; i < n; i++) a[i] = b[i];\nflag = errno; }",
     "void f(void) { n = omp_get_max_threads();\n#pragma omp parallel for\nfor (long i = 0; i < n; i++) c[i] = 1; }",
 ];
 
 /// Each with what must stand in the way.
-const DEPENDENT: [(&str, Cause); 14] = [
+const DEPENDENT: [(&str, Cause); 23] = [
     ("void f(void) {\n#pragma omp parallel\n{\n#pragma omp atomic\ncount++;\n} }", Cause::EachThread),
     ("void f(void) {\n#pragma omp parallel\nflag = 1; }", Cause::EachThread),
     ("void f(void) {\n#pragma omp parallel\na[omp_get_thread_num()] = 1; }", Cause::ThreadNumber),
@@ -95,6 +97,45 @@ const DEPENDENT: [(&str, Cause); 14] = [
     (
         "void f(void) {\n#pragma omp parallel\n#pragma omp single\n{\n#pragma omp task\nflag = 1;\n} }",
         Cause::Construct,
+    ),
+    // Counted in 32 bits, added in 64.
+    (
+        "void f(void) {\n#pragma omp parallel\n{ unsigned s = 0;\n#pragma omp for nowait\nfor (long i = 0; i < n; i++) s += c[i];\n#pragma omp atomic\ncount += s;\n} }",
+        Cause::Reduction,
+    ),
+    (
+        "void f(void) {\n#pragma omp parallel\n{ short s = 0;\n#pragma omp for nowait\nfor (long i = 0; i < n; i++) s += c[i];\n#pragma omp atomic\ncount += s;\n} }",
+        Cause::Reduction,
+    ),
+    // One more by each thread.
+    (
+        "void f(void) {\n#pragma omp parallel\n{ long s = 0;\n#pragma omp for nowait\nfor (long i = 0; i < n; i++) s += c[i];\ns++;\n#pragma omp atomic\ncount += s;\n} }",
+        Cause::Reduction,
+    ),
+    // What a share has come to so far, again and again.
+    (
+        "void f(void) {\n#pragma omp parallel\n{ long s = 0;\n#pragma omp for nowait\nfor (long i = 0; i < n; i++) { s += c[i];\n#pragma omp atomic\ncount += s;\n} } }",
+        Cause::Reduction,
+    ),
+    (
+        "#include <fenv.h>\nvoid f(void) { fesetround(FE_UPWARD);\n#pragma omp parallel for\nfor (long i = 0; i < n; i++) a[i] = b[i] / 3; }",
+        Cause::FloatingPointState,
+    ),
+    (
+        "#include <xmmintrin.h>\nvoid f(void) { _mm_setcsr(_mm_getcsr() | 0x8040);\n#pragma omp parallel for\nfor (long i = 0; i < n; i++) a[i] = b[i] / 3; }",
+        Cause::FloatingPointState,
+    ),
+    (
+        "#include <errno.h>\n#include <stdlib.h>\nchar *t[9]; static __attribute__((noinline)) int bad(void) { return errno; }\nvoid f(void) {\n#pragma omp parallel for\nfor (long i = 0; i < n; i++) { a[i] = strtod(t[i % 9], 0); c[i] = bad(); } }",
+        Cause::LibraryState,
+    ),
+    (
+        "#include <unistd.h>\n#include <sys/syscall.h>\nvoid f(void) {\n#pragma omp parallel for\nfor (long i = 0; i < n; i++) c[i] = syscall(SYS_gettid); }",
+        Cause::LibraryState,
+    ),
+    (
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\nvoid f(void) { int (*me)(void) = (int (*)(void))dlsym(0, \"omp_get_thread_num\");\n#pragma omp parallel for\nfor (long i = 0; i < n; i++) c[i] = me(); }",
+        Cause::ThreadIdentity,
     ),
     // Thread zero is chosen, the others do something, too.
     (

@@ -12,19 +12,21 @@ pub enum RigidReason {
     RuntimeUnknown,
     SpinsInDock,
     GeneratedCode,
+    FloatingPoint,
     BindsThreads,
     /// A bit that this version does not know: rigid all the same.
     Unknown,
 }
 
 impl RigidReason {
-    const KNOWN: [(u32, RigidReason); 7] = [
+    const KNOWN: [(u32, RigidReason); 8] = [
         (1 << 0, RigidReason::SetDynamic0),
         (1 << 1, RigidReason::ExplicitNumThreads),
         (1 << 2, RigidReason::Declared),
         (1 << 3, RigidReason::RuntimeUnknown),
         (1 << 4, RigidReason::SpinsInDock),
         (1 << 5, RigidReason::GeneratedCode),
+        (1 << 6, RigidReason::FloatingPoint),
         (1 << 16, RigidReason::BindsThreads),
     ];
 
@@ -53,6 +55,9 @@ impl RigidReason {
             }
             RigidReason::GeneratedCode => {
                 "A parallel region of it was made while it runs, so that nobody can look at its code."
+            }
+            RigidReason::FloatingPoint => {
+                "It changed rounding, exceptions or flushing to zero after its first parallel region (or a library that it loaded did), and its threads differ in that."
             }
             RigidReason::BindsThreads => {
                 "Its OpenMP runtime binds each thread to one of the places that it worked out at its start (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY, KMP_AFFINITY)."

@@ -14,7 +14,7 @@ use crate::registry::{read_whole, write_whole};
 const MOST: usize = 2_000;
 
 /// Raised with every change of the rule, so that nothing stands that an older one found.
-const RULE: &str = concat!(env!("CARGO_PKG_VERSION"), "-1");
+const RULE: &str = concat!(env!("CARGO_PKG_VERSION"), "-2");
 
 #[derive(Default, Serialize, Deserialize)]
 struct Notes {
