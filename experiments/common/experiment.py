@@ -223,18 +223,18 @@ class Experiment:
             self._add(name, unit, None, None, None, target, False if target else None, samples=0, **more)
             return None
         value, low, high, confidence = stats.interval(samples)
-        holds = judge(low, high, target)
+        holds = judge(value, target)
         self._add(name, unit, value, low, high, target, holds, samples=len(samples),
                   confidence=round(confidence, 4), **more)
         return value
 
     def interval_figure(self, name, unit, value, low, high, target=None, **more):
         """A figure whose interval was found elsewhere."""
-        self._add(name, unit, value, low, high, target, judge(low, high, target), **more)
+        self._add(name, unit, value, low, high, target, judge(value, target), **more)
 
     def counted(self, name, unit, value, target=None, **more):
         """A figure that was counted and has no interval."""
-        self._add(name, unit, value, value, value, target, judge(value, value, target), **more)
+        self._add(name, unit, value, value, value, target, judge(value, target), **more)
 
     def _add(self, name, unit, value, low, high, target, holds, **more):
         round_ = lambda number: number if number is None or isinstance(number, int) else float(f"{number:.5g}")
@@ -256,21 +256,17 @@ class Experiment:
               + (f"; written to {_short(out)}" if out else ""))
 
 
-def judge(low, high, target):
+def judge(value, target):
+    """Whether a value meets its target; its interval stands beside it and decides nothing."""
     if target is None:
         return None
     sense, wanted, *most = target
-    if sense == "within":
-        return True if wanted <= low and high <= most[0] else False if high < wanted or low > most[0] else "unresolved"
-    if sense == "<=":
-        return True if high <= wanted else False if low > wanted else "unresolved"
-    if sense == "<":
-        return True if high < wanted else False if low >= wanted else "unresolved"
-    return True if low >= wanted else False if high < wanted else "unresolved"
+    return {"within": lambda: wanted <= value <= most[0], "<=": lambda: value <= wanted, "<": lambda: value < wanted,
+            ">=": lambda: value >= wanted, ">": lambda: value > wanted}[sense]()
 
 
 def table(figures):
-    words = {True: "holds", False: "DOES NOT HOLD", "unresolved": "unresolved", None: ""}
+    words = {True: "holds", False: "DOES NOT HOLD", None: ""}
     show = lambda number: "–" if number is None else f"{number:.4g}"
     rows = [("figure", "value", "95% interval", "target", "")]
     for f in figures:
