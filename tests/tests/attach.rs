@@ -214,6 +214,11 @@ fn play(home: &Home, config: &str, lead: bool, count: u64, random: &mut Random) 
             let differences = before.differences(&condition(member.child.pid()));
             assert!(differences.is_empty() || member.child.has_ended().is_some(), "{differences:?}");
         }
+        // Left to themselves, programs whose threads spin for each other would take minutes together.
+        member.child.signal(libc::SIGSTOP);
+    }
+    for member in &mut members {
+        member.child.signal(libc::SIGCONT);
         let status = member.child.ended_within(Duration::from_secs(180));
         assert!(status.success() && member.child.verified(), "{status}: {}", member.child.stdout());
         done.programs += 1;
