@@ -214,11 +214,20 @@ fn play(home: &Home, config: &str, lead: bool, count: u64, random: &mut Random) 
             let differences = before.differences(&condition(member.child.pid()));
             assert!(differences.is_empty() || member.child.has_ended().is_some(), "{differences:?}");
         }
+        if member.child.has_ended().is_some() {
+            continue;
+        }
+        // Asked before we stop and continue it ourselves, which would hide what the scheduler had left undone.
+        let pid = member.child.pid();
+        let free = || !processes::is_frozen(pid) && processes::state(pid) != Some('T');
+        home.until("no program stands still when its scheduler has ended", free);
         // Left to themselves, programs whose threads spin for each other would take minutes together.
         member.child.signal(libc::SIGSTOP);
     }
     for member in &mut members {
-        member.child.signal(libc::SIGCONT);
+        if member.child.has_ended().is_none() {
+            member.child.signal(libc::SIGCONT);
+        }
         let status = member.child.ended_within(Duration::from_secs(180));
         assert!(status.success() && member.child.verified(), "{status}: {}", member.child.stdout());
         done.programs += 1;

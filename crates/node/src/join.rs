@@ -508,7 +508,9 @@ impl Membership {
         // It runs no more: nothing depends on how soon this comes, and who hears nothing has no account.
         let usual = self.be_patient(LAST_ANSWER);
         let answer = self.ask(&request, is_answer);
-        usual.map(|usual| self.be_patient(usual));
+        if let Some(usual) = usual {
+            self.be_patient(usual);
+        }
         self.keep_accounts();
         let index = self.programs.iter().position(|program| program.id == *id)?;
         let program = self.programs.remove(index);
