@@ -5,6 +5,7 @@
 //! takes everything (more than an hour), `COPLACE_TEAMS=name,name` everything of these programs. What came out is in
 //! `build/teams/outcomes.jsonl`, a line for each, while it runs.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -157,25 +158,33 @@ struct Scene {
     neighbours: [PathBuf; 2],
     cpus: u64,
     runs: u32,
+    alone: BTreeMap<(PathBuf, &'static str), (String, f64)>,
 }
 
 impl Scene {
-    /// Longer where something is to be seen while it runs.
-    fn scale(program: &Program) -> &'static str {
-        match (program.mark, !wanted().is_empty()) {
-            (_, true) => "2.5",
-            (Mark::Resizable, false) => "1",
-            (Mark::Rigid, false) => "0.5",
+    /// Longer where something is to be seen while it runs, and where all neighbours are to come in its time.
+    fn scale(program: &Program, situation: Situation) -> &'static str {
+        match (program.mark, situation.neighbours) {
+            (_, Neighbours::ComingAndGoing) if !wanted().is_empty() => "2.5",
+            (Mark::Resizable, _) => "1",
+            (Mark::Rigid, _) => "0.5",
         }
     }
 
-    fn alone(&self, program: &Program) -> String {
+    /// What the program prints alone, and how long it takes; run once for each length.
+    fn alone(&mut self, program: &Program, scale: &'static str) -> (String, f64) {
+        if let Some(known) = self.alone.get(&(program.path.clone(), scale)) {
+            return known.clone();
+        }
+        let since = Instant::now();
         let mut command = self.home.command(&program.path);
         // What threads do while they wait changes no result, and a busy machine is not to make this long.
-        let output = command.arg(Self::scale(program)).env("OMP_WAIT_POLICY", "passive").output();
+        let output = command.arg(scale).env("OMP_WAIT_POLICY", "passive").output();
         let output = output.unwrap_or_else(|error| panic!("{}: {error}", program.path.display()));
         assert!(output.status.success(), "{} alone: {output:?}", program.file());
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        let alone = (String::from_utf8_lossy(&output.stdout).into_owned(), since.elapsed().as_secs_f64());
+        self.alone.insert((program.path.clone(), scale), alone.clone());
+        alone
     }
 
     fn run(&mut self, name: &str, words: &[&str], bound: bool) -> Child {
@@ -198,9 +207,8 @@ impl Scene {
     }
 
     fn outcome(&mut self, program: Program, situation: Situation) -> Outcome {
-        let since = Instant::now();
-        let alone = self.alone(&program);
-        let alone_s = since.elapsed().as_secs_f64();
+        let scale = Self::scale(&program, situation);
+        let (alone, alone_s) = self.alone(&program, scale);
         let mut lasting = Vec::new();
         if situation.neighbours == Neighbours::First {
             lasting.push(self.neighbour(situation.resizable, LONG_MS));
@@ -211,7 +219,7 @@ impl Scene {
         }
         let path = program.path.to_str().expect("the checkout's path is text").to_owned();
         let name = format!("subject-{}", self.runs);
-        let mut subject = self.run(&name, &[&path, Self::scale(&program)], situation.bound);
+        let mut subject = self.run(&name, &[&path, scale], situation.bound);
         let mut outcome = Outcome {
             program,
             situation,
@@ -292,7 +300,8 @@ fn outcomes() -> &'static [Outcome] {
         let programs: Vec<Program> = chosen.iter().map(|(program, _)| program.clone()).collect();
         teams::built(&programs);
         let neighbours = ["rigid", "resizable"].map(teams::neighbour);
-        let mut scene = Scene { home: Home::new(), neighbours, cpus: processes::cpu_count() as u64, runs: 0 };
+        let cpus = processes::cpu_count() as u64;
+        let mut scene = Scene { home: Home::new(), neighbours, cpus, runs: 0, alone: BTreeMap::new() };
         let daemon = scene.home.daemon(&["--policy", "TA", "--unmanaged", "ignore"]);
         let file = fs::File::create(top().join("build/teams/outcomes.jsonl"));
         let mut file = file.expect("build made the directory");
