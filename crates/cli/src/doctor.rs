@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use linux::Root;
 use linux::capabilities::{Mechanism, State, Survey, survey};
 use node::home::Home;
-use node::mechanism::Mechanisms;
+use node::mechanism::{Mechanisms, Placement, Strict, Version};
 use probe::latency::Latency;
 use serde::Serialize;
 use topology::{CpuSet, Machine};
@@ -120,7 +120,7 @@ fn diagnose(root: &Root) -> Result<Diagnosis, Failure> {
         }
     }
     reasons.dedup();
-    let mechanisms = rows(&survey, placement.as_deref(), turns.as_deref());
+    let mechanisms = rows(&survey, chosen.as_ref().ok());
     let allowed = linux::procfs::own_pid(root)
         .and_then(|pid| linux::procfs::status(pid, root))
         .ok()
@@ -172,25 +172,21 @@ impl fmt::Display for SharedCache {
     }
 }
 
-fn rows(survey: &Survey, placement: Option<&str>, turns: Option<&str>) -> Vec<Row> {
-    let placement = placement.unwrap_or_default();
-    let turns = turns.unwrap_or_default();
-    let chosen = |mechanism: Mechanism| {
-        let version = |v1, words: &str, what: &str| {
-            words.contains(&format!("{what} ({})", if v1 { "cgroup v1" } else { "cgroup v2" }))
-        };
+fn rows(survey: &Survey, chosen: Option<&Mechanisms>) -> Vec<Row> {
+    let serves = |mechanism: Mechanism| {
+        let Mechanisms { placement, strict, filling, .. } = chosen?;
+        let placed = |by| (*placement == by).then_some("placement");
+        let stopped = |by| (*strict == by).then_some("strict turns");
+        let filled = |by| (*filling == Some(by)).then_some("filling turns");
         match mechanism {
-            Mechanism::CpusetV1 | Mechanism::CpusetV2 => {
-                version(mechanism == Mechanism::CpusetV1, placement, "cpuset").then_some("placement")
-            }
-            Mechanism::Affinity => placement.contains("affinity").then_some("placement"),
-            Mechanism::FreezerV1 | Mechanism::FreezerV2 => {
-                version(mechanism == Mechanism::FreezerV1, turns, "freezing").then_some("strict turns")
-            }
-            Mechanism::IdleV1 | Mechanism::IdleV2 => {
-                version(mechanism == Mechanism::IdleV1, turns, "cpu.idle").then_some("filling turns")
-            }
-            Mechanism::Stop => turns.contains("SIGSTOP").then_some("strict turns"),
+            Mechanism::CpusetV1 => placed(Placement::Cpuset(Version::V1)),
+            Mechanism::CpusetV2 => placed(Placement::Cpuset(Version::V2)),
+            Mechanism::Affinity => placed(Placement::Affinity),
+            Mechanism::FreezerV1 => stopped(Strict::Freeze(Version::V1)),
+            Mechanism::FreezerV2 => stopped(Strict::Freeze(Version::V2)),
+            Mechanism::Stop => stopped(Strict::Stop),
+            Mechanism::IdleV1 => filled(Version::V1),
+            Mechanism::IdleV2 => filled(Version::V2),
             _ => None,
         }
     };
@@ -206,7 +202,7 @@ fn rows(survey: &Survey, placement: Option<&str>, turns: Option<&str>) -> Vec<Ro
                 name: entry.mechanism.to_string(),
                 purpose: entry.mechanism.purpose(),
                 available,
-                chosen_for: chosen(entry.mechanism).filter(|_| available),
+                chosen_for: serves(entry.mechanism).filter(|_| available),
                 detail,
                 remedy,
             }

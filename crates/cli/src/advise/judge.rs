@@ -3,7 +3,7 @@
 use serde::Serialize;
 use topology::CpuSet;
 
-use super::runtimes;
+use super::runtimes::{self, Runtime};
 
 /// One program as seen from outside over a while.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -31,7 +31,7 @@ pub struct Seen {
     pub openmp: Option<String>,
     /// What else in it runs threads or ranks that wait for one another: an MPI library, a runtime of
     /// threads, a numerical library.
-    pub runtime: Option<String>,
+    pub runtime: Option<Runtime>,
     /// How its launcher was started, if one did.
     pub launched_by: Option<Vec<String>>,
     /// Its environment says that waiting threads sleep at once.
@@ -67,7 +67,7 @@ impl Seen {
     }
 
     fn is_mpi(&self) -> bool {
-        self.runtime.as_deref().is_some_and(|runtime| runtime.contains("MPI"))
+        self.runtime.is_some_and(Runtime::is_mpi)
     }
 
     /// The command that starts it again: its launcher's, where it has one.
@@ -190,10 +190,7 @@ fn remedies(seen: &[Seen], hurt: &[Hurt], cpus: &CpuSet) -> Vec<Remedy> {
         }
         let room = program.allowed.intersection(cpus).len();
         let wide = program.processes == 1 && program.busy_threads as usize > room;
-        if wide
-            && let Some(setting) =
-                runtimes::setting(program.openmp.is_some(), program.runtime.as_deref(), room)
-        {
+        if wide && let Some(setting) = runtimes::setting(program.openmp.is_some(), program.runtime, room) {
             remedies.push(Remedy {
                 what: format!("start {} with as many threads as it has CPUs", program.name),
                 command: format!("{setting} {}", shell(&program.command)),
@@ -340,7 +337,7 @@ mod tests {
     fn ranks_spin_for_one_another_and_are_started_by_their_launchers_command() {
         let job = |pid: u32| Seen {
             openmp: None,
-            runtime: Some("Open MPI".into()),
+            runtime: Some(Runtime::OpenMpi),
             processes: 2,
             pids: vec![pid, pid + 1],
             launched_by: Some(["mpirun", "-np", "2", "./lmp"].map(str::to_owned).to_vec()),
@@ -403,11 +400,11 @@ mod tests {
     #[test]
     fn every_program_that_is_too_wide_is_told_so_by_its_own_variable() {
         for (runtime, wanted) in [
-            (Some("Go"), "GOMAXPROCS=2 ./p10 'a b'"),
-            (Some("OpenBLAS"), "OPENBLAS_NUM_THREADS=2 ./p10 'a b'"),
-            (Some("Numba"), "NUMBA_NUM_THREADS=2 ./p10 'a b'"),
+            (Some(Runtime::Go), "GOMAXPROCS=2 ./p10 'a b'"),
+            (Some(Runtime::OpenBlas), "OPENBLAS_NUM_THREADS=2 ./p10 'a b'"),
+            (Some(Runtime::Numba), "NUMBA_NUM_THREADS=2 ./p10 'a b'"),
         ] {
-            let wide = Seen { openmp: None, runtime: runtime.map(str::to_owned), ..seen(10, 8, 2.0, 8.0) };
+            let wide = Seen { openmp: None, runtime, ..seen(10, 8, 2.0, 8.0) };
             assert_eq!(judge(&[wide], &cpus()).remedies[0].command, wanted);
         }
         let unknown = Seen { openmp: None, ..seen(10, 8, 2.0, 8.0) };

@@ -84,7 +84,7 @@ fn show(look: &Look, verdict: &Verdict, cpus: &CpuSet, seconds: f64) -> String {
     for seen in look.seen.iter().take(12) {
         let mut what = Vec::new();
         what.extend(seen.openmp.clone());
-        what.extend(seen.runtime.clone());
+        what.extend(seen.runtime.map(|runtime| <&str>::from(runtime).to_owned()));
         if seen.processes > 1 {
             what.push(format!("{} processes", seen.processes));
         }
