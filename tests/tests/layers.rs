@@ -1,6 +1,8 @@
 //! Who may use whom: the rooms of ARCHITECTURE.md as `cargo metadata` sees them.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use coplace_tests::top;
@@ -82,4 +84,53 @@ fn a_crate_that_reaches_upward_or_is_unknown_is_found() {
         ("coplace-policy".to_owned(), vec!["coplace-plan".to_owned()]),
     ]);
     assert_eq!(violations(&uses).len(), 3);
+}
+
+/// Where text is asked that machines make (`/proc`, symbols, files of ours), or that a user types.
+const MACHINES_TEXT: [&str; 3] = ["linux", "regions", "topology"];
+const ASKED: [(&str, &str); 2] =
+    [("policy/src/lua/sandbox.rs", "<close>"), ("cli/src/advise/judge.rs", "bind")];
+
+/// What a file's code, without its tests, looks for inside of text: the literals of `contains`.
+fn asked_of_text(source: &str) -> Vec<String> {
+    let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let literals = code.split(".contains(\"").skip(1).filter_map(|rest| rest.split('"').next());
+    literals.filter(|literal| literal.chars().any(char::is_alphabetic)).map(str::to_owned).collect()
+}
+
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for path in fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        match path.is_dir() {
+            true => sources(&path, found),
+            false if path.extension().is_some_and(|ending| ending == "rs") => found.push(path),
+            false => {}
+        }
+    }
+}
+
+#[test]
+fn no_code_branches_on_text_made_for_people() {
+    let mut found = Vec::new();
+    let crates = top().join("crates");
+    for krate in fs::read_dir(&crates).unwrap().flatten() {
+        if !MACHINES_TEXT.iter().any(|name| *name == krate.file_name()) {
+            sources(&krate.path().join("src"), &mut found);
+        }
+    }
+    assert!(found.len() > 200, "{}", found.len());
+    let mut wrong = Vec::new();
+    for path in found.iter().filter(|path| path.file_name().is_some_and(|name| name != "tests.rs")) {
+        let name = path.strip_prefix(&crates).unwrap().display().to_string();
+        let asked = asked_of_text(&fs::read_to_string(path).unwrap());
+        let unknown = asked.into_iter().filter(|literal| !ASKED.contains(&(&name, literal)));
+        wrong.extend(unknown.map(|literal| format!("{name} asks whether text contains {literal:?}")));
+    }
+    assert!(wrong.is_empty(), "ask a value, not what it says:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_branch_on_text_is_found_and_one_in_a_test_is_not() {
+    let code = "if line.contains(\"left over\") {}\nif list.contains(\", \") {}";
+    assert_eq!(asked_of_text(code), ["left over"]);
+    assert!(asked_of_text(&format!("#[cfg(test)]\nmod tests {{ {code} }}")).is_empty());
 }

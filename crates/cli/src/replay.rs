@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use engine::trace::{Replayed, replay, whole_lines};
+use engine::Starts;
+use engine::trace::{Decided, Replayed, replay, whole_lines};
 use policy::{Policy, Settings};
 use serde_json::json;
 
@@ -56,13 +57,12 @@ pub fn main(args: &Args) -> Outcome {
     if plans.is_empty() {
         return Err(Failure::bad_input(format!("{}: there is no plan in it", args.file.display())));
     }
-    let differ = plans.iter().filter(|plan| plan.recorded != plan.again).count();
+    let differ = plans.iter().filter(|plan| plan.differs()).count();
     if args.json {
-        let shown: Vec<_> =
-            plans.iter().filter(|plan| args.all || plan.recorded != plan.again).map(as_json).collect();
+        let shown: Vec<_> = plans.iter().filter(|plan| args.all || plan.differs()).map(as_json).collect();
         println!("{:#}", json!({ "plans": plans.len(), "differ": differ, "shown": shown }));
     } else {
-        plans.iter().filter(|plan| args.all || plan.recorded != plan.again).for_each(show);
+        plans.iter().filter(|plan| args.all || plan.differs()).for_each(show);
         match differ {
             0 => println!("{} plans, all the same", plans.len()),
             _ => println!("{differ} of {} plans differ", plans.len()),
@@ -73,20 +73,57 @@ pub fn main(args: &Args) -> Outcome {
 }
 
 fn as_json(plan: &Replayed) -> serde_json::Value {
-    json!({
+    let mut value = json!({
         "line": plan.line,
         "now_ns": plan.now_ns,
-        "recorded": plan.recorded.to_string(),
-        "again": plan.again.to_string(),
-    })
+        "recorded": plan.recorded.plan.to_string(),
+        "again": plan.again.plan.to_string(),
+    });
+    if !plan.recorded.starts.is_empty() || !plan.again.starts.is_empty() {
+        value["recorded_starts"] = json!(plan.recorded.starts);
+        value["starts_again"] = json!(plan.again.starts);
+    }
+    if plan.recorded.usable.is_some() {
+        value["recorded_usable"] = json!(plan.recorded.usable);
+        value["usable_again"] = json!(plan.again.usable);
+    }
+    value
 }
 
 fn show(plan: &Replayed) {
     println!("line {}, at {}", plan.line, units::show_ns(plan.now_ns));
-    if plan.recorded == plan.again {
-        println!("  {}", plan.recorded);
-    } else {
-        println!("  recorded: {}", plan.recorded);
-        println!("  again:    {}", plan.again);
+    let (recorded, again) = (decided(&plan.recorded), decided(&plan.again));
+    for (recorded, again) in recorded.into_iter().zip(again) {
+        match (recorded, again) {
+            (recorded, again) if recorded != again => {
+                println!("  recorded: {}", recorded.as_deref().unwrap_or("nothing"));
+                println!("  again:    {}", again.as_deref().unwrap_or("nothing"));
+            }
+            (_, Some(again)) => println!("  {again}"),
+            (_, None) => {}
+        }
     }
+}
+
+/// The plan, who starts, and which CPUs are usable, where that was decided.
+fn decided(decided: &Decided) -> [Option<String>; 3] {
+    let starts = starts(&decided.starts);
+    [
+        Some(decided.plan.to_string()),
+        (!starts.is_empty()).then(|| starts.join("; ")),
+        decided.usable.as_ref().map(|usable| format!("usable CPUs: {usable}")),
+    ]
+}
+
+fn starts(starts: &Starts) -> Vec<String> {
+    let admitted = starts.admitted.iter().map(|admitted| match &admitted.narrow {
+        Some(start) => format!("{} is admitted and {start}", admitted.app),
+        None => format!("{} is admitted", admitted.app),
+    });
+    let queued = starts.queued.iter().map(|(app, why)| format!("{app} waits: {why}"));
+    let let_go = starts.let_go.iter().map(|(app, passive)| match passive {
+        Some(why) => format!("{app} is let go, waiting passively: {why}"),
+        None => format!("{app} is let go"),
+    });
+    admitted.chain(queued).chain(let_go).collect()
 }

@@ -142,7 +142,7 @@ fn brought(rates: Brought) -> String {
 }
 
 fn state(app: &AppStatus) -> String {
-    if app.rigid.is_some() { format!("{}, rigid", app.state) } else { app.state.clone() }
+    if app.rigid.is_some() { format!("{}, rigid", app.state) } else { app.state.to_string() }
 }
 
 /// At most `most` characters.

@@ -1,15 +1,23 @@
 //! What can happen.
 
+use std::collections::BTreeMap;
+
 use plan::App;
 use policy::Policy;
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 use workload::AppId;
 
-/// What the engine is told.
-pub enum Event {
+use crate::start::{Arrival, MemoryRoom};
+
+/// What the engine is told. `P` is a policy, or in a recording its letters ([`Recorded`]).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event<P = Box<dyn Policy>> {
     /// A program is there; one of the same name is taken to be the same, described anew.
     Arrived(App),
+    /// A program is held before its first instruction: it is admitted, or waits for memory first.
+    Came(Box<Arrival>),
     Left(AppId),
     /// What was seen of a program: its team, its malleability as it proved to be, whether it waits
     /// passively, may be stopped, must stay somewhere. Arrival and suspension are kept as they are;
@@ -23,72 +31,93 @@ pub enum Event {
         allowed: CpuSet,
         usable: CpuSet,
     },
+    /// Other CPUs are allowed, paid for or left by unmanaged programs than before; which are usable follows from it.
+    Allowance(Allowance),
+    /// Memory for programs that wait for some.
+    Memory(MemoryRoom),
     /// Load average over 15 minutes, in thousandths.
     Load {
         average_15min_milli: u64,
     },
-    /// Another policy decides from now on; programs stay.
-    Policy(Box<dyn Policy>),
+    /// Another policy decides from now on; programs stay. In a recording the settings stand before it.
+    Policy(P),
     /// The policy asked to be woken.
     Wake,
 }
 
 /// The same as it is written down.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Recorded {
-    Arrived(App),
-    Left(AppId),
-    Observed(App),
-    Suspend(AppId),
-    Resume(AppId),
-    Machine {
-        allowed: CpuSet,
-        usable: CpuSet,
-    },
-    Load {
-        average_15min_milli: u64,
-    },
-    /// By its letters; the settings stand before it in the recording.
-    Policy(String),
-    Wake,
+pub type Recorded = Event<String>;
+
+/// What the kernel, the quotas and other programs leave to managed ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allowance {
+    pub allowed: CpuSet,
+    /// CPU time that all programs have together, in thousandths of a CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paid_milli_cpus: Option<u32>,
+    /// What unmanaged programs use of each CPU, in thousandths, smoothed.
+    #[serde(with = "by_cpu")]
+    pub unmanaged_milli: BTreeMap<u32, u32>,
+}
+
+/// Keys of JSON are strings, also where a message is buffered before its kind is known.
+mod by_cpu {
+    use std::collections::BTreeMap;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(milli: &BTreeMap<u32, u32>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(milli.iter().map(|(cpu, milli)| (cpu.to_string(), milli)))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u32, u32>, D::Error> {
+        let texts: BTreeMap<String, u32> = BTreeMap::deserialize(deserializer)?;
+        let parse = |(cpu, milli): (String, u32)| Ok((cpu.parse().map_err(D::Error::custom)?, milli));
+        texts.into_iter().map(parse).collect()
+    }
+}
+
+impl<P> Event<P> {
+    /// The same event with another form of the policy, if it names one.
+    pub fn with_policy<Q, E>(&self, form: impl FnOnce(&P) -> Result<Q, E>) -> Result<Event<Q>, E> {
+        Ok(match self {
+            Event::Arrived(app) => Event::Arrived(app.clone()),
+            Event::Came(arrival) => Event::Came(arrival.clone()),
+            Event::Left(id) => Event::Left(id.clone()),
+            Event::Observed(app) => Event::Observed(app.clone()),
+            Event::Suspend(id) => Event::Suspend(id.clone()),
+            Event::Resume(id) => Event::Resume(id.clone()),
+            Event::Machine { allowed, usable } => {
+                Event::Machine { allowed: allowed.clone(), usable: usable.clone() }
+            }
+            Event::Allowance(allowance) => Event::Allowance(allowance.clone()),
+            Event::Memory(room) => Event::Memory(room.clone()),
+            Event::Load { average_15min_milli } => Event::Load { average_15min_milli: *average_15min_milli },
+            Event::Policy(policy) => Event::Policy(form(policy)?),
+            Event::Wake => Event::Wake,
+        })
+    }
 }
 
 impl Event {
+    /// As it is written down: a policy by its letters.
     pub fn recorded(&self) -> Recorded {
-        match self {
-            Event::Arrived(app) => Recorded::Arrived(app.clone()),
-            Event::Left(id) => Recorded::Left(id.clone()),
-            Event::Observed(app) => Recorded::Observed(app.clone()),
-            Event::Suspend(id) => Recorded::Suspend(id.clone()),
-            Event::Resume(id) => Recorded::Resume(id.clone()),
-            Event::Machine { allowed, usable } => {
-                Recorded::Machine { allowed: allowed.clone(), usable: usable.clone() }
-            }
-            Event::Load { average_15min_milli } => {
-                Recorded::Load { average_15min_milli: *average_15min_milli }
-            }
-            Event::Policy(policy) => Recorded::Policy(policy.letters().to_owned()),
-            Event::Wake => Recorded::Wake,
+        match self.with_policy(|policy| Ok::<_, std::convert::Infallible>(policy.letters().to_owned())) {
+            Ok(recorded) => recorded,
+            Err(never) => match never {},
         }
     }
 }
 
+/// A recording names a policy that is not here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no policy {0}")]
+pub struct NoSuchPolicy(pub String);
+
 impl Recorded {
     /// The event again; `policy` makes a policy of its letters.
-    pub fn event(self, policy: impl FnOnce(&str) -> Option<Box<dyn Policy>>) -> Result<Event, String> {
-        Ok(match self {
-            Recorded::Arrived(app) => Event::Arrived(app),
-            Recorded::Left(id) => Event::Left(id),
-            Recorded::Observed(app) => Event::Observed(app),
-            Recorded::Suspend(id) => Event::Suspend(id),
-            Recorded::Resume(id) => Event::Resume(id),
-            Recorded::Machine { allowed, usable } => Event::Machine { allowed, usable },
-            Recorded::Load { average_15min_milli } => Event::Load { average_15min_milli },
-            Recorded::Policy(letters) => {
-                Event::Policy(policy(&letters).ok_or_else(|| format!("there is no policy {letters}"))?)
-            }
-            Recorded::Wake => Event::Wake,
-        })
+    pub fn event(&self, policy: impl FnOnce(&str) -> Option<Box<dyn Policy>>) -> Result<Event, NoSuchPolicy> {
+        self.with_policy(|letters| policy(letters).ok_or_else(|| NoSuchPolicy(letters.clone())))
     }
 }

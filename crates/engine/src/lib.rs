@@ -17,23 +17,31 @@
 //! about sequences (invariants 6 and 7, left-over CPUs) is carried out and complained about: it does
 //! no harm, and refusing it would.
 
+mod allowance;
 mod event;
 mod stand_in;
+mod start;
 mod steps;
 pub mod trace;
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use plan::check::{Case, Explanation, Sequence};
-use plan::{App, Change, Limits, Plan, Promise, Refusal, Snapshot, Violation, check_plan, diff, normalise};
-use policy::{Decision, Memory, Policy, Report, Settings};
-use serde::{Deserialize, Serialize};
-use topology::{CpuSet, Machine};
+use plan::check::{Case, Sequence};
+use plan::{
+    App, Change, Limits, Plan, Promise, Rejection, Remark, Report, Snapshot, Violation, check_plan, diff,
+    normalise,
+};
+use policy::{Decision, Memory, Policy, Settings};
+use start::Powers;
+use topology::{CpuSet, Machine, Withheld};
+use workload::AppId;
 
-pub use event::{Event, Recorded};
+pub use event::{Allowance, Event, NoSuchPolicy, Recorded};
 pub use stand_in::uncontrolled;
+pub use start::{Admitted, Arrival, Held, MemoryRoom, PassiveReason, Shortage, Starts};
 pub use steps::{Step as StepOfMachine, steps};
 pub use trace::{Entry, Recorder};
 
@@ -43,30 +51,11 @@ const SHORTEST_SLEEP_NS: u64 = 1_000_000;
 /// Carries plans out and decides nothing.
 pub trait Actuator {
     type Error;
+    /// Takes in programs that were held, before the plan that has them is carried out.
+    fn admit(&mut self, _admitted: &[Admitted], _apps: &[App]) {}
+
     /// Gets from the plan that it carried out last to `plan`; `change` is what differs.
     fn carry_out(&mut self, plan: &Plan, change: &Change) -> Result<(), Self::Error>;
-}
-
-/// Why a policy's plan was not taken.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rejection {
-    /// There was none: where in the policy's script, and what is wrong there.
-    Failed(String),
-    /// It has no form that can be carried out.
-    Refused(Refusal),
-    /// It breaks an invariant.
-    Broken(Violation),
-}
-
-impl std::fmt::Display for Rejection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Rejection::Failed(why) => f.write_str(why),
-            Rejection::Refused(refusal) => refusal.fmt(f),
-            Rejection::Broken(violation) => write!(f, "invariant {}: {violation}", violation.invariant()),
-        }
-    }
 }
 
 /// What one decision came to.
@@ -74,9 +63,12 @@ impl std::fmt::Display for Rejection {
 pub struct Step {
     /// The plan in force from now on.
     pub plan: Arc<Plan>,
-    /// What is different from the plan before; in [`Engine::run_step`], from the plan that was
-    /// carried out last.
+    /// Whether that is another than before.
+    pub replaced: bool,
+    /// What is different from the plan that was carried out last.
     pub change: Change,
+    /// What was decided about programs that start.
+    pub starts: Starts,
     pub report: Report,
     /// When the policy wants to be asked again, by [`Event::Wake`], even if nothing happens.
     pub wake_at_ns: Option<u64>,
@@ -98,6 +90,12 @@ pub struct Engine {
     plan: Arc<Plan>,
     /// The last plan that reached the actuator whole.
     carried: Arc<Plan>,
+    /// Programs that came since: what was carried out for others of their names does not count.
+    arrived: BTreeSet<AppId>,
+    held: Held,
+    starts: Starts,
+    /// Plans are made and shown, and not carried out.
+    observes: bool,
     report: Report,
     wake_at_ns: Option<u64>,
     sequence: Sequence,
@@ -119,6 +117,10 @@ impl Engine {
             memory: Memory::default(),
             plan: Arc::default(),
             carried: Arc::default(),
+            arrived: BTreeSet::new(),
+            held: Held::default(),
+            starts: Starts::default(),
+            observes: false,
             report: Report::default(),
             wake_at_ns: None,
             sequence: Sequence::default(),
@@ -133,6 +135,12 @@ impl Engine {
     /// What the world's mechanisms can do.
     pub fn with_limits(mut self, limits: Limits) -> Engine {
         self.limits = limits;
+        self
+    }
+
+    /// Plans are made and shown, and not carried out: programs start as they would without them.
+    pub fn observing(mut self, observes: bool) -> Engine {
+        self.observes = observes;
         self
     }
 
@@ -159,6 +167,8 @@ impl Engine {
             limits: self.limits.clone(),
             memory: self.memory.clone(),
             plan: self.plan.to_string(),
+            observes: self.observes,
+            held: Box::new(self.held.clone()),
         };
         let others = std::mem::replace(&mut self.recorders, vec![recorder]);
         self.record(begin);
@@ -199,6 +209,23 @@ impl Engine {
         Snapshot { now_ns: now_ns.max(self.snapshot.now_ns), ..self.snapshot.clone() }
     }
 
+    /// Programs that wait for memory before they start, in order of arrival, and why.
+    pub fn queue(&self) -> impl Iterator<Item = (&AppId, &Shortage)> {
+        self.held.queue()
+    }
+
+    /// Who of the queue would have to wait with this memory, and why; the others would be admitted.
+    pub fn shortages(&self, room: &MemoryRoom) -> BTreeMap<AppId, Shortage> {
+        self.held.shortages(room, !self.snapshot.apps.is_empty())
+    }
+
+    /// Why not all allowed CPUs would be usable, if this allowance changed what is; `None` where it changes nothing.
+    pub fn would_change(&self, allowance: &Allowance) -> Option<Vec<Withheld>> {
+        let Snapshot { machine, usable: current, .. } = &self.snapshot;
+        let (usable, reasons) = allowance::usable(current, allowance, machine);
+        (usable != *current || allowance.allowed != self.snapshot.allowed).then_some(reasons)
+    }
+
     /// Live programs in order of arrival.
     pub fn apps(&self) -> &[App] {
         &self.snapshot.apps
@@ -211,9 +238,8 @@ impl Engine {
     /// Takes in what happened in one instant, in order, and decides once. Whoever calls it carries
     /// the step's change out. Time that runs backwards stands still.
     pub fn handle_all(&mut self, now_ns: u64, events: Vec<Event>) -> Step {
-        let mut step = self.advance(now_ns, events);
-        step.change = diff(&self.carried, &step.plan);
-        self.carried = Arc::clone(&self.plan);
+        let step = self.advance(now_ns, events);
+        self.was_carried();
         step
     }
 
@@ -225,34 +251,50 @@ impl Engine {
         events: Vec<Event>,
         actuator: &mut A,
     ) -> (Step, Result<(), A::Error>) {
-        let mut step = self.advance(now_ns, events);
-        step.change = diff(&self.carried, &step.plan);
+        let step = self.advance(now_ns, events);
+        actuator.admit(&step.starts.admitted, &self.snapshot.apps);
         let done = if step.change.is_empty() { Ok(()) } else { actuator.carry_out(&step.plan, &step.change) };
         if done.is_ok() {
-            self.carried = Arc::clone(&self.plan);
+            self.was_carried();
         }
         (step, done)
+    }
+
+    fn was_carried(&mut self) {
+        self.carried = Arc::clone(&self.plan);
+        self.arrived.clear();
     }
 
     fn advance(&mut self, now_ns: u64, events: Vec<Event>) -> Step {
         // Time that runs backwards would make a policy's memory lie.
         let now_ns = now_ns.max(self.snapshot.now_ns);
         self.snapshot.now_ns = now_ns;
+        self.held.begin_instant();
+        let mut usable = None;
         for event in events {
+            let allows = matches!(event, Event::Allowance(_));
             if !self.recorders.is_empty() {
                 self.record(Entry::Event { now_ns, event: event.recorded() });
             }
             self.take(event);
+            usable = usable.or(allows.then_some(()));
         }
         let rejected_before = std::mem::take(&mut self.rejected);
-        let (step, refused) = self.decide();
+        let (mut step, refused) = self.decide();
+        step.change = diff(&self.carried, &step.plan);
+        self.arrived.iter().for_each(|app| step.change.begin_anew(app, &step.plan));
+        let powers = Powers { holds: !self.observes, tells: !self.observes && !self.policy.hands_off() };
+        step.starts = std::mem::take(&mut self.starts);
+        step.starts.let_go = self.held.let_go(&step.plan, &self.snapshot.apps, powers);
         // One test case for each way in which a policy goes wrong, however often it is asked.
         if let Some(plan) = refused.filter(|_| self.rejected != rejected_before) {
             let (snapshot, why) = (self.snapshot.clone(), self.rejected.clone());
             self.record(Entry::Rejected { snapshot, plan, why });
         }
         if !self.recorders.is_empty() {
-            self.record(Entry::Plan { now_ns, plan: step.plan.to_string() });
+            let (plan, starts) = (step.plan.to_string(), step.starts.clone());
+            let usable = usable.map(|()| self.snapshot.usable.clone());
+            self.record(Entry::Plan { now_ns, plan, starts, usable });
         }
         step
     }
@@ -282,15 +324,52 @@ impl Engine {
         self.snapshot.allowed = allowed;
     }
 
+    /// A program that was held is under the policy from now on; `queued`: it waited for memory before.
+    fn admit(&mut self, arrival: Arrival, queued: bool) {
+        let mut app = arrival.app;
+        let may = arrival.may_start_narrow && !self.observes;
+        let start = if may { self.policy.narrow_start(&app, &self.snapshot) } else { None };
+        let narrow = start.filter(|start| start.threads > 0);
+        let admitted = Admitted { app: app.id.clone(), queued, narrow };
+        admitted.apply(&mut app);
+        self.starts.admitted.push(admitted);
+        self.arrive(app);
+    }
+
+    fn arrive(&mut self, app: App) {
+        self.arrived.insert(app.id.clone());
+        let apps = &mut self.snapshot.apps;
+        apps.retain(|known| known.id != app.id);
+        apps.push(app);
+        apps.sort_by_key(|app| app.arrived_ns);
+    }
+
     fn take(&mut self, event: Event) {
         let apps = &mut self.snapshot.apps;
         match event {
             Event::Arrived(app) => {
-                apps.retain(|known| known.id != app.id);
-                apps.push(app);
-                apps.sort_by_key(|app| app.arrived_ns);
+                self.held.forget(&app.id);
+                self.arrive(app);
+            }
+            Event::Came(arrival) => {
+                let occupied = !apps.is_empty();
+                match self.held.arrive(*arrival, occupied) {
+                    Ok(arrival) => self.admit(arrival, false),
+                    Err((app, why)) => drop(self.starts.queued.insert(app, why)),
+                }
+            }
+            Event::Memory(room) => {
+                while let Some(arrival) = self.held.next(&room, !self.snapshot.apps.is_empty()) {
+                    self.admit(arrival, true);
+                }
+            }
+            Event::Allowance(allowance) => {
+                let Snapshot { machine, usable: current, .. } = &self.snapshot;
+                let (usable, _) = allowance::usable(current, &allowance, machine);
+                self.restrict(allowance.allowed, usable);
             }
             Event::Left(id) => {
+                self.held.forget(&id);
                 if let Some(at) = apps.iter().position(|app| app.id == id) {
                     apps.remove(at);
                 }
@@ -346,17 +425,14 @@ impl Engine {
                 let broken = found.into_iter().map(Rejection::Broken).collect();
                 self.rejected = normal.as_ref().err().cloned().unwrap_or(broken);
                 promise = Promise::default();
-                let failed = matches!(self.rejected[..], [Rejection::Failed(_)]);
-                let what = if failed { "came to no plan" } else { "made a plan that is not valid" };
-                report.lines = vec![format!("{} {what}:", self.policy.name())];
-                report.lines.extend(self.rejected.iter().map(Rejection::to_string));
+                report.remarks =
+                    vec![Remark::Rejected { policy: self.policy.name(), why: self.rejected.clone() }];
                 let stand_in = stand_in.insert(self.stand_in());
                 Case::of(stand_in, &self.snapshot)
             }
         };
-        let explanation = Explanation { lines: &report.lines, moves: &report.moves };
-        let complaints = self.sequence.check_case(&case, &promise, explanation);
-        report.lines.extend(complaints.iter().map(|broken| format!("a promise was broken: {broken}")));
+        let complaints = self.sequence.check_case(&case, &promise, &report);
+        report.remarks.extend(complaints.iter().cloned().map(Remark::Broken));
         let earliest = self.snapshot.now_ns.saturating_add(SHORTEST_SLEEP_NS);
         self.wake_at_ns = wake_at_ns.map(|at| at.max(earliest));
         let fitted = match normal {
@@ -370,11 +446,12 @@ impl Engine {
         };
         let plan = Arc::new(plan);
         self.report = report.clone();
+        let replaced = *self.plan != *plan;
         self.plan = Arc::clone(&plan);
         self.sequence.follow(Arc::clone(&self.plan));
         let (wake_at_ns, rejected) = (self.wake_at_ns, self.rejected.clone());
-        let change = Change::default();
-        (Step { plan, change, report, wake_at_ns, rejected, complaints }, refused)
+        let (change, starts) = Default::default();
+        (Step { plan, replaced, change, starts, report, wake_at_ns, rejected, complaints }, refused)
     }
 
     /// What is in force instead of an invalid plan.

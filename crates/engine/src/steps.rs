@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use plan::{App, Plan};
+use plan::{App, Plan, Rejection, Report};
 use policy::Policy;
 use topology::Machine;
 use workload::AppId;
 
-use crate::{Engine, Event, Rejection};
+use crate::{Engine, Event};
 
 /// Time between two arrivals or ends: longer than hysteresis is usefully set to.
 const APART_NS: u64 = 10_000_000_000;
@@ -22,7 +22,7 @@ pub struct Step {
     /// Whether the number was reached by an arrival (else by an end).
     pub arriving: bool,
     pub plan: Plan,
-    pub report: Vec<String>,
+    pub report: Report,
     /// Why the policy's own plan is not in force, if so.
     pub rejected: Vec<Rejection>,
 }
@@ -43,7 +43,7 @@ pub fn steps(machine: &Arc<Machine>, policy: Box<dyn Policy>, most: u32) -> Vec<
         let now_ns = (at as u64 + 1) * APART_NS;
         engine.handle(now_ns, event);
         settle(&mut engine, now_ns);
-        let (plan, report) = (engine.plan().clone(), engine.report().lines.clone());
+        let (plan, report) = (engine.plan().clone(), engine.report().clone());
         let rejected = engine.rejected().to_vec();
         steps.push(Step { programs, arriving, plan, report, rejected });
     }

@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use plan::{Limits, Plan, Snapshot};
+use plan::{Limits, Plan, Rejection, Snapshot};
 use policy::{Memory, Policy, Settings};
 use serde::{Deserialize, Serialize};
+use topology::CpuSet;
 
 use crate::event::{Event, Recorded};
-use crate::{Engine, Rejection};
+use crate::{Engine, Held, Starts};
 
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,6 +29,12 @@ pub enum Entry {
         /// In text form, as everywhere in a trace.
         #[serde(default = "idle")]
         plan: String,
+        /// Plans are not carried out.
+        #[serde(default)]
+        observes: bool,
+        /// Programs that have not started.
+        #[serde(default, skip_serializing_if = "Held::is_empty")]
+        held: Box<Held>,
     },
     /// What the policies that follow are made with.
     Settings(Box<Settings>),
@@ -35,10 +42,17 @@ pub enum Entry {
         now_ns: u64,
         event: Recorded,
     },
-    /// What was in force after the events before it.
+    /// What was decided after the events before it.
     Plan {
         now_ns: u64,
+        /// What is in force.
         plan: String,
+        /// About programs that start.
+        #[serde(default, skip_serializing_if = "Starts::is_empty")]
+        starts: Starts,
+        /// The usable CPUs, where the events were about them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usable: Option<CpuSet>,
     },
     /// A policy's plan that was not taken, with what it had seen: the making of a test case. It
     /// stands as a tree, because what is wrong with it may be what the text form cannot say.
@@ -93,14 +107,29 @@ pub fn entries(text: &str) -> impl Iterator<Item = Result<(usize, Entry), Replay
     })
 }
 
-/// One plan of a trace, and what it is when played again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What one line of a trace says was decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decided {
+    pub plan: Plan,
+    pub starts: Starts,
+    /// `None`: the events before were not about CPUs.
+    pub usable: Option<CpuSet>,
+}
+
+/// One decision of a trace, and what it is when played again.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Replayed {
     /// Line of the trace, from 1.
     pub line: usize,
     pub now_ns: u64,
-    pub recorded: Plan,
-    pub again: Plan,
+    pub recorded: Decided,
+    pub again: Decided,
+}
+
+impl Replayed {
+    pub fn differs(&self) -> bool {
+        self.recorded != self.again
+    }
 }
 
 /// Plays a trace again from its beginning; `policy` makes a policy of its letters and settings. The
@@ -116,7 +145,9 @@ pub fn replay(
         let (line, entry) = entry?;
         let wrong = |why: String| ReplayError::Line { line, why };
         let parse = |text: &str| text.parse::<Plan>().map_err(|error| wrong(error.to_string()));
-        if let Entry::Begin { snapshot, policy: letters, settings, limits, memory, plan } = entry {
+        if let Entry::Begin { snapshot, policy: letters, settings, limits, memory, plan, observes, held } =
+            entry
+        {
             let policy =
                 policy(&letters, &settings).ok_or_else(|| wrong(format!("there is no policy {letters}")))?;
             let (allowed, usable) = (snapshot.allowed.clone(), snapshot.usable.clone());
@@ -129,6 +160,8 @@ pub fn replay(
                 memory,
                 carried: Arc::clone(&plan),
                 plan,
+                observes,
+                held: *held,
                 ..fresh
             });
             pending.clear();
@@ -139,11 +172,17 @@ pub fn replay(
             Entry::Settings(settings) => engine.settings = *settings,
             Entry::Event { event, .. } => {
                 let again = |letters: &str| policy(letters, &engine.settings);
-                pending.push(event.event(again).map_err(wrong)?);
+                pending.push(event.event(again).map_err(|error| wrong(error.to_string()))?);
             }
-            Entry::Plan { now_ns, plan } => {
-                let again = engine.handle_all(now_ns, std::mem::take(&mut pending)).plan;
-                plans.push(Replayed { line, now_ns, recorded: parse(&plan)?, again: Plan::clone(&again) });
+            Entry::Plan { now_ns, plan, starts, usable } => {
+                let step = engine.handle_all(now_ns, std::mem::take(&mut pending));
+                let again = Decided {
+                    plan: Plan::clone(&step.plan),
+                    starts: step.starts,
+                    usable: usable.as_ref().map(|_| engine.snapshot(now_ns).usable),
+                };
+                let recorded = Decided { plan: parse(&plan)?, starts, usable };
+                plans.push(Replayed { line, now_ns, recorded, again });
             }
             Entry::Begin { .. } | Entry::Rejected { .. } => {}
         }

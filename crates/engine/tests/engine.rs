@@ -6,11 +6,16 @@ use common::{
     Everywhere, First, Full, Liar, Tape, any_history, any_policy, by_letters, decision, event, id, machine,
     set,
 };
-use coplace_engine::{Actuator, Engine, Entry, Event, Rejection, steps, uncontrolled};
-use plan::check::{Explanation, Sequence};
-use plan::{App, Change, Limits, Plan, Promise, Snapshot, Violation, check_plan};
+use coplace_engine::{
+    Actuator, Arrival, Engine, Entry, Event, MemoryRoom, PassiveReason, steps, uncontrolled,
+};
+use plan::check::Sequence;
+use plan::{
+    App, AppChange, Change, Limits, Plan, Promise, Rejection, Remark, Snapshot, Violation, check_plan,
+};
 use policy::{Decision, Memory, Policy};
 use proptest::prelude::*;
+use workload::Malleability;
 
 fn engine(policy: impl Policy + 'static) -> Engine {
     let machine = machine();
@@ -66,8 +71,8 @@ proptest! {
             let events = events.iter().map(event).filter(|event| !matches!(event, Event::Policy(_)));
             let step = engine.handle_all(0, events.collect());
             prop_assert_eq!(&step.complaints, &vec![]);
-            let explanation = Explanation { lines: &[], moves: &Default::default() };
-            let found = sequence.check_step(&step.plan, &engine.snapshot(0), &First.promise(), explanation);
+            let (snapshot, report) = (engine.snapshot(0), Default::default());
+            let found = sequence.check_step(&step.plan, &snapshot, &First.promise(), &report);
             prop_assert_eq!(found, vec![]);
         }
     }
@@ -85,7 +90,11 @@ fn an_invalid_plan_leaves_the_old_one_in_force_while_that_is_valid() {
         step.rejected.iter().any(|why| matches!(why, Rejection::Broken(Violation::SuspendedUnasked { .. })))
     );
     assert_eq!(engine.rejected(), &step.rejected[..]);
-    assert!(engine.report().lines[0].contains("lies (LI)"), "{:?}", engine.report());
+    let remarks = &engine.report().remarks;
+    assert!(
+        matches!(&remarks[..], [Remark::Rejected { policy, .. }, ..] if policy == "lies (LI)"),
+        "{remarks:?}"
+    );
 }
 
 #[test]
@@ -206,6 +215,18 @@ fn what_an_actuator_failed_to_carry_out_is_asked_of_it_again() {
 }
 
 #[test]
+fn another_program_of_the_same_name_is_carried_out_anew() {
+    let mut engine = engine(Everywhere);
+    let mut sure = Shaky { failures: 0, told: Vec::new() };
+    let (first, _) = engine.run_step(0, vec![arrived("a")], &mut sure);
+    let (step, _) = engine.run_step(1, vec![Event::Left(id("a")), arrived("a arrived 1ns")], &mut sure);
+    assert!(!step.replaced, "the plan is the same");
+    assert_eq!(step.change, first.change);
+    assert!(matches!(step.change.apps[&id("a")][..], [AppChange::Started(_)]));
+    assert_eq!(sure.told.len(), 2);
+}
+
+#[test]
 fn a_full_disk_ends_the_recording_and_nothing_else() {
     let mut engine = engine(Everywhere);
     engine.record_to(Box::new(Full(2)));
@@ -288,7 +309,7 @@ fn a_policy_that_fails_leaves_a_valid_plan_in_force_and_its_memory_as_it_was() {
     let step = failing.handle(1, arrived("b"));
     assert_eq!(step.rejected, [Rejection::Failed("mine.lua:7: two".into())]);
     assert_eq!(step.plan.to_string(), "mixed [a on 0-7, b on 0-7]");
-    assert_eq!(step.report.lines, ["mine (mine.lua) came to no plan:", "mine.lua:7: two"]);
+    assert_eq!(step.report.lines(), ["mine (mine.lua) came to no plan: mine.lua:7: two"]);
     assert_eq!(step.wake_at_ns, None);
     let left = |engine: &mut Engine| engine.handle(2, Event::Left(id("b"))).plan;
     assert_eq!(left(&mut failing), left(&mut steady), "First counts in its memory how often it has decided");
@@ -309,4 +330,66 @@ fn several_recorders_each_begin_where_they_came_and_one_that_fails_does_not_end_
     assert_eq!(first.entries().len(), 5, "a beginning, two events and two plans");
     assert!(matches!(&second.entries()[0], Entry::Begin { snapshot, .. } if snapshot.apps.len() == 1));
     assert_eq!(second.entries()[1..], first.entries()[3..]);
+}
+
+fn held(app: &str, expected_bytes: Option<u64>, left_bytes: u64) -> Event {
+    let app: App = app.parse().unwrap();
+    let room = MemoryRoom { pressure_milli: 0, left_bytes: [(app.id.clone(), left_bytes)].into() };
+    Event::Came(Box::new(Arrival {
+        app,
+        expected_bytes,
+        may_start_narrow: true,
+        may_wait_passively: true,
+        room,
+    }))
+}
+
+#[test]
+fn a_held_program_waits_for_memory_and_is_admitted_when_it_is_there() {
+    let mut engine = engine(Everywhere);
+    engine.handle(0, held("a", Some(9), 1));
+    let step = engine.handle(1, held("b", Some(9), 1));
+    assert_eq!(step.starts.queued.keys().collect::<Vec<_>>(), [&id("b")]);
+    assert_eq!(step.plan.to_string(), "a on 0-7", "the policy knows nothing of it");
+    let room = |left| MemoryRoom { pressure_milli: 0, left_bytes: [(id("b"), left)].into() };
+    assert_eq!(engine.shortages(&room(8)).len(), 1);
+    assert!(engine.shortages(&room(9)).is_empty());
+    assert!(engine.handle(2, Event::Memory(room(8))).starts.is_empty());
+    let step = engine.handle(3, Event::Memory(room(9)));
+    assert!(step.starts.admitted[0].queued && step.starts.let_go.contains_key(&id("b")), "{:?}", step.starts);
+    assert_eq!(engine.queue().count(), 0);
+}
+
+#[test]
+fn the_policy_starts_a_program_narrow_where_others_run() {
+    let mut engine = engine(First);
+    assert_eq!(engine.handle(0, held("a", None, 0)).starts.admitted[0].narrow, None);
+    let step = engine.handle(1, held("b min 2 max 4", None, 0));
+    assert_eq!(step.starts.admitted[0].narrow.as_ref().map(|start| start.threads), Some(1));
+    let demand = &engine.apps()[1].demand;
+    assert_eq!(
+        (demand.malleability, demand.min_threads, demand.max_threads),
+        (Malleability::Rigid, 1, Some(1))
+    );
+    assert!(step.starts.let_go.is_empty(), "First has it wait");
+    let step = engine.handle(2, Event::Left(id("a")));
+    assert_eq!(step.starts.let_go.keys().collect::<Vec<_>>(), [&id("b")]);
+}
+
+#[test]
+fn who_shares_cpus_without_turns_waits_passively() {
+    let mut engine = engine(Everywhere);
+    engine.handle(0, arrived("a rigid max 8"));
+    let step = engine.handle(1, held("b rigid max 8", None, 0));
+    let reason = PassiveReason::SharesWith { app: id("a") };
+    assert_eq!(step.starts.let_go, [(id("b"), Some(reason))].into());
+}
+
+#[test]
+fn an_observer_holds_nobody_and_tells_nobody_how_to_start() {
+    let mut engine = engine(First).observing(true);
+    engine.handle(0, arrived("a rigid max 8"));
+    let step = engine.handle(1, held("b rigid max 8", None, 0));
+    assert_eq!(step.starts.admitted[0].narrow, None);
+    assert_eq!(step.starts.let_go, [(id("b"), None)].into());
 }

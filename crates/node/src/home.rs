@@ -4,19 +4,20 @@
 //! the lock file (flock, so that death releases it); everything else in the directory is written
 //! by who holds the lock only, except the pages, which belong to the programs.
 
+mod lock;
 mod own;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use protocol::{ProcessId, Role};
+use protocol::ProcessId;
 use rustix::fs::FlockOperation;
-use serde::{Deserialize, Serialize};
 
 use crate::identity;
+pub use lock::{Claim, LockError, SchedulerLock};
 
 /// Where root's scheduler lives, which serves all users.
 const SYSTEM: &str = "/run/coplace";
@@ -39,28 +40,6 @@ pub enum HomeError {
         "the path {path} is too long for a Unix socket (at most {MAX_SOCKET_PATH} bytes with '/socket'); set {RUNTIME_DIR_VARIABLE} to a shorter one"
     )]
     TooLong { path: PathBuf },
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum LockError {
-    /// Somebody schedules here already. `None`s: it has only just taken the lock.
-    #[error("{} schedules in {home} already{}", role_words(.role), pid_words(.pid))]
-    Held { home: PathBuf, pid: Option<u32>, role: Option<Role> },
-    #[error("cannot lock {path}: {error}")]
-    Io { path: PathBuf, error: io::Error },
-}
-
-fn role_words(role: &Option<Role>) -> &'static str {
-    match role {
-        Some(Role::Daemon) => "a coplace daemon",
-        Some(Role::Observer) => "a coplace daemon that observes",
-        Some(Role::Leader) => "a coplace run",
-        None => "another coplace",
-    }
-}
-
-fn pid_words(pid: &Option<u32>) -> String {
-    pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
 }
 
 /// Whose home it is.
@@ -267,57 +246,6 @@ impl Home {
     pub fn admits(&self, uid: u32) -> bool {
         self.is_for_everybody() || uid == 0 || uid == rustix::process::geteuid().as_raw()
     }
-
-    /// Becomes the only scheduler here. Leaders give way to a daemon that is just taking over.
-    pub fn lock_scheduler(&self, role: Role) -> Result<SchedulerLock, LockError> {
-        let held = |pid, role| LockError::Held { home: self.path.clone(), pid, role };
-        if role == Role::Leader && self.claim(true)?.is_none() {
-            return Err(held(None, Some(Role::Daemon)));
-        }
-        let path = self.lock();
-        let io_error = |error: io::Error| LockError::Io { path: path.clone(), error };
-        let mut file = open_lock(&path).map_err(io_error)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut text = String::new();
-                file.read_to_string(&mut text).map_err(io_error)?;
-                let holder: Option<Holder> = serde_json::from_str(&text).ok();
-                return Err(held(holder.as_ref().map(|h| h.pid), holder.map(|h| h.role)));
-            }
-            Err(error) => return Err(io_error(error.into())),
-        }
-        let lock = SchedulerLock { file, home: self.clone(), role };
-        let text =
-            serde_json::to_vec(&Holder { pid: std::process::id(), role }).map_err(|e| io_error(e.into()))?;
-        let mut file = &lock.file;
-        file.set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(&text))
-            .map_err(io_error)?;
-        Ok(lock)
-    }
-
-    /// Announces that a daemon is about to schedule here: until the claim is dropped no leader
-    /// takes the lock. `None`: another daemon is doing the same.
-    pub fn claim_for_daemon(&self) -> Result<Option<Claim>, LockError> {
-        self.claim(false)
-    }
-
-    fn claim(&self, shared: bool) -> Result<Option<Claim>, LockError> {
-        let path = self.claim_path();
-        let io_error = |error: io::Error| LockError::Io { path: path.clone(), error };
-        let file = open_lock(&path).map_err(io_error)?;
-        let how = match shared {
-            true => FlockOperation::NonBlockingLockShared,
-            false => FlockOperation::NonBlockingLockExclusive,
-        };
-        match rustix::fs::flock(&file, how) {
-            Ok(()) => Ok(Some(Claim(file))),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(io_error(error.into())),
-        }
-    }
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {
@@ -355,129 +283,5 @@ fn make_directory(path: &Path, mode: u32) -> Result<(), HomeError> {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-struct Holder {
-    pid: u32,
-    role: Role,
-}
-
-/// A daemon's word that it is about to schedule.
-#[derive(Debug)]
-pub struct Claim(File);
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        // Closing alone would leave it to a child that is between fork and exec.
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
-    }
-}
-
-/// Whoever has this is the only scheduler of its home.
-#[derive(Debug)]
-pub struct SchedulerLock {
-    file: File,
-    home: Home,
-    role: Role,
-}
-
-impl SchedulerLock {
-    pub fn home(&self) -> &Home {
-        &self.home
-    }
-
-    pub fn role(&self) -> Role {
-        self.role
-    }
-}
-
-impl Drop for SchedulerLock {
-    fn drop(&mut self) {
-        let _ = self.file.set_len(0);
-        // Closing alone would leave the lock to a child that is between fork and exec.
-        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::symlink;
-
-    fn scratch() -> tempfile::TempDir {
-        tempfile::tempdir().unwrap()
-    }
-
-    #[test]
-    fn a_home_is_made_private_and_found_again() {
-        let dir = scratch();
-        let path = dir.path().join("a/b");
-        let home = Home::at(&path).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
-        assert_eq!(Home::at(&path).unwrap(), home);
-        assert_eq!(home.group_name(), Home::at(&path).unwrap().group_name());
-        assert_ne!(home.group_name(), Home::at(dir.path()).unwrap().group_name());
-        assert!(home.may_schedule() && home.superior().is_none() && home.fallback().is_none());
-    }
-
-    #[test]
-    fn a_symbolic_link_a_file_and_a_directory_open_to_others_are_refused_by_name() {
-        let dir = scratch();
-        let target = dir.path().join("target");
-        fs::create_dir(&target).unwrap();
-        let link = dir.path().join("link");
-        symlink(&target, &link).unwrap();
-        let error = Home::at(&link).unwrap_err().to_string();
-        assert!(error.contains("symbolic link") && error.contains("link"), "{error}");
-
-        let file = dir.path().join("file");
-        fs::write(&file, "").unwrap();
-        assert!(Home::at(&file).unwrap_err().to_string().contains("not a directory"));
-
-        let open = dir.path().join("open");
-        fs::create_dir(&open).unwrap();
-        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(Home::at(&open).unwrap_err().to_string().contains("mode 777"));
-
-        let long = dir.path().join("x".repeat(120));
-        assert!(matches!(Home::at(&long), Err(HomeError::TooLong { .. })));
-        assert!(!long.exists());
-    }
-
-    #[test]
-    fn the_second_scheduler_learns_who_is_the_first_and_gets_the_lock_after_it() {
-        let dir = scratch();
-        let home = Home::at(dir.path()).unwrap();
-        let lock = home.lock_scheduler(Role::Leader).unwrap();
-        match home.lock_scheduler(Role::Daemon) {
-            Err(LockError::Held { pid, role, .. }) => {
-                assert_eq!((pid, role), (Some(std::process::id()), Some(Role::Leader)));
-            }
-            other => panic!("{other:?}"),
-        }
-        drop(lock);
-        assert_eq!(home.lock_scheduler(Role::Daemon).unwrap().role(), Role::Daemon);
-    }
-
-    #[test]
-    fn no_leader_takes_the_lock_while_a_daemon_claims_it() {
-        let dir = scratch();
-        let home = Home::at(dir.path()).unwrap();
-        let claim = home.claim_for_daemon().unwrap().unwrap();
-        assert!(home.claim_for_daemon().unwrap().is_none());
-        assert!(matches!(home.lock_scheduler(Role::Leader), Err(LockError::Held { .. })));
-        drop(home.lock_scheduler(Role::Daemon).unwrap());
-        drop(claim);
-        assert!(home.lock_scheduler(Role::Leader).is_ok());
-    }
-
-    #[test]
-    fn pages_of_dead_processes_are_swept_and_those_of_living_ones_kept() {
-        let dir = scratch();
-        let home = Home::at(dir.path()).unwrap();
-        let mine = home.make_pages(identity::own()).unwrap();
-        let dead = home.make_pages(ProcessId { pid: std::process::id(), start_time_ticks: 1 }).unwrap();
-        let kept = home.make_pages(ProcessId { pid: std::process::id(), start_time_ticks: 2 }).unwrap();
-        home.sweep_pages(|path| path == kept);
-        assert!(mine.exists() && !dead.exists() && kept.exists());
-    }
-}
+mod tests;

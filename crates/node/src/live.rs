@@ -5,8 +5,11 @@
 //! to become wider first gets the CPUs. One whose runtime has not read its CPU mask yet keeps the
 //! full mask: what a program sees at start is the widest that it may ever get.
 
+mod look;
 mod managed;
 mod settle;
+mod status;
+mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,18 +17,18 @@ use std::io;
 use linux::affinity::Chosen;
 use linux::{Root, unmanaged};
 use plan::{Plan, Speedup};
-use protocol::{Account, AppRecord, AppStatus, MemoryMoves};
+use protocol::{Account, AppRecord};
 use topology::CpuSet;
 use workload::{AppId, Demand};
 
-use crate::account::{Ledger, Standing};
+use crate::account::Ledger;
 use crate::before::Before;
 use crate::clock::{Clock, ClockStats, Members};
 use crate::follow::Follower;
 use crate::home::Home;
 use crate::identity;
 use crate::mechanism::{Harness, Mechanisms};
-use crate::rates::{self, Beside, Rates};
+use crate::rates::Rates;
 use crate::registry::Registry;
 use crate::resizing::Analyst;
 use crate::restore;
@@ -33,14 +36,8 @@ use crate::rotor::Rotation;
 use crate::service::{Occupant, Scene};
 use crate::watch::{Nature, Watch};
 
+pub use look::ByOthers;
 pub use managed::Managed;
-use managed::rebind;
-
-/// Why a program is not resized whose threads keep CPUs of their own.
-const EACH_BOUND: &str = "its threads are bound to CPUs one by one, by the program or by who started it";
-
-/// Looks in a row that must find a program stopped before somebody else counts as having done it.
-const STOPPED_LOOKS: u32 = 2;
 
 pub struct Live {
     registry: Registry,
@@ -59,14 +56,20 @@ pub struct Live {
     before: Option<unmanaged::Sample>,
     unmanaged: unmanaged::MilliCpus,
     /// What went wrong since it was last asked for.
-    warnings: Vec<String>,
+    failures: Vec<Failure>,
 }
 
-/// What somebody other than the scheduler did to a program.
-pub enum ByOthers {
-    Stopped(AppId),
-    Continued(AppId),
-    Ended(AppId),
+/// A mechanism that failed, or something that could not be read or written; the program runs on.
+#[derive(Debug)]
+pub struct Failure {
+    pub app: Option<AppId>,
+    pub why: String,
+}
+
+impl Failure {
+    fn of(app: &AppId, why: impl ToString) -> Failure {
+        Failure { app: Some(app.clone()), why: why.to_string() }
+    }
 }
 
 impl Live {
@@ -90,7 +93,7 @@ impl Live {
             allowed: allowed.clone(),
             before: None,
             unmanaged: unmanaged::MilliCpus::new(),
-            warnings: Vec::new(),
+            failures: Vec::new(),
         })
     }
 
@@ -146,11 +149,11 @@ impl Live {
         self.clock.stats()
     }
 
-    pub fn take_warnings(&mut self) -> Vec<String> {
+    pub fn take_failures(&mut self) -> Vec<Failure> {
         for (app, failure) in self.clock.stats().failures {
-            self.warnings.push(format!("{app} could not be stopped or let go: {failure}"));
+            self.failures.push(Failure::of(&app, format!("could not be stopped or let go: {failure}")));
         }
-        std::mem::take(&mut self.warnings)
+        std::mem::take(&mut self.failures)
     }
 
     /// Takes a program in; it runs on (or is held) as before.
@@ -176,6 +179,7 @@ impl Live {
             user_stopped: false,
             yields: false,
             released: false,
+            may_start: record.started,
             let_go: record.started,
             stopped_looks: 0,
             unplaced: None,
@@ -189,10 +193,11 @@ impl Live {
     fn harness_for(&mut self, record: &AppRecord) -> Option<Harness> {
         let mechanisms = self.mechanisms.as_ref()?;
         if !record.original_cpus.is_empty() && !record.original_cpus.intersects(&self.allowed) {
-            self.warnings.push(format!(
-                "{} runs unmanaged: it may use the CPUs {} only, and {} are shared out here",
-                record.id, record.original_cpus, self.allowed
-            ));
+            let why = format!(
+                "runs unmanaged: it may use the CPUs {} only, and {} are shared out here",
+                record.original_cpus, self.allowed
+            );
+            self.failures.push(Failure::of(&record.id, why));
             return None;
         }
         // What was undone before now is known to us.
@@ -210,7 +215,7 @@ impl Live {
         match taken {
             Ok(harness) => Some(harness),
             Err(error) => {
-                self.warnings.push(format!("{} runs unmanaged: {error}", record.id));
+                self.failures.push(Failure::of(&record.id, format!("runs unmanaged: {error}")));
                 None
             }
         }
@@ -235,14 +240,14 @@ impl Live {
             // The processes that belong to it are told to the new harness at the next look.
             managed.sight = None;
             if let Err(error) = managed.watch.set_target(0) {
-                self.warnings.push(format!("{id}: {error}"));
+                self.failures.push(Failure::of(&id, error));
             }
             if managed.user_stopped {
                 self.user_stopped(&id, true);
             }
         }
         self.settle();
-        self.turn_wheels();
+        self.turn_wheels_or_tell();
         ids
     }
 
@@ -264,12 +269,18 @@ impl Live {
         }
     }
 
-    /// `passive`: why its waiting was made passive, if it was.
-    pub fn was_let_go(&mut self, app: &AppId, passive: Option<String>) {
+    /// Its `run` may execute it; `passive`: why its waiting is made passive, if it is.
+    pub fn may_start(&mut self, app: &AppId, passive: Option<String>) {
         if let Some(managed) = self.apps.get_mut(app) {
-            managed.let_go = true;
+            managed.may_start = true;
             managed.watch.made_passive |= passive.is_some();
             managed.record.terms.passive = passive.or(managed.record.terms.passive.take());
+        }
+    }
+
+    pub fn was_let_go(&mut self, app: &AppId) {
+        if let Some(managed) = self.apps.get_mut(app) {
+            managed.let_go = true;
         }
     }
 
@@ -278,7 +289,7 @@ impl Live {
         let Some(managed) = self.apps.get_mut(app) else { return };
         managed.record.guardian = guardian;
         if let Err(error) = self.registry.write(&managed.record) {
-            self.warnings.push(error.to_string());
+            self.failures.push(Failure::of(app, error));
         }
     }
 
@@ -290,10 +301,10 @@ impl Live {
             managed.ledger.started(now_ns);
             managed.watch.restart(now_ns);
             if let Err(error) = self.registry.write(&managed.record) {
-                self.warnings.push(error.to_string());
+                self.failures.push(Failure::of(app, error));
             }
         }
-        self.turn_wheels();
+        self.turn_wheels_or_tell();
     }
 
     /// Its user stopped or continued it: it leaves the rotation, or joins it again.
@@ -309,7 +320,7 @@ impl Live {
         if let Some(harness) = &mut managed.harness {
             harness.traces_mut().user_stopped = stopped;
             if let Err(error) = self.registry.write_traces(app, harness.traces()) {
-                self.warnings.push(error.to_string());
+                self.failures.push(Failure::of(app, error));
             }
         }
     }
@@ -346,88 +357,6 @@ impl Live {
         Some(self.apps.get(app)?.ledger.read(now_ns))
     }
 
-    /// Looks at every program; returns what others did to them meanwhile.
-    pub fn look(&mut self, now_ns: u64) -> Vec<ByOthers> {
-        let mut news = Vec::new();
-        let stats = self.clock.stats();
-        let running: BTreeSet<AppId> =
-            self.apps.values().filter(|m| m.record.started).map(|m| m.record.id.clone()).collect();
-        let sharing = rates::sharing(self.plan.tree.as_ref());
-        let company = rates::company(self.plan.tree.as_ref());
-        let names: BTreeMap<AppId, AppId> =
-            self.apps.iter().map(|(app, managed)| (app.clone(), managed.program())).collect();
-        for (app, managed) in &mut self.apps {
-            if !managed.record.started {
-                continue;
-            }
-            let known = (managed.watch.members().to_vec(), managed.watch.outsiders().clone());
-            let mut sight = managed.watch.look(now_ns, stats.still_ns.get(app).copied().unwrap_or(0));
-            let (members, outsiders) = (managed.watch.members(), managed.watch.outsiders());
-            if let Some(harness) = &mut managed.harness
-                && (known.0 != members || known.1 != *outsiders || managed.sight.is_none())
-                && let Err(error) =
-                    harness.update(&managed.watch.insiders(), outsiders, &managed.record.original_cpus)
-            {
-                self.warnings.push(format!("{app}: {error}"));
-            }
-            if let Some(harness) = &managed.harness {
-                harness.free_late(&managed.watch.insiders());
-            }
-            let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
-            if let Err(error) = managed.look_at_masks(keep) {
-                self.warnings.push(format!("{app}: {error}"));
-            }
-            if managed.chosen.is_each() && matches!(sight.nature, Nature::Resizable | Nature::Stays(_)) {
-                sight.nature = Nature::Rigid(EACH_BOUND.into());
-            }
-            if managed.record.terms.rebind {
-                let original = &managed.record.original_cpus;
-                managed.newcomers |= rebind(&managed.watch.insiders(), &managed.placed, original, &self.root);
-            }
-            // What a launcher starts was born outside of every place.
-            managed.newcomers |= known.0 != managed.watch.members() && !managed.watch.outsiders().is_empty();
-            let ours = self.clock.stands_still(app);
-            managed.stopped_looks = if sight.stopped && !ours { managed.stopped_looks + 1 } else { 0 };
-            if sight.ended {
-                news.push(ByOthers::Ended(app.clone()));
-            } else if managed.stopped_looks == STOPPED_LOOKS && !managed.user_stopped {
-                news.push(ByOthers::Stopped(app.clone()));
-            } else if managed.user_stopped && !sight.stopped {
-                news.push(ByOthers::Continued(app.clone()));
-            }
-            let neighbours: BTreeSet<AppId> = running.iter().filter(|other| *other != app).cloned().collect();
-            let full = sight.told.unwrap_or(0);
-            managed.ledger.write_up(
-                now_ns,
-                &Standing {
-                    place: &managed.placed,
-                    in_turn_ns: stats.in_turn_ns.get(app).copied().unwrap_or(0),
-                    turns: stats.turns.get(app).copied().unwrap_or(0),
-                    alone: neighbours.is_empty()
-                        && full > 0
-                        && sight.team == Some(full)
-                        && !managed.user_stopped,
-                    neighbours: &neighbours,
-                    regions: sight.regions,
-                    cpu_time_ns: sight.cpu_time_ns,
-                },
-            );
-            managed.sight = Some(sight);
-            let others = company.get(app).map(|others| others.iter().collect::<Vec<_>>());
-            let beside = match others.as_deref() {
-                Some([]) => Beside::Nobody,
-                Some([other]) => names.get(*other).cloned().map_or(Beside::Several, Beside::One),
-                _ => Beside::Several,
-            };
-            if self.follower.is_moving(app) {
-                // What it does meanwhile belongs neither to the old place nor to the new one.
-                managed.rates.moved();
-            }
-            managed.learn_speed(!self.settling && !sharing.contains(app), beside);
-        }
-        news
-    }
-
     /// What unmanaged programs use of each CPU, smoothed; call it a few times a second.
     pub fn sample_unmanaged(&mut self) {
         const SMOOTHING_NS: u64 = 500_000_000;
@@ -445,48 +374,12 @@ impl Live {
                 }
                 self.before = Some(sample);
             }
-            Err(error) => self.warnings.push(error.to_string()),
+            Err(error) => self.failures.push(Failure { app: None, why: error.to_string() }),
         }
     }
 
     /// A sample counts programs by position; one that came or went makes the old one useless.
     pub fn members_changed(&mut self) {
         self.before = None;
-    }
-
-    pub fn status(&self, now_ns: u64) -> Vec<AppStatus> {
-        let status = |(id, managed): (&AppId, &Managed)| {
-            let sight = managed.sight.as_ref();
-            let state = match () {
-                () if self.plan.waiting.contains(id) => "waiting",
-                () if managed.user_stopped => "suspended",
-                () if managed.yields => "yielding",
-                () if !managed.record.started || !managed.settled() => "starting",
-                () => "running",
-            };
-            AppStatus {
-                id: id.clone(),
-                pid: managed.record.process.pid,
-                uid: managed.record.uid,
-                command: managed.record.command.clone(),
-                state: state.to_owned(),
-                place: managed.placed.clone(),
-                threads: managed.wish.as_ref().map_or(0, |wish| wish.1),
-                team: sight.and_then(|sight| sight.team),
-                rigid: sight.and_then(|sight| match &sight.nature {
-                    Nature::Rigid(why) | Nature::Stays(why) => Some(why.clone()),
-                    _ => None,
-                }),
-                resizing: sight.and_then(|sight| sight.finding.clone()),
-                attached: managed.record.terms.attached,
-                waiting: managed.waiting(),
-                waits_for: None,
-                speedup: managed.speedup.clone(),
-                memory: MemoryMoves { brought: managed.rates.brought(), ..self.follower.figures(id) },
-                bubbles: managed.watch.bubbles(),
-                account: managed.ledger.read(now_ns),
-            }
-        };
-        self.apps.iter().map(status).collect()
     }
 }

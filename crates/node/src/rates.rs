@@ -14,9 +14,9 @@
 //! The same rates, kept apart by who ran at the same time, tell what a neighbour costs: alone, and beside one
 //! other, with teams of one size ([`Rates::seen`]).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use plan::{Speedup, Tree, TurnMode};
+use plan::Speedup;
 use protocol::Brought;
 use workload::AppId;
 
@@ -179,47 +179,6 @@ fn steady(samples: &Samples) -> Option<f64> {
     (sorted.len() >= FEWEST_SAMPLES && at(0.75) - at(0.25) <= STEADY * at(0.5)).then(|| at(0.5))
 }
 
-/// The programs that run, by a plan, while each one does.
-pub fn company(tree: Option<&Tree>) -> BTreeMap<AppId, BTreeSet<AppId>> {
-    fn see(tree: &Tree, others: &BTreeSet<AppId>, into: &mut BTreeMap<AppId, BTreeSet<AppId>>) {
-        let together = match tree {
-            Tree::Run(run) => return drop(into.insert(run.app.clone(), others.clone())),
-            Tree::SideBySide(_) | Tree::Mixed { .. } => true,
-            Tree::InTurn { mode, .. } => *mode == TurnMode::Filling,
-        };
-        for (at, part) in tree.children().enumerate() {
-            let siblings = tree.children().enumerate().filter(|(other, _)| together && *other != at);
-            let apps = siblings.flat_map(|(_, sibling)| sibling.apps()).cloned();
-            see(part, &others.iter().cloned().chain(apps).collect(), into);
-        }
-    }
-    let mut company = BTreeMap::new();
-    tree.into_iter().for_each(|tree| see(tree, &BTreeSet::new(), &mut company));
-    company
-}
-
-/// Programs that a plan has share CPUs with others at the same time: left to the kernel, or in turn with
-/// some that fill what they leave.
-pub fn sharing(tree: Option<&Tree>) -> BTreeSet<AppId> {
-    fn see(tree: &Tree, shared: bool, into: &mut BTreeSet<AppId>) {
-        match tree {
-            Tree::Run(run) if shared => drop(into.insert(run.app.clone())),
-            Tree::Run(_) => {}
-            Tree::SideBySide(parts) => parts.iter().for_each(|part| see(part, shared, into)),
-            Tree::Mixed { parts, .. } => {
-                parts.iter().for_each(|part| see(part, shared || parts.len() > 1, into));
-            }
-            Tree::InTurn { mode, slots } => {
-                let filled = *mode == TurnMode::Filling && slots.len() > 1;
-                slots.iter().for_each(|slot| see(&slot.tree, shared || filled, into));
-            }
-        }
-    }
-    let mut shared = BTreeSet::new();
-    tree.into_iter().for_each(|tree| see(tree, false, &mut shared));
-    shared
-}
-
 /// Which curve to go by: the one in use, while what was learned since differs little.
 pub fn settled(in_use: Option<&Speedup>, learned: Option<Speedup>) -> Option<Speedup> {
     let Some(learned) = learned else { return in_use.cloned() };
@@ -359,36 +318,6 @@ mod tests {
             |beside: &str, together_per_s| Pair { beside: app(beside), alone_per_s: 1800.0, together_per_s };
         assert_eq!(run(2, one("b"), 1500), [pair("b", 1500.0)]);
         assert_eq!(run(2, one("c"), 1200), [pair("b", 1500.0), pair("c", 1200.0)]);
-    }
-
-    #[test]
-    fn company_is_who_runs_at_the_same_time() {
-        let told = |text: &str| {
-            let plan: plan::Plan = text.parse().unwrap();
-            let words = |(app, others): (AppId, BTreeSet<AppId>)| {
-                let others: Vec<String> = others.iter().map(ToString::to_string).collect();
-                format!("{app}:{}", others.join("+"))
-            };
-            company(plan.tree.as_ref()).into_iter().map(words).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(told("a on 0-1"), "a:");
-        assert_eq!(told("side_by_side [a on 0, b on 1]"), "a:b b:a");
-        assert_eq!(told("in_turn strict [20ms a on 0-1, 20ms side_by_side [b on 0, c on 1]]"), "a: b:c c:b");
-        assert_eq!(told("in_turn filling [20ms a on 0-1, 20ms b on 0-1]"), "a:b b:a");
-        let nested = "side_by_side [in_turn strict [20ms a on 0, 20ms b on 0], c on 1]";
-        assert_eq!(told(nested), "a:c b:c c:a+b");
-    }
-
-    #[test]
-    fn who_is_alone_on_its_place_while_it_runs_shares_nothing() {
-        let shared = |text: &str| {
-            let plan: plan::Plan = text.parse().unwrap();
-            sharing(plan.tree.as_ref()).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(shared("side_by_side [a on 0, b on 1]"), "");
-        assert_eq!(shared("in_turn strict [20ms a on 0-1, 20ms side_by_side [b on 0, c on 1]]"), "");
-        assert_eq!(shared("side_by_side [mixed [a on 0, b on 0], c on 1]"), "a b");
-        assert_eq!(shared("in_turn filling [20ms a on 0-1, 20ms b on 0-1]"), "a b");
     }
 
     #[test]

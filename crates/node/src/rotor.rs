@@ -4,9 +4,9 @@
 //! nested one turns only while its parent's slot runs, so that each of its members gets its share
 //! of that slot however often the parent comes round. Nothing here looks at a clock or acts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use plan::{Tree, TurnMode};
+use plan::Tree;
 use workload::AppId;
 
 /// The rotation of one plan.
@@ -138,40 +138,13 @@ impl Rotation {
     }
 }
 
-/// How each application of a tree is kept from running while it is not in turn. Applications that
-/// take no turns are absent.
-pub fn modes(tree: Option<&Tree>) -> BTreeMap<AppId, TurnMode> {
-    fn walk(tree: &Tree, within: Option<TurnMode>, modes: &mut BTreeMap<AppId, TurnMode>) {
-        match tree {
-            Tree::Run(run) => {
-                if let Some(mode) = within {
-                    modes.insert(run.app.clone(), mode);
-                }
-            }
-            Tree::SideBySide(parts) | Tree::Mixed { parts, .. } => {
-                parts.iter().for_each(|part| walk(part, within, modes));
-            }
-            Tree::InTurn { mode, slots } => {
-                // Inside a strict wheel standing still is strict, whatever an inner wheel says.
-                let within = match (within, slots.len()) {
-                    (_, 0 | 1) | (Some(TurnMode::Strict), _) => within,
-                    _ => Some(*mode),
-                };
-                slots.iter().for_each(|slot| walk(&slot.tree, within, modes));
-            }
-        }
-    }
-    let mut modes_of = BTreeMap::new();
-    if let Some(tree) = tree {
-        walk(tree, None, &mut modes_of);
-    }
-    modes_of
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeMap;
+
     use plan::Plan;
+
+    use super::*;
 
     const MS: u64 = 1_000_000;
 
@@ -229,16 +202,5 @@ mod tests {
         let mut two = rotation("in_turn [20ms a on 0-1, 20ms b on 0-1, 20ms c on 0-1]");
         two.begin_with(&["c".parse().unwrap()].into());
         assert_eq!((running(&two).as_str(), two.next_change_ns()), ("c", Some(20 * MS)));
-    }
-
-    #[test]
-    fn inside_a_strict_wheel_everybody_stands_still_strictly() {
-        let plan: Plan = "in_turn strict [in_turn filling [a on 0, b on 0], c on 0]".parse().unwrap();
-        let modes_of = modes(plan.tree.as_ref());
-        assert!(modes_of.values().all(|mode| *mode == TurnMode::Strict) && modes_of.len() == 3);
-        let plan: Plan = "side_by_side [a on 0, in_turn filling [b on 1, c on 1]]".parse().unwrap();
-        let modes_of = modes(plan.tree.as_ref());
-        assert_eq!(modes_of.len(), 2);
-        assert!(modes_of.values().all(|mode| *mode == TurnMode::Filling));
     }
 }

@@ -5,9 +5,12 @@ mod allowed;
 mod attach;
 mod begin;
 mod chosen;
+mod decide;
 mod nice;
 mod observe;
+mod options;
 mod requests;
+mod timers;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -15,23 +18,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::{Actuator, Engine, Event};
+use engine::{Engine, Event, MemoryRoom};
 use linux::Root;
 use linux::clock::{now_ns, raise_priority};
-use plan::{App, TurnMode};
-use policy::Settings;
-use protocol::{AppRecord, FromScheduler, Role};
+use protocol::{AppRecord, FromScheduler, HistoryEntry, News, Role};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use topology::{CpuSet, Machine};
+use topology::Machine;
 use workload::AppId;
 
-use crate::adopt::{Adopter, Rule};
+use admission::Pending;
+use options::settings_for;
+pub use options::{Options, StartError};
+use timers::Timers;
+
+use crate::adopt::Adopter;
 use crate::guard::{self, GuardHandle};
 use crate::home::{Home, SchedulerLock};
 use crate::identity;
 use crate::lease::{self, Lease};
 use crate::live::Live;
-use crate::mechanism::{Mechanisms, PlacementChoice, TurnsChoice};
+use crate::mechanism::Mechanisms;
 use crate::observed::Observed;
 use crate::registry::Registry;
 use crate::remember::Remembered;
@@ -40,8 +46,6 @@ use crate::restore;
 use crate::server::{PeerId, Server};
 use crate::service::Service;
 
-/// While a program is on its way to another width.
-const SETTLING_NS: u64 = 1_000_000;
 /// How often programs are looked at at most, while there are several, and one alone, which nobody
 /// waits for.
 const LOOK_NS: u64 = 25_000_000;
@@ -57,57 +61,8 @@ const ALLOWANCE_NS: u64 = 1_000_000_000;
 const ADOPT_NS: u64 = 1_000_000_000;
 /// A load average that moved by less is no news: nobody's threads follow it.
 const LOAD_STEP_MILLI: u64 = 50;
-/// Lines of history that `explain` can go back to.
+/// Entries of history that `explain` can go back to.
 const HISTORY: usize = 200;
-
-/// How a scheduler is to be.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Letters or words of the policy.
-    pub policy: String,
-    pub settings: Settings,
-    pub placement: PlacementChoice,
-    pub turns: TurnsChoice,
-    /// Whether CPUs that unmanaged programs keep busy are left to them.
-    pub leave_unmanaged: bool,
-    /// Only these CPUs.
-    pub cpus: Option<CpuSet>,
-    /// Where events and plans are recorded, a JSON line each.
-    pub trace: Option<PathBuf>,
-    /// Which programs are taken in that start without `coplace run`.
-    pub adopt: Vec<Rule>,
-    /// Where it is written what programs turned out to be, and beside it what their neighbours cost them, if
-    /// not in the home.
-    pub remembered: Option<PathBuf>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            policy: "TA".into(),
-            settings: Settings::default(),
-            placement: PlacementChoice::Auto,
-            turns: TurnsChoice::Auto,
-            leave_unmanaged: true,
-            cpus: None,
-            trace: None,
-            adopt: Vec::new(),
-            remembered: None,
-        }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    #[error(transparent)]
-    Policy(#[from] policy::UnknownPolicy),
-    #[error(transparent)]
-    Mechanism(#[from] crate::mechanism::NotToBeHad),
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error("{0}")]
-    Other(String),
-}
 
 /// Ends a scheduler from another thread or from a signal handler.
 #[derive(Clone)]
@@ -142,12 +97,13 @@ pub struct Scheduler {
     guard: Option<GuardHandle>,
     engine: Engine,
     live: Live,
-    machine: Arc<Machine>,
     /// Which peer stands for which program; a program without one has lost its `run`.
     owners: BTreeMap<AppId, PeerId>,
-    history: VecDeque<String>,
+    history: VecDeque<HistoryEntry>,
     adopter: Adopter,
-    gate: admission::Gate,
+    /// Programs that are held and not admitted yet, and the memory that there was for them last.
+    pending: Pending,
+    room: MemoryRoom,
     remembered: Remembered,
     observed: Observed,
     /// Who reads what is recorded.
@@ -187,7 +143,8 @@ impl Scheduler {
         let live = Live::new(registry.clone(), mechanisms, &allowance.allowed, analyst, root)?;
         let mut engine =
             Engine::new(Arc::clone(&machine), allowance.allowed.clone(), allowance.allowed.clone(), policy)
-                .with_settings(settings);
+                .with_settings(settings)
+                .observing(role == Role::Observer);
         if let Some(path) = &options.trace {
             let file = std::fs::File::create(path).map_err(|error| {
                 StartError::Other(format!("cannot record to {}: {error}", path.display()))
@@ -213,11 +170,11 @@ impl Scheduler {
             guard,
             engine,
             live,
-            machine,
             owners: BTreeMap::new(),
             history: VecDeque::new(),
             adopter,
-            gate: Default::default(),
+            pending: Pending::default(),
+            room: MemoryRoom::default(),
             remembered,
             observed,
             readers: Vec::new(),
@@ -254,10 +211,10 @@ impl Scheduler {
     fn adopt(&mut self) {
         let listing = match self.registry.list() {
             Ok(listing) => listing,
-            Err(error) => return self.note(error.to_string()),
+            Err(error) => return self.failed(None, error),
         };
         for (path, why) in listing.skipped {
-            self.note(format!("{}: {why}; skipped", path.display()));
+            self.failed(None, format!("{}: {why}; skipped", path.display()));
         }
         let mut events = Vec::new();
         for record in listing.records {
@@ -289,21 +246,13 @@ impl Scheduler {
     /// Runs until it is stopped or a daemon takes over; then every program is free.
     pub fn run(mut self) -> Ended {
         let _ = raise_priority();
-        let (mut look_at, mut sample_at, mut guard_at, mut adopt_at, mut gate_at) = (0, 0, 0, 0, 0);
+        let mut due = Timers::default();
         let mut settling = false;
         while !self.stopper.stop.load(Ordering::Acquire) && !self.yielded {
             let now = now_ns();
-            let idle = self.live.apps().is_empty();
-            let mut until = now + lease::BEAT_NS;
-            if settling {
-                until = now + SETTLING_NS;
-            } else if !idle {
-                until = until.min(look_at);
-            }
-            if let Some(wake_at) = self.engine.wake_at_ns() {
-                until = until.min(self.began_ns + wake_at);
-            }
-            self.wait(until.min(now + lease::BEAT_NS).saturating_sub(now));
+            let look_at = (!self.live.apps().is_empty()).then(|| due.look.at_ns());
+            let wake_at = self.engine.wake_at_ns().map(|at| self.began_ns + at);
+            self.wait(timers::wait_until(now, settling, look_at, wake_at).saturating_sub(now));
             let now = now_ns();
             self.lease.beat();
             if self.lease.was_late() {
@@ -313,29 +262,21 @@ impl Scheduler {
             for (peer, incoming) in self.server.pump() {
                 events.extend(self.hear(peer, incoming));
             }
-            let pause_ns = self.between_looks(now);
-            if now >= look_at || now + pause_ns < look_at {
-                look_at = now + pause_ns;
+            if due.look.is_due(now, self.between_looks(now)) {
                 events.extend(self.look(now));
                 self.show_services();
             }
-            if now >= guard_at
-                && let Some(guard) = &mut self.guard
-            {
-                guard_at = now + lease::BEAT_NS;
+            if let Some(guard) = self.guard.as_mut().filter(|_| due.guard.is_due(now, lease::BEAT_NS)) {
                 guard.check();
             }
-            let pause_ns = if self.live.apps().is_empty() { SAMPLE_IDLE_NS } else { SAMPLE_NS };
-            if now >= sample_at || now + pause_ns < sample_at {
-                sample_at = now + pause_ns;
+            let idle = self.live.apps().is_empty();
+            if due.sample.is_due(now, if idle { SAMPLE_IDLE_NS } else { SAMPLE_NS }) {
                 events.extend(self.sample());
             }
-            if now >= gate_at {
-                gate_at = now + SAMPLE_NS;
-                events.extend(self.look_at_gate());
+            if due.pending.is_due(now, SAMPLE_NS) {
+                events.extend(self.look_at_pending());
             }
-            if now >= adopt_at {
-                adopt_at = now + ADOPT_NS;
+            if due.adopt.is_due(now, ADOPT_NS) {
                 events.extend(self.adopt_by_rules());
             }
             if self.engine.wake_at_ns().is_some_and(|at| self.began_ns + at <= now) {
@@ -357,11 +298,9 @@ impl Scheduler {
             };
         };
         for id in self.live.take_back(&self.home) {
-            self.note(format!("{id} was set free while this scheduler did not act; it is taken in anew"));
+            self.note(News::SetFree { app: id });
         }
-        for warning in self.live.take_warnings() {
-            self.note(warning);
-        }
+        self.note_failures();
         // While the programs are locked the guard does nothing, however long that took.
         self.lease.beat();
         self.lease.was_late();
@@ -406,107 +345,4 @@ impl Scheduler {
         // An interrupted or failed poll only means looking a little earlier.
         let _ = poll(&mut fds, Some(&timeout));
     }
-
-    /// Lets the engine decide on these events and carries its plan out.
-    fn decide(&mut self, events: Vec<Event>) {
-        if events.is_empty() {
-            return;
-        }
-        let now = now_ns();
-        let before = self.engine.plan().clone();
-        let step = self.engine.handle_all(now - self.began_ns, events);
-        for violation in &step.rejected {
-            self.note(format!("a plan was refused and not carried out: {violation}"));
-        }
-        if *step.plan != before {
-            self.withdraw_services();
-            self.note(format!("plan: {}", step.plan));
-            for line in &step.report.lines {
-                self.note(format!("  {line}"));
-            }
-        }
-        if self.role != Role::Observer
-            && *step.plan != before
-            && let Err(error) = self.live.carry_out(&step.plan, &step.change)
-        {
-            self.note(format!("the plan could not be carried out: {error}"));
-        }
-        let warnings = self.live.take_warnings();
-        warnings.into_iter().for_each(|warning| self.note(warning));
-        self.tell_readers();
-        self.let_go();
-    }
-
-    /// Programs that the plan does not make wait are let go.
-    fn let_go(&mut self) {
-        let waiting = match self.role {
-            Role::Observer => Default::default(),
-            _ => self.engine.plan().waiting.clone(),
-        };
-        let ready = self.live.apps().values().filter(|app| !app.record.started && !app.let_go());
-        let ready: Vec<AppId> =
-            ready.map(|app| app.record.id.clone()).filter(|id| !waiting.contains(id)).collect();
-        for id in ready {
-            if let Some(peer) = self.owners.get(&id).copied() {
-                let start = self.start_word(id);
-                self.server.send(peer, &start);
-            }
-        }
-    }
-
-    fn note(&mut self, line: String) {
-        if self.history.len() == HISTORY {
-            self.history.pop_front();
-        }
-        let at_s = (now_ns() - self.began_ns) as f64 / 1e9;
-        self.history.push_back(format!("{at_s:9.3} s  {line}"));
-    }
-
-    fn take_in(&mut self, mut record: AppRecord) -> Vec<Event> {
-        let now = now_ns();
-        let arrived_ns = record.arrived_ns.max(self.began_ns) - self.began_ns;
-        let mut events = self.allow(Some(&record), true);
-        let allowed = self.live.allowed().clone();
-        let recalled = self.remembered.recall(&record.terms.key);
-        let expected_bytes = record.terms.memory_bytes.or(recalled.peak_bytes);
-        let mut expected = begin::as_remembered(&record.demand, recalled.rigid);
-        if let Some(demand) = &expected {
-            let width = demand.max_threads.unwrap_or(1);
-            self.note(format!(
-                "{} is expected to run {width} threads that cannot be resized, as last time",
-                record.id
-            ));
-        }
-        let mut app = App {
-            demand: expected.clone().unwrap_or_else(|| record.demand.clone()),
-            speedup: recalled.speedup.clone(),
-            within: allowed::within(&record.original_cpus, &allowed),
-            ..App::new(record.id.clone(), arrived_ns)
-        };
-        expected = self.narrow(&mut record, &mut app).or(expected);
-        if let Some(threads) = record.terms.threads {
-            let asked = || begin::as_asked(&record.id, threads, allowed.len() as u32);
-            self.note(record.terms.narrow.clone().unwrap_or_else(asked));
-        }
-        self.note(format!("{} comes: {}", record.id, record.command.join(" ")));
-        let id = record.id.clone();
-        self.live.take(record, now);
-        self.live.expect(&id, expected, expected_bytes, recalled.speedup);
-        self.live.members_changed();
-        events.push(Event::Arrived(app));
-        events
-    }
-}
-
-/// The settings as the mechanism at hand can keep them.
-fn settings_for(options: &Options, mechanisms: Option<&Mechanisms>) -> Settings {
-    let mut settings = options.settings.clone();
-    if options.turns == TurnsChoice::Idle {
-        settings.turn_mode = TurnMode::Filling;
-    }
-    if let Some(mechanisms) = mechanisms {
-        settings.min_slice_ns = settings.min_slice_ns.max(mechanisms.shortest_slice_ns(settings.turn_mode));
-        settings.slice_ns = settings.slice_ns.max(settings.min_slice_ns);
-    }
-    settings
 }

@@ -3,15 +3,17 @@
 //! that it is asked to wish for.
 
 mod footprint;
+mod member;
+mod nature;
 mod patience;
 mod teams;
+mod threads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use linux::affinity::Said;
-use linux::binary::Binary;
 use linux::memory::Resident;
-use linux::page::{PAGES_VARIABLE, PageDir, PageName};
+use linux::page::{PageDir, PageName};
 use linux::protection::{self, Reason};
 use linux::{Process, Root, procfs};
 use protocol::AppRecord;
@@ -22,16 +24,10 @@ use crate::identity;
 use crate::rates::{Beside, Moment};
 use crate::resizing::Analyst;
 use footprint::Footprint;
-use patience::PATIENCE_NS;
+pub use nature::Nature;
+use nature::Shown;
 use teams::Teams;
 
-/// A thread that wants the CPU for more than this share of an interval counts as running.
-const BUSY_SHARE: f64 = 0.3;
-/// A thread beside another of its process counts once it has wanted the CPU for so long in all: libraries'
-/// threads spin when they are made and then sleep, those of OpenBLAS for 2^28 cycles.
-const SPUN_NS: u64 = 150_000_000;
-/// Threads looked at one by one; of a program with more, all are taken to run.
-const MOST_THREADS: usize = 256;
 /// How long a program without an OpenMP runtime is given to show one before it counts as having
 /// none. Loading a runtime later is noticed too, and changes the verdict.
 const SETTLE_NS: u64 = 250_000_000;
@@ -39,22 +35,6 @@ const SETTLE_NS: u64 = 250_000_000;
 const JUDGE_NS: u64 = 90_000_000;
 /// How often a program is looked at for what changes seldom.
 const SELDOM_NS: u64 = 1_000_000_000;
-
-/// What a program is, as far as it has shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Nature {
-    /// Nothing known yet.
-    Starting,
-    /// An OpenMP program that follows the team size it is asked for.
-    Resizable,
-    /// A resizable one that has stayed in one parallel region for so long, with more threads than it was
-    /// asked to have, that it counts as rigid until it enters another; the reason, for people.
-    Stays(String),
-    /// It runs the threads that it runs; the reason, for people.
-    Rigid(String),
-    /// No parallel runtime that we know, and no more than one busy thread so far.
-    Serial,
-}
 
 #[derive(Clone, Debug)]
 pub struct Sight {
@@ -221,6 +201,11 @@ impl Watch {
         self.teams.threads_now()
     }
 
+    /// Threads that it is asked to have; 0: as many as it likes.
+    pub fn target(&self) -> u32 {
+        self.target
+    }
+
     /// Threads that its teams have together when they obey.
     pub fn told_to_have(&self) -> u32 {
         self.teams.told_to_have()
@@ -358,52 +343,22 @@ impl Watch {
     }
 
     fn nature_now(&self, runtime: bool, now_ns: u64) -> Nature {
-        if self.declared_rigid {
-            return Nature::Rigid("it was declared rigid".into());
+        Shown {
+            declared_rigid: self.declared_rigid,
+            runtime,
+            uncertain: self.teams.is_uncertain(),
+            rigid: self.teams.rigid(),
+            regions: self.teams.regions(),
+            finding: self.teams.finding(),
+            stays: self.teams.stays(),
+            may_resize: self.teams.may_resize(),
+            was_resizable: self.was_resizable,
+            most_silent: self.most_silent,
+            most_busy: self.most_busy,
+            unheard: self.unheard.as_deref(),
+            young: now_ns.saturating_sub(self.started_ns) < SETTLE_NS,
         }
-        if runtime {
-            if self.teams.is_uncertain() {
-                return Nature::Rigid(
-                    "which of its processes a page of the preload library belongs to cannot be told (namespaces)"
-                        .into(),
-                );
-            }
-            if let Some(reason) = self.teams.rigid() {
-                return Nature::Rigid(reason.sentence().into());
-            }
-            // Until one of them enters a region.
-            if self.most_silent > 1 && self.teams.regions() == 0 {
-                return Nature::Rigid(format!(
-                    "it ran {} threads, none of them in parallel regions of its OpenMP runtime",
-                    self.most_silent
-                ));
-            }
-            if let Some(Finding::Rigid(obstacle)) = self.teams.finding() {
-                return Nature::Rigid(obstacle.sentence());
-            }
-            if self.teams.stays() {
-                return Nature::Stays(format!(
-                    "it has stayed in one parallel region for {} s after it was asked for a narrower team",
-                    PATIENCE_NS / 1_000_000_000
-                ));
-            }
-            if self.teams.may_resize() || self.was_resizable {
-                return Nature::Resizable;
-            }
-            // Its code is being looked at.
-            if self.teams.regions() > 0 {
-                return Nature::Starting;
-            }
-        }
-        match self.most_busy {
-            0 | 1 if now_ns.saturating_sub(self.started_ns) < SETTLE_NS => Nature::Starting,
-            0 | 1 => Nature::Serial,
-            threads => {
-                let why =
-                    self.unheard.as_deref().unwrap_or("none of them from an OpenMP runtime that we know");
-                Nature::Rigid(format!("it ran {threads} threads, {why}"))
-            }
-        }
+        .nature()
     }
 
     /// How it stands, for its rates; `own_cpus` and `beside` as there.
@@ -430,75 +385,6 @@ impl Watch {
         let launched = self.outsiders.contains(&self.process);
         self.foreground = self.attached && !launched && self.members.iter().any(in_foreground);
     }
-
-    /// Counts the threads that want a CPU.
-    fn judge(&mut self, now_ns: u64, ran_ns: u64, unseen: &[Process], silent: &[Process]) {
-        let mut wanted = BTreeMap::new();
-        let mut busiest = (0, None);
-        let least_ns = ran_ns as f64 * BUSY_SHARE;
-        self.busy = 0;
-        for process in unseen {
-            let busy = self.busy_threads(*process, least_ns, &mut wanted);
-            self.busy += busy;
-            busiest = busiest.max((busy, Some(process.pid)));
-        }
-        for process in silent {
-            let busy = self.busy_threads(*process, least_ns, &mut wanted);
-            let most = self.silent.entry(*process).or_default();
-            *most = busy.max(*most);
-        }
-        self.most_silent = self.most_silent.max(self.silent());
-        self.wanted = wanted;
-        self.most_busy = self.most_busy.max(self.busy);
-        if let (2.., Some(pid)) = busiest
-            && self.unheard.is_none()
-            && now_ns >= self.unheard_at_ns
-        {
-            self.unheard_at_ns = now_ns + SELDOM_NS;
-            self.unheard = why_unheard(pid, &self.root);
-        }
-    }
-
-    fn silent(&self) -> u32 {
-        self.silent.values().sum()
-    }
-
-    /// Its threads that wanted a CPU for at least so long since they were last looked at; `wanted` takes up
-    /// what they wanted so far.
-    fn busy_threads(&self, process: Process, least_ns: f64, wanted: &mut BTreeMap<(u32, u32), u64>) -> u32 {
-        let Ok(threads) = procfs::threads(process.pid, &self.root) else { return 0 };
-        if threads.len() > MOST_THREADS {
-            return threads.len() as u32;
-        }
-        let (mut busy, mut spun) = (0, 0);
-        for tid in threads {
-            let Ok(time) = procfs::task_runtime_ns(process.pid, tid, &self.root) else { continue };
-            let total = time.run_ns + time.wait_ns;
-            let before = self.wanted.get(&(process.pid, tid)).copied();
-            if total.saturating_sub(before.unwrap_or(total)) as f64 > least_ns {
-                busy += 1;
-                spun += u32::from(total >= SPUN_NS);
-            }
-            wanted.insert((process.pid, tid), total);
-        }
-        spun.max(busy.min(1))
-    }
-}
-
-/// Why a process that runs has made no page, if that can be seen from outside.
-fn why_unheard(pid: u32, root: &Root) -> Option<String> {
-    let file = procfs::exe(pid, root).ok().and_then(|path| Binary::read(&path).ok());
-    if let Some(obstacle) = file.and_then(|file| file.obstacle) {
-        return Some(format!("without the preload library: {obstacle}"));
-    }
-    let variables = procfs::environ(pid, root).ok()?;
-    let has = |name: &str| variables.iter().any(|(variable, _)| variable == name);
-    let why = match () {
-        () if !has(PAGES_VARIABLE) => "its environment was cleared on the way",
-        () if !has("LD_PRELOAD") => "it was given none, or took it out of LD_PRELOAD",
-        () => return None,
-    };
-    Some(format!("without the preload library: {why}"))
 }
 
 /// Whether a program's environment makes its idle threads sleep.
@@ -508,40 +394,4 @@ fn waits_passively(pid: u32, root: &Root) -> bool {
         variables.iter().any(|(n, v)| n == name && v.to_string_lossy().trim().eq_ignore_ascii_case(value))
     };
     is("OMP_WAIT_POLICY", "passive") || is("GOMP_SPINCOUNT", "0")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::process::{Child, Command};
-    use std::time::{Duration, Instant};
-
-    use super::*;
-
-    fn becomes(command: &mut Command, expected: impl Fn(Option<String>) -> bool) -> bool {
-        let mut child: Child = command.spawn().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(20);
-        // While it executes, its file and environment are seen half changed.
-        let mut as_expected = false;
-        while !as_expected && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(20));
-            let executed = procfs::exe(child.id(), &Root::live()).is_ok_and(|exe| exe.ends_with("sleep"));
-            as_expected = executed && expected(why_unheard(child.id(), &Root::live()));
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        as_expected
-    }
-
-    #[test]
-    fn a_program_that_the_library_did_not_reach_is_told_from_outside() {
-        let mut whole = Command::new("sleep");
-        whole.arg("100").env("LD_PRELOAD", "").env(PAGES_VARIABLE, "/nowhere");
-        assert!(becomes(&mut whole, |why| why.is_none()));
-        let mut without = Command::new("sleep");
-        without.arg("100").env_remove("LD_PRELOAD").env(PAGES_VARIABLE, "/nowhere");
-        assert!(becomes(&mut without, |why| why.is_some_and(|why| why.contains("LD_PRELOAD"))));
-        let mut cleared = Command::new("env");
-        cleared.args(["-i", "sleep", "100"]).env("LD_PRELOAD", "").env(PAGES_VARIABLE, "/nowhere");
-        assert!(becomes(&mut cleared, |why| why.is_some_and(|why| why.contains("cleared"))));
-    }
 }

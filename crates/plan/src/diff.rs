@@ -236,6 +236,18 @@ impl Change {
         })
     }
 
+    /// Of `app` nothing that was carried out holds any more: it is another program of the same name, or was set free.
+    /// What `new` makes of it is all to be done.
+    pub fn begin_anew(&mut self, app: &AppId, new: &Plan) {
+        let step = match new.states().remove(app) {
+            Some(State::Running(standing)) => AppChange::Started(standing),
+            Some(State::Waiting) => AppChange::Waits,
+            Some(State::Suspended) => AppChange::Suspended,
+            None => return,
+        };
+        self.apps.insert(app.clone(), vec![step]);
+    }
+
     /// Carries the change out on what the old plan made of its programs.
     pub fn apply(&self, states: &mut BTreeMap<AppId, State>) {
         for (app, steps) in &self.apps {

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use common::{id, plan, set};
-use coplace_plan::check::{Explanation, Sequence};
-use coplace_plan::{Promise, ShareBound, Snapshot, Violation, WaitingBound, check_plan};
+use coplace_plan::check::Sequence;
+use coplace_plan::{
+    Idleness, MoveReason, Promise, Remark, Report, ShareBound, Snapshot, Violation, WaitingBound, check_plan,
+};
 use proptest::prelude::*;
 use topology::Machine;
 
@@ -283,12 +285,21 @@ fn left_over_cpus_are_spoken_of() {
     let shape = shape.expect("seven CPUs cannot all be cut into equal parts");
     let text = format!("side_by_side [a on {}, b on {}]", shape.places[0], shape.places[1]);
     let promise = Promise { equal_shapes: true, ..Promise::default() };
-    let step = |lines: &[String]| {
-        let explanation = Explanation { lines, moves: &BTreeMap::new() };
-        Sequence::default().check_step(&plan(&text), &snapshot, &promise, explanation)
+    let step = |remarks: Vec<Remark>| {
+        let report = Report { remarks, ..Report::default() };
+        Sequence::default().check_step(&plan(&text), &snapshot, &promise, &report)
     };
-    assert_only!(step(&[]), Violation::LeftOverUnexplained { cpus } if *cpus == shape.left_over);
-    assert_valid(step(&[format!("CPU {} stays idle", shape.left_over)]));
+    let cpus = shape.left_over.clone();
+    assert_only!(step(Vec::new()), Violation::LeftOverUnexplained { cpus } if *cpus == shape.left_over);
+    assert_valid(step(vec![Remark::LeftOver { cpus: cpus.clone(), width: shape.width }]));
+    assert_valid(step(vec![Remark::Idle { cpus: cpus.clone(), why: Idleness::OneShape }]));
+    // Other CPUs do not count, nor does what a script says of them.
+    let other = shape.places[0].clone();
+    let wrong = vec![
+        Remark::LeftOver { cpus: other, width: shape.width },
+        Remark::Script(format!("CPUs {cpus} are left over")),
+    ];
+    assert_only!(step(wrong), Violation::LeftOverUnexplained { cpus } if *cpus == shape.left_over);
 }
 
 // Invariant 5.
@@ -331,10 +342,10 @@ impl History {
         &mut self,
         snapshot: &Snapshot,
         text: &str,
-        moves: &BTreeMap<workload::AppId, String>,
+        moves: &BTreeMap<workload::AppId, MoveReason>,
     ) -> Vec<Violation> {
-        let explanation = Explanation { lines: &[], moves };
-        self.sequence.check_step(&plan(text), snapshot, &self.promise, explanation)
+        let report = Report { moves: moves.clone(), ..Report::default() };
+        self.sequence.check_step(&plan(text), snapshot, &self.promise, &report)
     }
 }
 
@@ -407,7 +418,7 @@ fn a_move_with_a_reason_is_no_needless_one() {
     let snapshot = eight("a; b");
     let mut history = History::new(keeping());
     assert_valid(history.step(&snapshot, "side_by_side [a on 0-3, b on 4-7]"));
-    let why = "its pages are there".to_owned();
+    let why = MoveReason::Script("its pages are there".into());
     let reasons = BTreeMap::from([(id("a"), why.clone()), (id("b"), why)]);
     assert_valid(history.step_with(&snapshot, "side_by_side [b on 0-3, a on 4-7]", &reasons));
 }
@@ -458,13 +469,13 @@ fn a_plan_of_1000_programs_on_1024_cpus_is_judged_within_20_ms() {
     };
     let promise = Promise { share_bound: Some(ShareBound::Ratio(1.0)), ..keeping() };
     let mut sequence = Sequence::default();
-    let explanation = Explanation { lines: &[], moves: &BTreeMap::new() };
+    let report = Report::default();
     for first in [0, 0, 24] {
         let plan = side_by_side(first);
         let start = std::time::Instant::now();
         assert_valid(check_plan(&plan, &snapshot, &promise));
         let checked = start.elapsed();
-        let found = sequence.check_step(&plan, &snapshot, &promise, explanation);
+        let found = sequence.check_step(&plan, &snapshot, &promise, &report);
         println!("plan {checked:?}, step {:?}, {} violations", start.elapsed() - checked, found.len());
         assert!(checked.as_millis() < 20, "{checked:?}");
         assert_eq!(found.is_empty(), first == 0);

@@ -40,7 +40,7 @@
 //!
 //! CPUs that the program does not use stand idle; a restricted program holds up everybody.
 
-use plan::{Promise, Snapshot, WaitingBound};
+use plan::{Promise, Remark, Snapshot, WaitingBound};
 
 use crate::common::compose::{Context, compose};
 use crate::eq::Division;
@@ -71,8 +71,8 @@ impl Policy for OneAfterAnother {
             .collect();
         let mut decision = compose(&cx, &Division::of_usable(&cx), &chosen);
         if let Some(first) = first {
-            let (id, waiting) = (&cx.needs[first].app.id, decision.plan.waiting.len());
-            decision.report.lines.push(format!("{id} came first and has its turn; {waiting} wait."));
+            let (app, waiting) = (cx.needs[first].app.id.clone(), decision.plan.waiting.len() as u32);
+            decision.report.remarks.push(Remark::FirstComeFirst { app, waiting });
         }
         decision
     }

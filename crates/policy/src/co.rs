@@ -71,15 +71,13 @@
 //! for equal weights (no bound holds for programs that share with heavier ones, nor for local
 //! decisions). Weights count within a partition and in turns of everybody, not between partitions.
 
-use plan::{Promise, Snapshot, WaitingBound};
+use plan::{Promise, Remark, Snapshot, WaitingBound};
 use topology::CpuSet;
 
 use crate::common::company::{Suited, suited};
 use crate::common::compose::{Context, Divide, Division, Part, compose};
 use crate::common::keep::{Claim, deal, stay};
-use crate::common::levels::{
-    Cut, allowed_cuts, claims, cpus, describe, id, level, outside_of, parts, spread,
-};
+use crate::common::levels::{Cut, allowed_cuts, claims, describe, id, level, outside_of, parts, spread};
 use crate::common::units::domains;
 use crate::{Decision, LevelDecision, LevelMemory, Memory, Policy, Settings};
 
@@ -111,9 +109,9 @@ impl Policy for Coscheduling {
 
     fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
         let cx = Context::new(snapshot, &self.settings, memory);
-        let (cuts, lines) = allowed_cuts(&cx);
+        let (cuts, remark) = allowed_cuts(&cx);
         let mut decision = compose(&cx, &Leveled { cx: &cx, cuts }, &cx.everybody());
-        decision.report.lines.splice(0..0, lines);
+        decision.report.remarks.splice(0..0, remark);
         decision
     }
 }
@@ -223,18 +221,17 @@ impl Divide for Leveled<'_, '_> {
         let since_ns = if old.width == Some(cut.width) { old.since_ns } else { now };
         let mut level = LevelMemory { width: Some(cut.width), since_ns, ..LevelMemory::default() };
         let (parts, rebalance) = self.deal(cut, members, &mut level);
-        let Suited { parts, lines: company, reasons } = suited(self.cx, &cut.places, parts);
-        let mut lines = describe(self.cx, cut, &parts, members.len());
-        lines.extend(company);
+        let Suited { parts, remarks: company, reasons } = suited(self.cx, &cut.places, parts);
+        let mut remarks = describe(self.cx, cut, &parts, members.len());
+        remarks.extend(company);
         if members.len() > cut.places.len() {
-            lines.push(format!(
-                "Partitions of {} hold {} to {} programs each.",
-                cpus(cut.width),
-                members.len() / cut.places.len(),
-                members.len().div_ceil(cut.places.len())
-            ));
+            remarks.push(Remark::Crowded {
+                width: cut.width,
+                least: (members.len() / cut.places.len()) as u32,
+                most: members.len().div_ceil(cut.places.len()) as u32,
+            });
         }
         let wake_at_ns = held_until.into_iter().chain(rebalance).min();
-        Division { layers: vec![parts], level, wake_at_ns, lines, reasons, ..Division::default() }
+        Division { layers: vec![parts], level, wake_at_ns, remarks, reasons, ..Division::default() }
     }
 }

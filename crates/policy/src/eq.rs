@@ -43,7 +43,7 @@
 //!
 //! Weights count only in turns with programs that cannot shrink. Parts may lie across sockets.
 
-use plan::{Promise, ShareBound, Snapshot, WaitingBound};
+use plan::{Idleness, Promise, Remark, ShareBound, Snapshot, WaitingBound};
 use topology::CpuSet;
 
 use crate::common::compose::{self, Context, Divide, Part, compose};
@@ -163,19 +163,17 @@ impl Divide for Division<'_, '_> {
         if members.is_empty() {
             return division;
         }
+        let (programs, count) = (members.len() as u32, cpus.len() as u32);
+        let remark = |single| Remark::EqualParts { programs, cpus: count, single };
         if members.len() > cpus.len() {
             let singles: Vec<CpuSet> = cpus.iter().map(|cpu| CpuSet::from_cpus(&[cpu])).collect();
             division.layers = vec![spread(self.cx, &singles, members)];
-            division.lines.push(format!(
-                "{} programs share {} CPUs, with one thread each.",
-                members.len(),
-                cpus.len()
-            ));
+            division.remarks.push(remark(true));
             return division;
         }
         let (places, idle) = self.places(&cpus, members);
         if !idle.is_empty() {
-            division.lines.push(format!("CPUs {idle} stay idle: no program can use more."));
+            division.remarks.push(Remark::Idle { cpus: idle, why: Idleness::Unneeded });
         }
         let mut parts: Vec<Part> = Vec::new();
         let mut homeless: Vec<usize> = Vec::new();
@@ -194,7 +192,7 @@ impl Divide for Division<'_, '_> {
             }
         }
         division.layers = vec![parts];
-        division.lines.push(format!("{} programs share {} CPUs evenly.", members.len(), cpus.len()));
+        division.remarks.push(remark(false));
         division
     }
 }

@@ -40,7 +40,7 @@
 
 use std::collections::BTreeSet;
 
-use plan::{Plan, Promise, Run, Slot, Snapshot, Tree};
+use plan::{Plan, Promise, Remark, Run, Slot, Snapshot, Tree};
 use workload::AppId;
 
 use crate::common::compose::Context;
@@ -124,7 +124,6 @@ impl Policy for Fixed {
         let tree = self.plan.tree.as_ref().and_then(|tree| self.prune(tree, snapshot, &live));
         let placed: BTreeSet<AppId> =
             tree.iter().flat_map(|tree| tree.runs()).map(|run| run.app.clone()).collect();
-        let mut lines = Vec::new();
         let mut others = Vec::new();
         let mut waiting = Vec::new();
         for need in cx.needs.iter().filter(|need| !placed.contains(&need.app.id)) {
@@ -132,19 +131,14 @@ impl Policy for Fixed {
                 self.settings.others.as_ref().map(|others| need.open(&others.intersection(&snapshot.usable)));
             match place.filter(|place| !place.is_empty() && live.contains(&need.app.id)) {
                 Some(place) => others.push(leaf(cx.run(need, &place))),
-                None => waiting.push(need.app.id.as_str()),
+                None => waiting.push(need.app.id.clone()),
             }
         }
-        if !waiting.is_empty() {
-            lines.push(format!(
-                "{}: not in the fixed plan (or on no CPU that may be used), waiting.",
-                waiting.join(", ")
-            ));
-        }
+        let remarks = if waiting.is_empty() { Vec::new() } else { vec![Remark::Unplanned { apps: waiting }] };
         let tree = match tree {
             Some(tree) if others.is_empty() => Some(tree),
             tree => beside(tree.into_iter().collect(), others),
         };
-        outcome::decision(&cx, tree, LevelMemory::default(), None, lines)
+        outcome::decision(&cx, tree, LevelMemory::default(), None, remarks)
     }
 }

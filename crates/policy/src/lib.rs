@@ -38,8 +38,9 @@ mod twins;
 mod ue;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use plan::{App, Plan, Promise, Snapshot};
+use plan::{App, Plan, Promise, Report, Snapshot};
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 use workload::AppId;
@@ -94,13 +95,37 @@ pub trait Policy: Send + Sync {
 }
 
 /// A start with fewer threads than a program would have.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NarrowStart {
     pub threads: u32,
-    /// Why, as what `it` does.
-    pub why: String,
-    /// How many times as long it takes as with all its threads while it is alone.
-    pub slower_alone: f64,
+    /// Threads that it would have.
+    pub of: u32,
+    /// Programs that it would take turns with.
+    pub others: u32,
+    /// The time that it is expected to take, in thousandths of that in turn with all its threads.
+    pub time_milli: u32,
+    /// The time that it takes when its neighbours have left, in thousandths of that with all its threads.
+    pub alone_milli: u32,
+}
+
+impl fmt::Display for NarrowStart {
+    /// As what a program does: "starts with 1 of 4 threads, …".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NarrowStart { threads, of, .. } = self;
+        let others = match self.others {
+            1 => "one other program".to_owned(),
+            count => format!("{count} other programs"),
+        };
+        let factor = |milli: u32| f64::from(milli) / 1000.0;
+        write!(
+            f,
+            "starts with {threads} of {of} threads, as the policy chose: beside {others} it is expected to take {:.2} \
+             of the time that it takes in turn with {of} threads; when its neighbours leave it cannot use more, and \
+             takes {:.2} times as long as with all",
+            factor(self.time_milli),
+            factor(self.alone_milli)
+        )
+    }
 }
 
 /// Why a policy came to no decision: where, and what is wrong there.
@@ -154,20 +179,11 @@ pub struct LevelMemory {
     pub asked_ns: BTreeMap<AppId, u64>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
     pub plan: Plan,
     pub memory: Memory,
     /// When the policy wants to be asked again even if nothing happens.
     pub wake_at_ns: Option<u64>,
     pub report: Report,
-}
-
-/// Why the plan is as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
-    /// What `explain` shows: one sentence a line.
-    pub lines: Vec<String>,
-    /// Why a program lost CPUs that it could have kept (invariant 7), by program.
-    pub moves: BTreeMap<AppId, String>,
 }

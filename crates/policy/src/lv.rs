@@ -74,8 +74,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use plan::{Promise, Snapshot, WaitingBound, display_ns};
+use plan::{Promise, Remark, Snapshot, WaitingBound};
 use topology::CpuSet;
+use workload::AppId;
 
 use crate::common::compose::{Context, Divide, Division, Part, compose};
 use crate::common::keep::stay;
@@ -117,8 +118,8 @@ impl Policy for EquilibriumOverLevels {
     fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
         let mut cx = Context::new(snapshot, &self.settings, memory);
         cx.exact_shares = true;
-        let (cuts, mut lines) = allowed_cuts(&cx);
-        lines.extend(raise_weights(&mut cx, &cuts));
+        let (cuts, unknown) = allowed_cuts(&cx);
+        let raised = raise_weights(&mut cx, &cuts);
         let (old, programs) = (&memory.level, cx.needs.len() as u32);
         let last_arrival_ns = cx.needs.iter().map(|need| need.app.arrived_ns).max().unwrap_or(0);
         let changed_ns = match old.programs == programs {
@@ -127,29 +128,27 @@ impl Policy for EquilibriumOverLevels {
         };
         let equilibrium = Equilibrium { cx: &cx, cuts, programs, changed_ns };
         let mut decision = compose(&cx, &equilibrium, &cx.everybody());
-        decision.report.lines.splice(0..0, lines);
+        decision.report.remarks.splice(0..0, unknown.into_iter().chain(raised));
         decision
     }
 }
 
 /// Raises weights to what the shortest slice is worth on the finest level, while the others stand
 /// still for as long as is allowed.
-fn raise_weights(cx: &mut Context<'_>, cuts: &[Cut]) -> Option<String> {
+fn raise_weights(cx: &mut Context<'_>, cuts: &[Cut]) -> Option<Remark> {
     let all: u64 = cx.needs.iter().map(|need| need.weight).sum();
     let finest = &cuts[level(cx, cuts, cx.needs.len()).0];
     let (settings, cpus) = (cx.settings, cx.snapshot.usable.len() as u64);
     let worth = u128::from(all) * u128::from(finest.width) * u128::from(settings.min_slice_ns);
     let least = worth.div_ceil((u128::from(settings.max_still_ns) * u128::from(cpus)).max(1));
     let least = u64::try_from(least).unwrap_or(u64::MAX).min(all.div_ceil(cx.needs.len().max(1) as u64));
-    let mut raised = Vec::new();
+    let mut apps = Vec::new();
     for need in cx.needs.iter_mut().filter(|need| need.weight < least) {
         need.weight = least;
-        raised.push(need.app.id.as_str());
+        apps.push(need.app.id.clone());
     }
-    let shortest = display_ns(settings.min_slice_ns);
-    (!raised.is_empty()).then(|| {
-        format!("{} count as weight {least}: no turn is shorter than {shortest}.", raised.join(", "))
-    })
+    let shortest_slice_ns = settings.min_slice_ns;
+    (!apps.is_empty()).then_some(Remark::WeightRaised { apps, weight: least, shortest_slice_ns })
 }
 
 struct Equilibrium<'a, 'c> {
@@ -186,10 +185,10 @@ impl Divide for Equilibrium<'_, '_> {
         let stable = cx.snapshot.now_ns >= settled_at_ns;
         // Everybody gets another partition anyway when the finest level changes.
         let same_level = cx.memory.level.width == Some(cuts[finest].width);
-        let mut lines = beside.lines;
+        let mut remarks = beside.remarks;
         let mut layers = match (beside.crowded, stable || !same_level) {
             (true, _) => vec![Layer { level: finest, parts: spread(cx, &cuts[finest].places, others) }],
-            (false, true) => self.balanced(cuts, finest, others, &mut lines),
+            (false, true) => self.balanced(cuts, finest, others, &mut remarks),
             (false, false) => self.as_they_stand(cuts, finest, others),
         };
         let mut memory = self.remember(cuts[finest].width);
@@ -200,16 +199,15 @@ impl Divide for Equilibrium<'_, '_> {
         layers.sort_by_key(|layer| layer.level);
         for layer in &layers {
             let count = layer.parts.iter().map(|part| part.members.len()).sum();
-            lines.extend(describe(cx, &cuts[layer.level], &layer.parts, count));
+            remarks.extend(describe(cx, &cuts[layer.level], &layer.parts, count));
         }
         if layers.len() > 1 {
-            lines.push("These levels take turns, weighted so that all get the same CPU time.".to_owned());
+            remarks.push(Remark::LevelsInTurn);
         }
         if !stable {
-            let settle = display_ns(settings.settle_ns);
-            lines.push(format!("Levels are balanced when nobody has come or left for {settle}."));
+            remarks.push(Remark::Unsettled { settle_ns: settings.settle_ns });
         }
-        lines.extend(grace.line);
+        remarks.extend(grace.remark);
         let settled_at_ns = (!stable).then_some(settled_at_ns);
         Division {
             layers: layers.into_iter().map(|layer| layer.parts).collect(),
@@ -217,7 +215,7 @@ impl Divide for Equilibrium<'_, '_> {
             asked: grace.asked,
             level: memory,
             wake_at_ns: [held_until, settled_at_ns, grace.wake_at_ns].into_iter().flatten().min(),
-            lines,
+            remarks,
             ..Division::default()
         }
     }
@@ -242,7 +240,7 @@ impl Equilibrium<'_, '_> {
         cuts: &[Cut],
         finest: usize,
         members: &[usize],
-        lines: &mut Vec<String>,
+        remarks: &mut Vec<Remark>,
     ) -> Vec<Layer> {
         let cx = self.cx;
         let mut layers = Vec::new();
@@ -261,7 +259,7 @@ impl Equilibrium<'_, '_> {
                     here[place].extend(seated.into_iter().map(|at| class[at]));
                 }
                 let left: Vec<usize> = (0..class.len()).filter(|&at| left[at]).collect();
-                lines.extend(self.explain_ranks(&class, &ranks, &left).filter(|_| wider.is_some()));
+                remarks.extend(self.level_up(&class, &ranks, &left).filter(|_| wider.is_some()));
                 if wider.is_none_or(|wider| !self.is_worth_a_slice(weight, wider)) {
                     // No level above: turns of their own, restricted ones apart, which may crowd.
                     let (bound, free): (Vec<usize>, Vec<usize>) = left
@@ -305,12 +303,10 @@ impl Equilibrium<'_, '_> {
     }
 
     /// Who goes up because it loses least there, if that is why.
-    fn explain_ranks(&self, class: &[usize], ranks: &[u64], left: &[usize]) -> std::option::IntoIter<String> {
+    fn level_up(&self, class: &[usize], ranks: &[u64], left: &[usize]) -> Option<Remark> {
         let unlike = ranks.windows(2).any(|pair| pair[0] != pair[1]);
-        let names: Vec<&str> = left.iter().map(|&at| id(self.cx, class[at]).as_str()).collect();
-        (unlike && !names.is_empty())
-            .then(|| format!("{}: lose least on wider partitions, and go a level up.", names.join(", ")))
-            .into_iter()
+        let apps: Vec<AppId> = left.iter().map(|&at| id(self.cx, class[at]).clone()).collect();
+        (unlike && !apps.is_empty()).then_some(Remark::LevelUp { apps })
     }
 
     /// Everybody on the partition where it stands; newcomers, and whose partition is no more, on the

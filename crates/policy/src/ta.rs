@@ -121,14 +121,14 @@ impl Divide for Topological<'_, '_> {
         }
         let clear = outside_of(&self.cuts, blocked);
         let cut = level(clear.as_ref().unwrap_or(&self.cuts), members.len());
-        let Suited { parts, lines: company, reasons } =
+        let Suited { parts, remarks: company, reasons } =
             suited(self.cx, &cut.places, spread(self.cx, &cut.places, members));
-        let mut lines = describe(self.cx, cut, &parts, members.len());
-        lines.extend(company);
+        let mut remarks = describe(self.cx, cut, &parts, members.len());
+        remarks.extend(company);
         let memory = &self.cx.memory.level;
         let same = memory.width == Some(cut.width);
         let since_ns = if same { memory.since_ns } else { self.cx.snapshot.now_ns };
         let level = LevelMemory { width: Some(cut.width), since_ns, ..LevelMemory::default() };
-        Division { layers: vec![parts], level, lines, reasons, ..Division::default() }
+        Division { layers: vec![parts], level, remarks, reasons, ..Division::default() }
     }
 }

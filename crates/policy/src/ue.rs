@@ -40,7 +40,7 @@
 //!
 //! Promises nothing about shares: spinning threads keep one another from running.
 
-use plan::{Promise, Run, Snapshot, Tree, WaitingBound};
+use plan::{Promise, Remark, Run, Snapshot, Tree, WaitingBound};
 
 use crate::common::compose::Context;
 use crate::common::gather::{leaf, mixed};
@@ -90,6 +90,6 @@ pub(crate) fn overlapping(
     };
     let mut trees: Vec<Tree> = cx.needs.iter().map(tree).collect();
     let tree = if trees.len() > 1 { Some(mixed(trees)) } else { trees.pop() };
-    let lines = vec![format!("{} programs, left to the kernel.", cx.needs.len())];
-    outcome::decision(&cx, tree, LevelMemory::default(), None, lines)
+    let remarks = vec![Remark::LeftToKernel { programs: cx.needs.len() as u32 }];
+    outcome::decision(&cx, tree, LevelMemory::default(), None, remarks)
 }

@@ -10,7 +10,7 @@ use coplace_policy::trial::{self, Kinds, Random, World};
 use coplace_policy::{
     Decision, Lever, Memory, Neighbours, Policy, Predictions, Settings, UnknownPolicy, by_name, lua,
 };
-use plan::Snapshot;
+use plan::{Remark, Snapshot};
 use support::from_environment;
 use topology::Machine;
 
@@ -86,7 +86,7 @@ fn a_plan_is_text_or_put_together_from_parts() {
 fn whom_a_plan_does_not_mention_waits_or_is_suspended() {
     let decision = decided("return run('b', snapshot.usable)", "a; b; c suspended");
     assert_eq!(decision.plan.to_string(), "b on 0-7 waiting [a] suspended [c]");
-    assert_eq!(decision.report.lines, ["a: not in the plan, waiting."]);
+    assert_eq!(decision.report.lines(), ["a: not in the plan, waiting."]);
     assert_eq!(plan("return 'a on 0 waiting [b]'", "a; b"), "a on 0 waiting [b]");
 }
 
@@ -100,7 +100,7 @@ fn the_snapshot_says_what_a_policy_must_know() {
         print(machine.root.level, #machine.levels.package, machine.levels.numa[2].cpus, machine.root.children[1].level)
         for _, shape in ipairs(snapshot.shapes) do print(shape.width, #shape.places, shape.places[1]) end
         return built_in('TA')";
-    let lines = decided(body, "lg rigid max 2 within 2-5").report.lines;
+    let lines = decided(body, "lg rigid max 2 within 2-5").report.lines();
     assert_eq!(lines[0], "lg rigid 2 2 2 2-5 false");
     assert_eq!(lines[1], "0-7 8 0 100000000");
     assert_eq!(lines[2], "node 2 4-7 package");
@@ -114,7 +114,7 @@ fn cpu_sets_are_computed_with() {
         print(a & b, a | b, a - b, #a, a == cpus('0-3'), a <= (a | b), a < a, b:contains(4), b:lowest())
         print(a:take(2), a:take(2, '3'), a:meets(7), table.concat(b:list(), ' '), a & '1-2', cpus())
         return 'idle'";
-    let lines = decided(body, "").report.lines;
+    let lines = decided(body, "").report.lines();
     assert_eq!(lines, ["2-3 0-4 0-1 4 true true false true 2", "0-1 0,3 false 2 3 4 1-2 "]);
 }
 
@@ -131,7 +131,7 @@ fn nothing_is_carried_over_but_memory() {
     for call in 1..4u32 {
         let decision = counting.try_decide(&snapshot(""), &memory).unwrap();
         let last = if call == 1 { "0".to_owned() } else { format!("0-{}", call - 1) };
-        assert_eq!(decision.report.lines, [format!("1 1 1 {call} {last}")]);
+        assert_eq!(decision.report.lines(), [format!("1 1 1 {call} {last}")]);
         let text = serde_json::to_string(&decision.memory).unwrap();
         memory = serde_json::from_str(&text).unwrap();
         assert_eq!(memory, decision.memory, "memory survives being written down");
@@ -166,7 +166,7 @@ fn tables_are_walked_in_order_of_their_keys() {
         for key in pairs(many) do assert(last < key) last = key end
         print(next(numbered), next({}), last)
         return 'idle'";
-    assert_eq!(decided(body, "").report.lines, ["2.5=4 10=3 a=2 m=7 z=1 false=6 true=5", "2.5 nil k999"]);
+    assert_eq!(decided(body, "").report.lines(), ["2.5=4 10=3 a=2 m=7 z=1 false=6 true=5", "2.5 nil k999"]);
     let told = failure("local t = { [{}] = 1 }\nfor k in pairs(t) do end\nreturn 'idle'", "");
     assert!(told.starts_with("mine.lua:3: a table is a key here"), "{told}");
 }
@@ -185,7 +185,7 @@ fn sorting_keeps_equal_elements_in_order() {
         table.sort(words)
         print(table.concat(words, ','))
         return 'idle'";
-    assert_eq!(decided(body, "").report.lines, ["a,b,c"]);
+    assert_eq!(decided(body, "").report.lines(), ["a,b,c"]);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn text_holds_no_addresses() {
         print({}, print, tostring({}), string.format('%s %5.1f %d', {}, 2.25, 7))
         print(setmetatable({}, { __tostring = function() return 'me' end }))
         return 'idle'";
-    assert_eq!(decided(body, "").report.lines, ["table function table table   2.2 7", "me"]);
+    assert_eq!(decided(body, "").report.lines(), ["table function table table   2.2 7", "me"]);
     assert!(failure("return string.format('%p', {})", "").contains("addresses"));
 }
 
@@ -295,7 +295,8 @@ fn a_built_in_policy_can_be_asked_and_is_remembered_for() {
         let (one, other) =
             (ours.try_decide(&snapshot(apps), &mine).unwrap(), theirs.decide(&snapshot(apps), &its));
         assert_eq!(one.plan, other.plan);
-        assert_eq!(one.report.lines[..one.report.lines.len() - 1], other.report.lines);
+        let (last, others) = one.report.remarks.split_last().unwrap();
+        assert_eq!((others, last), (&other.report.remarks[..], &Remark::Script("as CO".into())));
         assert_eq!((&one.memory.level, &one.memory.places), (&other.memory.level, &other.memory.places));
         (mine, its) = (one.memory, other.memory);
     }
@@ -317,7 +318,7 @@ fn words_and_promises_are_the_file_s() {
 fn whoever_has_no_fallback_gets_everybody_everywhere() {
     let decision = deciding("error('no')").decide(&snapshot("a; b"), &Memory::default());
     assert_eq!(decision.plan.to_string(), "mixed [a on 0-7, b on 0-7]");
-    assert_eq!(decision.report.lines[0], "mine.lua:2: no");
+    assert!(decision.report.lines()[0].ends_with(" (mine.lua) came to no plan: mine.lua:2: no"));
 }
 
 /// A sequence of events in which TA in Lua and TA in Rust are asked the same.
@@ -426,7 +427,8 @@ fn the_annotations_name_what_a_policy_can_use_and_nothing_else() {
     let stood = [(snapshot.apps[0].id.clone(), snapshot.usable.clone())].into_iter().collect();
     let memory = Memory { places: stood, ..Memory::default() };
     let policy = by_name("mine.lua", &settings).unwrap();
-    let lines = policy.try_decide(&snapshot, &memory).unwrap_or_else(|error| panic!("{error}")).report.lines;
+    let lines =
+        policy.try_decide(&snapshot, &memory).unwrap_or_else(|error| panic!("{error}")).report.lines();
     let mut given: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (class, name) in lines.iter().filter_map(|line| line.split_once(' ')) {
         // What is told of programs that are not in the plan is no field.
@@ -492,17 +494,17 @@ fn what_is_known_of_programs_reaches_a_script() {
         let policy = by_name("mine.lua", &script(neighbours)).unwrap();
         policy.try_decide(&snapshot(apps), &Memory::default()).unwrap_or_else(|error| panic!("{error}"))
     };
-    let lines = decided(None).report.lines;
+    let lines = decided(None).report.lines();
     assert_eq!(lines[0], "cg 2400 3000 3000000000 remembered nil");
     assert_eq!(lines[1..3], ["mg.B nil nil nil nil nil", "x nil nil nil nil nil"]);
     assert_eq!(lines[3..6], ["nil nil", "nil nil", "nil 500000000 1000000000"]);
     // As `common::company`: 1 + 1.3 x 0.9 x (0.625 x 1.8 - 1).
-    assert_eq!(decided(Some(Neighbours::Profile)).report.lines[3..5], ["1146 7", "nil nil"]);
+    assert_eq!(decided(Some(Neighbours::Profile)).report.lines()[3..5], ["1146 7", "nil nil"]);
     let predictions = Predictions {
         programs: vec!["mg.B".into(), "cg".into()],
         cells_milli: vec![(1, 2), (3, 4), (1500, 20), (5, 6)],
     };
-    let lines = decided(Some(Neighbours::Predicted(predictions))).report.lines;
+    let lines = decided(Some(Neighbours::Predicted(predictions))).report.lines();
     assert_eq!(lines[3..6], ["1500 20", "nil nil", "predicted 500000000 1000000000"]);
 }
 
@@ -522,7 +524,7 @@ fn what_plans_gave_to_a_program_is_kept_for_a_script_as_for_adaptive() {
         assert_eq!((&one.plan, &one.memory.account), (&other.plan, &other.memory.account));
         if second == 3 {
             // A third of eight CPUs, in thousandths of a CPU, for three seconds.
-            assert!(one.report.lines[0].ends_with(" 7998000000"), "{:?}", one.report.lines);
+            assert!(one.report.lines()[0].ends_with(" 7998000000"), "{:?}", one.report.lines());
         }
         (mine, its) = (one.memory, other.memory);
     }

@@ -5,12 +5,14 @@
 //! optional fields may appear within a version; unknown messages are an error.
 
 mod client;
+mod history;
 mod line;
 mod message;
 
 pub use client::{Client, ClientError};
+pub use history::{AppExplanation, Choice, Explanation, HistoryEntry, News};
 pub use line::{LineError, Lines};
 pub use message::{
-    Account, AppRecord, AppStatus, Brought, FromScheduler, MemoryMoves, ProcessId, ProgramKey, Role, Status,
-    Terms, ToScheduler, VERSION, Which,
+    Account, AppRecord, AppState, AppStatus, Brought, FromScheduler, MemoryMoves, ProcessId, ProgramKey,
+    Role, Status, Terms, ToScheduler, VERSION, Which,
 };

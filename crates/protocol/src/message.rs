@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use plan::Speedup;
+use plan::{Report, Speedup};
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 use workload::{AppId, Demand, WaitPolicy};
 
+use crate::history::Explanation;
+
 /// Version of the messages; both sides must speak the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Who a scheduler is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -225,7 +227,7 @@ pub enum FromScheduler {
         status: Status,
     },
     Explanation {
-        lines: Vec<String>,
+        explanation: Box<Explanation>,
     },
     Policy {
         letters: String,
@@ -299,14 +301,40 @@ impl Account {
     }
 }
 
+/// How a program stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AppState {
+    /// For its turn to begin, or for memory, before it is let go or by the plan.
+    Waiting,
+    /// Its user stopped it.
+    Suspended,
+    /// It takes what more important programs leave.
+    Yielding,
+    /// It is held yet, or on its way to its first team and place.
+    Starting,
+    Running,
+}
+
+impl std::fmt::Display for AppState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            AppState::Waiting => "waiting",
+            AppState::Suspended => "suspended",
+            AppState::Yielding => "yielding",
+            AppState::Starting => "starting",
+            AppState::Running => "running",
+        })
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AppStatus {
     pub id: AppId,
     pub pid: u32,
     pub uid: u32,
     pub command: Vec<String>,
-    /// `running`, `waiting`, `suspended`, `starting`.
-    pub state: String,
+    pub state: AppState,
     pub place: CpuSet,
     pub threads: u32,
     pub team: Option<u32>,
@@ -369,8 +397,8 @@ pub struct Status {
     pub usable: CpuSet,
     pub placement: String,
     pub turns: String,
-    /// Lines of the last decision's report.
-    pub report: Vec<String>,
+    /// What the policy says about the plan.
+    pub report: Report,
     pub apps: Vec<AppStatus>,
     /// What runs beside the scheduler, a line each.
     #[serde(default)]

@@ -15,8 +15,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use engine::Recorded;
 use engine::trace::{Entry, ReplayError, entries, whole_lines};
+use engine::{Admitted, Recorded};
 use plan::{App, Evidence, Known, Plan, Snapshot, Speedup};
 use policy::Settings;
 use topology::Machine;
@@ -94,6 +94,8 @@ struct Tape {
     settings: Settings,
     shortest_slice_ns: u64,
     seen: Vec<Seen>,
+    /// Programs that came and were not admitted yet.
+    held: BTreeMap<AppId, App>,
     happened: Vec<(u64, Happened)>,
     suspensions: usize,
     /// Not all that was allowed was usable all the time.
@@ -128,6 +130,7 @@ impl Tape {
                     settings: *settings,
                     shortest_slice_ns: limits.shortest_slice_ns,
                     seen: Vec::new(),
+                    held: BTreeMap::new(),
                     happened: Vec::new(),
                     suspensions: 0,
                     unsteady: snapshot.usable != snapshot.allowed,
@@ -148,7 +151,11 @@ impl Tape {
                     return Err(error(Some(line), what.to_owned()));
                 }
                 Entry::Event { now_ns, event } => tape.take(now_ns, event, line, &mut present),
-                Entry::Plan { now_ns, plan } => {
+                Entry::Plan { now_ns, plan, starts, usable } => {
+                    tape.unsteady |= usable.is_some_and(|usable| usable != tape.begin.allowed);
+                    for admitted in &starts.admitted {
+                        tape.admits(now_ns, admitted, line, &mut present);
+                    }
                     let plan = plan.parse::<Plan>().map_err(|why| error(Some(line), why.to_string()))?;
                     tape.happened.push((now_ns, Happened::Plan(plan)));
                 }
@@ -174,17 +181,34 @@ impl Tape {
                 }
             }
             Recorded::Left(id) => {
+                self.held.remove(&id);
                 if let Some(at) = present.remove(&id) {
                     self.seen[at].left = true;
                     self.happened.push((now_ns, Happened::Left(at)));
                 }
             }
             Recorded::Suspend(_) => self.suspensions += 1,
+            // It arrives once it is admitted.
+            Recorded::Came(arrival) => drop(self.held.insert(arrival.app.id.clone(), arrival.app)),
+            Recorded::Allowance(allowance) => self.unsteady |= allowance.allowed != self.begin.allowed,
             Recorded::Machine { allowed, usable } => {
                 self.unsteady |= allowed != usable || allowed != self.begin.allowed;
             }
             Recorded::Policy(letters) => self.policies.push(letters),
-            Recorded::Resume(_) | Recorded::Load { .. } | Recorded::Wake => {}
+            Recorded::Resume(_) | Recorded::Load { .. } | Recorded::Memory(_) | Recorded::Wake => {}
+        }
+    }
+
+    fn admits(
+        &mut self,
+        now_ns: u64,
+        admitted: &Admitted,
+        line: usize,
+        present: &mut BTreeMap<AppId, usize>,
+    ) {
+        if let Some(mut app) = self.held.remove(&admitted.app) {
+            admitted.apply(&mut app);
+            self.arrives(now_ns, app, line, false, present);
         }
     }
 

@@ -3,7 +3,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 use crate::machine::{Level, Machine, Object};
 use crate::{CpuSet, MachineError, sysfs};
@@ -237,7 +240,34 @@ fn quota(chains: &[Chain]) -> Option<(u32, PathBuf)> {
     all.min_by_key(|(milli, _)| *milli)
 }
 
-/// Which of the allowed CPUs managed programs get, and one sentence for each reason why not all.
+/// CPUs that managed programs do not get, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Withheld {
+    /// Unmanaged programs keep so many busy, in thousandths; these are left to them. Empty: the only CPU is shared.
+    Unmanaged { busy_milli: u32, cpus: CpuSet },
+    /// The quota pays for so many, in thousandths; these are used.
+    Quota { paid_milli: u32, used: CpuSet },
+}
+
+impl fmt::Display for Withheld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Withheld::Unmanaged { busy_milli, cpus } => {
+                write!(f, "unmanaged programs keep {} CPUs busy", in_cpus(*busy_milli))?;
+                match cpus.is_empty() {
+                    true => f.write_str("; the only CPU is shared with them"),
+                    false => write!(f, ": CPUs {cpus} are left to them"),
+                }
+            }
+            Withheld::Quota { paid_milli, used } => {
+                write!(f, "the CPU quota pays for {} CPUs: {used} are used", in_cpus(*paid_milli))
+            }
+        }
+    }
+}
+
+/// Which of the allowed CPUs managed programs get, and why not all.
 ///
 /// * No more than ⌈quota⌉ CPUs, at least one: on more, programs would stand still for a part of
 ///   every period, and at different times. Whole units that are close together are preferred; where
@@ -252,7 +282,7 @@ pub fn usable(
     quota_milli_cpus: Option<u32>,
     unmanaged_milli_per_cpu: &BTreeMap<u32, u32>,
     machine: &Machine,
-) -> (CpuSet, Vec<String>) {
+) -> (CpuSet, Vec<Withheld>) {
     let mut reasons = Vec::new();
     if allowed.is_empty() {
         return (CpuSet::new(), reasons);
@@ -268,15 +298,12 @@ pub fn usable(
         by_use.sort_by_key(|&cpu| (Reverse(used(cpu)), Reverse(cpu)));
         let gone = CpuSet::from_cpus(&by_use[..busy.min(by_use.len() - 1)]);
         left = allowed.difference(&gone);
-        let share = in_cpus(total.min(u64::from(u32::MAX)) as u32);
-        reasons.push(match gone.is_empty() {
-            true => format!("unmanaged programs keep {share} CPUs busy; the only CPU is shared with them"),
-            false => format!("unmanaged programs keep {share} CPUs busy: CPUs {gone} are left to them"),
-        });
+        let busy_milli = total.min(u64::from(u32::MAX)) as u32;
+        reasons.push(Withheld::Unmanaged { busy_milli, cpus: gone });
     }
     let paid = quota_milli_cpus.map_or(usize::MAX, |milli| milli.div_ceil(1000).max(1) as usize);
     if paid < left.len() {
-        let milli = quota_milli_cpus.unwrap_or(0);
+        let paid_milli = quota_milli_cpus.unwrap_or(0);
         let cores: CpuSet = one_pu_of_each_core(machine, &left, &used);
         let from = if cores.len() >= paid { cores } else { left };
         let mut picked = CpuSet::new();
@@ -284,7 +311,7 @@ pub fn usable(
         // CPUs that the machine's description lacks are allowed all the same.
         let missing = from.difference(&picked).take(paid - picked.len().min(paid));
         left = picked.union(&missing);
-        reasons.push(format!("the CPU quota pays for {} CPUs: {left} are used", in_cpus(milli)));
+        reasons.push(Withheld::Quota { paid_milli, used: left.clone() });
     }
     (left, reasons)
 }

@@ -10,7 +10,7 @@ mod shapes;
 mod synthetic;
 mod sysfs;
 
-pub use allowance::{Allowance, AllowanceError, usable};
+pub use allowance::{Allowance, AllowanceError, Withheld, usable};
 pub use cpuset::{CpuSet, MAX_CPUS, ParseCpuSetError};
 pub use discover::{Discovery, MachineError};
 pub use machine::{Cache, CpuKind, Distances, FULL_CAPACITY, Group, Level, Machine, Object};

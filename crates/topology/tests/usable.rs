@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{any_machine, any_subset, cpus, hybrid_laptop};
-use coplace_topology::{CpuSet, Level, Machine, usable};
+use coplace_topology::{CpuSet, Level, Machine, Withheld, usable};
 use proptest::prelude::*;
 
 fn set(machine: &Machine, quota: Option<u32>, unmanaged: &[(u32, u32)]) -> CpuSet {
@@ -64,7 +64,8 @@ fn busy_unmanaged_programs_keep_the_cpus_that_they_use_most() {
     let two = Machine::synthetic("core:2").unwrap();
     let (left, reasons) = usable(two.all_cpus(), None, &[(0, 1000)].into(), &two);
     assert_eq!(left, cpus("1"));
-    assert_eq!(reasons, ["unmanaged programs keep 1 CPUs busy: CPUs 0 are left to them"]);
+    assert_eq!(reasons, [Withheld::Unmanaged { busy_milli: 1000, cpus: cpus("0") }]);
+    assert_eq!(reasons[0].to_string(), "unmanaged programs keep 1 CPUs busy: CPUs 0 are left to them");
 }
 
 #[test]

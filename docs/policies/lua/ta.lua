@@ -106,7 +106,7 @@ function decide(snapshot, memory)
   end
   local report = { #apps .. " programs on partitions of " .. shape.width .. " (" .. shape.description .. ")." }
   if #shape.left_over > 0 then
-    table.insert(report, "CPUs " .. tostring(shape.left_over) .. " are left over.")
+    table.insert(report, { left_over = shape.left_over, width = shape.width })
   end
   return {
     plan = side_by_side(trees),

@@ -88,7 +88,7 @@ impl Plans {
 /// The plan that a line of a trace tells, if it tells one.
 fn plan_of(line: &str) -> Option<(u64, Plan)> {
     match serde_json::from_str(line) {
-        Ok(engine::Entry::Plan { now_ns, plan }) => Some((now_ns, plan.parse().ok()?)),
+        Ok(engine::Entry::Plan { now_ns, plan, .. }) => Some((now_ns, plan.parse().ok()?)),
         _ => None,
     }
 }

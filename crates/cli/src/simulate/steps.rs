@@ -85,7 +85,7 @@ pub fn main(args: &Args, machine: &Arc<Machine>, settings: &policy::Settings, mo
                         .into_iter()
                         .map(|(app, cpus)| (app.to_string(), cpus))
                         .collect(),
-                    report: step.report.clone(),
+                    report: step.report.lines(),
                 }
             })
             .collect();

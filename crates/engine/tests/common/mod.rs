@@ -4,9 +4,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use coplace_engine::{Entry, Event, Recorded, Recorder, uncontrolled};
-use plan::{App, Plan, Promise, Run, Slot, Snapshot, Tree, TurnMode, WaitingBound};
-use policy::{Decision, Memory, Policy, Report};
+use coplace_engine::{Allowance, Arrival, Entry, Event, MemoryRoom, Recorded, Recorder, uncontrolled};
+use plan::{App, Plan, Promise, Report, Run, Slot, Snapshot, Tree, TurnMode, WaitingBound};
+use policy::{Decision, Memory, NarrowStart, Policy};
 use proptest::prelude::*;
 use topology::{CpuSet, Machine};
 use workload::{AppId, Malleability};
@@ -58,6 +58,10 @@ impl Policy for First {
     }
     fn promise(&self) -> Promise {
         Promise { waiting_bound: Some(WaitingBound::EarlierArrivals), ..Promise::default() }
+    }
+    fn narrow_start(&self, _: &App, snapshot: &Snapshot) -> Option<NarrowStart> {
+        let others = snapshot.apps.len() as u32;
+        (others > 0).then_some(NarrowStart { threads: 1, of: 4, others, time_milli: 500, alone_milli: 2000 })
     }
     fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
         let mut memory = memory.clone();
@@ -184,10 +188,39 @@ pub fn any_app() -> impl Strategy<Value = App> {
         })
 }
 
+pub fn any_room() -> impl Strategy<Value = MemoryRoom> {
+    (0u32..200, prop::collection::btree_map(any_id(), 0u64..10, 0..4))
+        .prop_map(|(pressure_milli, left_bytes)| MemoryRoom { pressure_milli, left_bytes })
+}
+
+pub fn any_arrival() -> impl Strategy<Value = Arrival> {
+    (any_app(), prop::option::of(0u64..12), any::<[bool; 2]>(), any_room()).prop_map(
+        |(app, expected_bytes, [may_start_narrow, may_wait_passively], room)| Arrival {
+            app,
+            expected_bytes,
+            may_start_narrow,
+            may_wait_passively,
+            room,
+        },
+    )
+}
+
+pub fn any_allowance() -> impl Strategy<Value = Allowance> {
+    (any_cpus(), prop::option::of(1u32..9000), prop::collection::btree_map(0u32..8, 0u32..1000, 0..8))
+        .prop_map(|(allowed, paid_milli_cpus, unmanaged_milli)| Allowance {
+            allowed,
+            paid_milli_cpus,
+            unmanaged_milli,
+        })
+}
+
 /// Events in the form in which they are recorded; [`event`] makes them happen.
 pub fn any_event() -> impl Strategy<Value = Recorded> {
     prop_oneof![
         4 => any_app().prop_map(Recorded::Arrived),
+        4 => any_arrival().prop_map(|arrival| Recorded::Came(Box::new(arrival))),
+        2 => any_room().prop_map(Recorded::Memory),
+        1 => any_allowance().prop_map(Recorded::Allowance),
         2 => any_id().prop_map(Recorded::Left),
         3 => any_app().prop_map(Recorded::Observed),
         1 => any_id().prop_map(Recorded::Suspend),
@@ -205,7 +238,7 @@ pub fn any_history() -> impl Strategy<Value = Vec<(u64, Vec<Recorded>)>> {
 }
 
 pub fn event(recorded: &Recorded) -> Event {
-    recorded.clone().event(by_letters).unwrap()
+    recorded.event(by_letters).unwrap()
 }
 
 /// Lines as they are written, to look at afterwards.

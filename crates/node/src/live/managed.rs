@@ -18,6 +18,9 @@ use crate::registry::Traces;
 use crate::remember::Learned;
 use crate::watch::{Nature, Sight, Watch};
 
+/// Where a program is to be, and with how many threads; 0: as many as it likes.
+pub(super) type Wish = (CpuSet, u32);
+
 /// One program under this scheduler.
 pub struct Managed {
     pub record: AppRecord,
@@ -28,7 +31,7 @@ pub struct Managed {
     pub(super) rates: Rates,
     /// How its speed grows with its threads: as its rates say, or as they did last time.
     pub speedup: Option<Speedup>,
-    pub(super) wish: Option<(CpuSet, u32)>,
+    pub(super) wish: Option<Wish>,
     /// Where its threads may run at the moment.
     pub(super) placed: CpuSet,
     /// Processes came that may not be placed yet.
@@ -43,6 +46,8 @@ pub struct Managed {
     pub(super) yields: bool,
     /// It is to die: nothing stops it any more.
     pub(super) released: bool,
+    /// Nothing makes it wait any more before its first instruction.
+    pub(super) may_start: bool,
     /// Its `run` was told to execute it.
     pub(super) let_go: bool,
     pub(super) stopped_looks: u32,
@@ -65,13 +70,13 @@ impl Managed {
         self.yields
     }
 
-    /// Where it is to be and with how many threads; 0: as many as it likes.
-    pub(super) fn wanted(&self) -> Option<(CpuSet, u32)> {
+    pub(super) fn wanted(&self) -> Option<Wish> {
         if self.yields { Some((self.record.original_cpus.clone(), 0)) } else { self.wish.clone() }
     }
 
-    pub fn let_go(&self) -> bool {
-        self.let_go
+    /// Whether its `run` is to be told to execute it.
+    pub fn waits_to_be_let_go(&self) -> bool {
+        self.may_start && !self.let_go
     }
 
     pub fn has_harness(&self) -> bool {

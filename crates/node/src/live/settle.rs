@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use engine::Actuator;
-use plan::{Change, Plan, State, TurnMode};
+use plan::{AppChange, Change, Plan, TurnMode};
+use topology::CpuSet;
 use workload::AppId;
 
-use super::{Live, Managed};
+use super::managed::Wish;
+use super::steps::{self, Next, Standing};
+use super::{Failure, Live, Managed};
 use crate::clock::Members;
 use crate::mechanism::Harness;
-use crate::rotor::{self, Rotation};
-use crate::watch::Nature;
+use crate::registry::Traces;
+use crate::rotor::Rotation;
 
 impl Live {
     /// Brings teams and places nearer to the plan; returns whether something is still on its way.
@@ -22,58 +25,40 @@ impl Live {
             if !managed.record.started {
                 // Its very first region is to have the right size already.
                 if let Err(error) = managed.watch.set_target(threads) {
-                    self.warnings.push(format!("{app}: {error}"));
+                    self.failures.push(Failure::of(app, error));
                 }
                 continue;
             }
-            let Some(harness) = &mut managed.harness else { continue };
-            let narrower = !managed.placed.is_subset(&place);
-            if narrower && let Err(error) = managed.watch.set_target(threads) {
-                self.warnings.push(format!("{app}: {error}"));
+            if managed.harness.is_none() {
+                continue;
             }
-            if managed.sight.is_none() {
-                managed.watch.look_for_pages();
+            let asks_first = steps::asks_first(managed.watch.target(), threads);
+            if asks_first && let Err(error) = managed.watch.set_target(threads) {
+                self.failures.push(Failure::of(app, error));
             }
-            let next = match managed.sight.as_ref().map(|sight| &sight.nature) {
-                Some(Nature::Resizable) => match managed.watch.threads_now() {
-                    Some(team)
-                        if team as usize > place.len().max(managed.watch.told_to_have() as usize)
-                            && !managed.sight.as_ref().is_some_and(|s| s.waits_passively) =>
-                    {
-                        on_its_way = true;
-                        place.union(&managed.placed)
+            let next = managed.next(&place);
+            on_its_way |= next.on_its_way;
+            let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
+            match managed.place(&next.cpus, keep) {
+                Ok(true) => {
+                    let members = managed.watch.members();
+                    if self.follower.moved(app, members, &managed.placed, &next.cpus) {
+                        managed.rates.moved();
                     }
-                    _ => place.clone(),
-                },
-                Some(Nature::Rigid(_) | Nature::Stays(_)) => place.clone(),
-                // Its runtime may be about to read the mask.
-                _ => {
-                    on_its_way |= managed.watch.has_runtime();
-                    managed.record.original_cpus.clone()
+                    managed.placed = next.cpus;
+                    managed.unplaced = None;
                 }
-            };
-            let newcomers = std::mem::take(&mut managed.newcomers) && harness.places_by_thread();
-            if next != managed.placed || newcomers {
-                let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
-                match harness.place(&managed.watch.insiders(), &next, keep) {
-                    Ok(()) => {
-                        if self.follower.moved(app, managed.watch.members(), &managed.placed, &next) {
-                            managed.rates.moved();
-                        }
-                        managed.placed = next;
-                        managed.unplaced = None;
-                    }
-                    Err(error) => {
-                        let why = format!("{app} could not be placed on {next}: {error}");
-                        if managed.unplaced.as_ref() != Some(&why) {
-                            self.warnings.push(why.clone());
-                            managed.unplaced = Some(why);
-                        }
+                Ok(false) => {}
+                Err(error) => {
+                    let why = format!("could not be placed on {}: {error}", next.cpus);
+                    if managed.unplaced.as_ref() != Some(&why) {
+                        self.failures.push(Failure::of(app, &why));
+                        managed.unplaced = Some(why);
                     }
                 }
             }
-            if !narrower && let Err(error) = managed.watch.set_target(threads) {
-                self.warnings.push(format!("{app}: {error}"));
+            if !asks_first && let Err(error) = managed.watch.set_target(threads) {
+                self.failures.push(Failure::of(app, error));
             }
         }
         self.settling = on_its_way;
@@ -81,14 +66,14 @@ impl Live {
     }
 
     /// Gives the clock the rotation of the plan in force.
-    pub(super) fn turn_wheels(&mut self) {
+    pub(super) fn turn_wheels(&mut self) -> io::Result<()> {
         if self.mechanisms.is_none() {
-            return;
+            return Ok(());
         }
-        let mut modes = rotor::modes(self.plan.tree.as_ref());
+        let mut modes = self.plan.turn_modes();
         self.only_siblings_fill(&mut modes);
         let mut members = Members::new();
-        let mut held = BTreeSet::new();
+        let (mut held, mut failed) = (BTreeSet::new(), None);
         for (app, managed) in self.apps.iter_mut().filter(|(_, managed)| managed.takes_turns()) {
             let waits = self.plan.waiting.contains(app);
             let mode = match modes.get(app) {
@@ -100,13 +85,23 @@ impl Live {
             let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
             match harness.turn(mode, keep) {
                 Ok(turn) => drop(members.insert(app.clone(), (mode, turn))),
-                Err(error) => self.warnings.push(format!("{app} cannot take turns: {error}")),
+                Err(error) => {
+                    failed = failed.or(Some(io::Error::other(format!("{app} cannot take turns: {error}"))));
+                }
             }
             if waits {
                 held.insert(app.clone());
             }
         }
         self.clock.set(Rotation::new(self.plan.tree.as_ref()), members, held);
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Outside of the engine's steps, which would try again what failed.
+    pub(super) fn turn_wheels_or_tell(&mut self) {
+        if let Err(error) = self.turn_wheels() {
+            self.failures.push(Failure { app: None, why: error.to_string() });
+        }
     }
 
     /// Who is not in turn runs by `cpu.idle` only where its group leaves CPUs idle: programs of different groups do
@@ -134,29 +129,99 @@ impl Live {
 impl Actuator for Live {
     type Error = io::Error;
 
-    fn carry_out(&mut self, plan: &Plan, _change: &Change) -> io::Result<()> {
-        // One that stands in several slots has all of their places, because masks do not change
-        // with the slots.
-        let states = plan.states();
-        for (app, managed) in &mut self.apps {
-            let wish = match states.get(app) {
-                Some(State::Running(standing)) => Some((standing.place.clone(), standing.threads)),
-                _ => None,
-            };
-            if let (Some(old), Some(new)) = (&managed.wish, &wish) {
-                if old.0.len() != new.0.len() {
-                    managed.ledger.reconfigured();
-                }
-                if !new.0.is_subset(&old.0) && !old.0.is_subset(&new.0) {
-                    managed.ledger.moved();
-                }
+    /// What fails is tried again with the next step, as the engine counts it as not done.
+    fn carry_out(&mut self, plan: &Plan, change: &Change) -> io::Result<()> {
+        for (app, steps) in &change.apps {
+            if let Some(managed) = self.apps.get_mut(app) {
+                managed.follow(steps);
             }
-            // Who waits or is suspended keeps its place until it runs again.
-            managed.wish = wish.or(managed.wish.take());
         }
         self.plan = plan.clone();
         self.settle();
-        self.turn_wheels();
-        Ok(())
+        self.turn_wheels()
+    }
+}
+
+impl Managed {
+    /// What is next on the way to `wished`.
+    fn next(&mut self, wished: &CpuSet) -> Next {
+        if self.sight.is_none() {
+            self.watch.look_for_pages();
+        }
+        steps::next(&Standing {
+            wished,
+            placed: &self.placed,
+            original: &self.record.original_cpus,
+            nature: self.sight.as_ref().map(|sight| &sight.nature),
+            threads: self.watch.threads_now(),
+            told: self.watch.told_to_have(),
+            waits_passively: self.sight.as_ref().is_some_and(|sight| sight.waits_passively),
+            has_runtime: self.watch.has_runtime(),
+        })
+    }
+
+    /// Confines its threads to these CPUs, where that is not done already; whether it was anything to do.
+    fn place(&mut self, cpus: &CpuSet, keep: impl Fn(&Traces) -> io::Result<()>) -> io::Result<bool> {
+        let Some(harness) = &mut self.harness else { return Ok(false) };
+        let newcomers = std::mem::take(&mut self.newcomers) && harness.places_by_thread();
+        if *cpus == self.placed && !newcomers {
+            return Ok(false);
+        }
+        harness.place(&self.watch.insiders(), cpus, keep).map(|()| true)
+    }
+
+    fn follow(&mut self, steps: &[AppChange]) {
+        let wish = wished(self.wish.clone(), steps);
+        if let (Some((old, _)), Some((new, _))) = (&self.wish, &wish) {
+            if old.len() != new.len() {
+                self.ledger.reconfigured();
+            }
+            if !new.is_subset(old) && !old.is_subset(new) {
+                self.ledger.moved();
+            }
+        }
+        self.wish = wish;
+    }
+}
+
+/// Where a program is to be from now on, and with how many threads. One that stands in several slots has all of their
+/// places, because masks do not change with the slots; who waits or is suspended keeps its place until it runs again.
+fn wished(wish: Option<Wish>, steps: &[AppChange]) -> Option<Wish> {
+    steps.iter().fold(wish, |wish, step| match (step, wish) {
+        (AppChange::Started(to) | AppChange::Admitted(to) | AppChange::Resumed(to), _) => {
+            Some((to.place.clone(), to.threads))
+        }
+        (AppChange::Moved { to, .. }, Some((_, threads))) => Some((to.clone(), threads)),
+        (AppChange::Resized { to, .. }, Some((place, _))) => Some((place, *to)),
+        (_, wish) => wish,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use plan::diff;
+
+    use super::*;
+
+    #[test]
+    fn a_wish_follows_each_difference_between_plans() {
+        let a = AppId::new("a").unwrap();
+        let mut wish = None;
+        let mut before = Plan::default();
+        for (text, place, threads) in [
+            ("a on 0-3", "0-3", 4),
+            ("side_by_side [a on 0-1, b on 2-3]", "0-1", 2),
+            ("side_by_side [a on 2-3, b on 0-1]", "2-3", 2),
+            ("side_by_side [a on 2-3 x 1, b on 0-1]", "2-3", 1),
+            ("b on 0-3 waiting [a]", "2-3", 1),
+            ("b on 0-3 suspended [a]", "2-3", 1),
+            ("in_turn [20ms a on 0-1, 20ms side_by_side [a on 2-3, b on 0-1]]", "0-3", 2),
+        ] {
+            let plan: Plan = text.parse().unwrap();
+            let change = diff(&before, &plan);
+            wish = wished(wish, change.apps.get(&a).map_or(&[][..], |steps| steps));
+            assert_eq!(wish, Some((place.parse().unwrap(), threads)), "{text}");
+            before = plan;
+        }
     }
 }

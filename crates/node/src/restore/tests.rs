@@ -1,4 +1,5 @@
 use super::*;
+use linux::affinity;
 use protocol::ProcessId;
 use std::process::{Child, Command};
 use workload::{AppId, Demand};

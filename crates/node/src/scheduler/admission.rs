@@ -1,100 +1,75 @@
-//! Memory: a program is admitted when what it is expected to need at most is there; until then it
-//! waits before its first instruction, unknown to the policy, and its user is told.
-//!
-//! Expected is what its user says (`--mem`, `mem`), else what it needed last time. A program about
-//! which nothing is known waits only while what runs is short of memory already. Who expects
-//! something is admitted in order of arrival, so that a large program is not passed by small ones
-//! for ever; and whoever is first when nothing else runs under coplace is admitted whatever it
-//! expects, for nothing here could free memory for it. So waiting ends, given that programs end.
+//! Programs that are held before their first instruction until the engine admits them, and the memory that there is
+//! for them.
 
-use engine::Event;
+use engine::{Actuator, Admitted, Arrival, Event, MemoryRoom};
 use linux::clock::now_ns;
 use linux::{Root, memory};
-use protocol::{AppRecord, AppStatus, FromScheduler, ProcessId};
-use workload::{AppId, show_bytes};
+use plan::{App, Change, Plan, Speedup};
+use protocol::{Account, AppRecord, AppState, AppStatus, News, ProcessId};
+use workload::{AppId, Demand, WaitPolicy};
 
-use super::Scheduler;
+use super::{Scheduler, begin};
 use crate::identity;
+use crate::live::{Failure, Live};
+use crate::registry::Registry;
+use crate::service::Service;
 
-/// Nothing new starts while somebody waits for memory for more than this share of ten seconds.
-const PRESSURE_PERCENT: f64 = 10.0;
-
+/// A held program, with what is expected of it.
 pub(super) struct Entry {
     pub record: AppRecord,
-    expected_bytes: Option<u64>,
-    why: String,
+    pub expected: Expected,
     came_ns: u64,
 }
 
-/// Programs that wait for memory, in order of arrival.
+/// What a program is taken for until it shows what it is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Expected {
+    /// `None`: what its user says.
+    pub demand: Option<Demand>,
+    /// Memory at most.
+    pub bytes: Option<u64>,
+    pub speedup: Option<Speedup>,
+}
+
+/// The held programs that are not admitted yet, in order of arrival.
 #[derive(Default)]
-pub(super) struct Gate {
+pub(super) struct Pending {
     entries: Vec<Entry>,
 }
 
-/// What there is for another program.
-#[derive(Clone, Copy, Debug)]
-struct Room {
-    /// Bytes that are there and that no admitted program is expected to take yet.
-    left_bytes: u64,
-    /// For what share of the time somebody waits for memory.
-    pressure_percent: f64,
-    /// Whether anything runs under coplace that might give memory back.
-    occupied: bool,
-}
-
-/// Why a program must wait; `None`: it is admitted.
-fn must_wait(expected_bytes: Option<u64>, room: Room) -> Option<String> {
-    if !room.occupied {
-        return None;
-    }
-    if room.pressure_percent >= PRESSURE_PERCENT {
-        return Some(format!(
-            "what runs is short of memory already (it waited for some during {:.0}% of the last ten seconds)",
-            room.pressure_percent
-        ));
-    }
-    let expected = expected_bytes.filter(|expected| *expected > room.left_bytes)?;
-    Some(format!(
-        "it is expected to need {} of memory, and {} are left",
-        show_bytes(expected),
-        show_bytes(room.left_bytes)
-    ))
-}
-
-impl Gate {
+impl Pending {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    pub fn find(&self, process: ProcessId) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.record.process == process)
+    pub fn records(&self) -> impl Iterator<Item = &AppRecord> {
+        self.entries.iter().map(|entry| &entry.record)
+    }
+
+    pub fn find(&self, process: ProcessId) -> Option<&AppRecord> {
+        self.records().find(|record| record.process == process)
     }
 
     pub fn get(&self, id: &AppId) -> Option<&AppRecord> {
-        self.entries.iter().map(|entry| &entry.record).find(|record| record.id == *id)
-    }
-
-    pub fn take(&mut self, id: &AppId) -> Option<AppRecord> {
-        let at = self.entries.iter().position(|entry| entry.record.id == *id)?;
-        Some(self.entries.remove(at).record)
+        self.records().find(|record| record.id == *id)
     }
 
     pub fn id_of(&self, pid: u32) -> Option<AppId> {
-        self.entries.iter().find(|entry| entry.record.process.pid == pid).map(|entry| entry.record.id.clone())
+        self.records().find(|record| record.process.pid == pid).map(|record| record.id.clone())
     }
 
-    pub fn why(&self, id: &AppId) -> Option<&str> {
-        self.entries.iter().find(|entry| entry.record.id == *id).map(|entry| entry.why.as_str())
+    pub fn take(&mut self, id: &AppId) -> Option<Entry> {
+        let at = self.entries.iter().position(|entry| entry.record.id == *id)?;
+        Some(self.entries.remove(at))
     }
 
-    pub fn status(&self, now_ns: u64) -> impl Iterator<Item = AppStatus> {
-        self.entries.iter().map(move |entry| AppStatus {
+    fn status(&self, now_ns: u64, why: impl Fn(&AppId) -> Option<String>) -> Vec<AppStatus> {
+        let status = |entry: &Entry| AppStatus {
             id: entry.record.id.clone(),
             pid: entry.record.process.pid,
             uid: entry.record.uid,
             command: entry.record.command.clone(),
-            state: "waiting".into(),
+            state: AppState::Waiting,
             place: Default::default(),
             threads: 0,
             team: None,
@@ -102,112 +77,150 @@ impl Gate {
             resizing: None,
             attached: false,
             waiting: None,
-            waits_for: Some(entry.why.clone()),
+            waits_for: why(&entry.record.id),
             speedup: None,
             memory: Default::default(),
             bubbles: String::new(),
-            account: protocol::Account {
+            account: Account {
                 id: Some(entry.record.id.clone()),
                 response_ns: now_ns.saturating_sub(entry.came_ns),
                 ..Default::default()
             },
-        })
+        };
+        self.entries.iter().map(status).collect()
     }
 }
 
 impl Scheduler {
-    /// A program that came: admitted, or told to wait.
+    /// A program that is held: the engine admits it, or has it wait for memory.
     pub(super) fn enter(&mut self, record: AppRecord) -> Vec<Event> {
-        let recalled = self.remembered.recall(&record.terms.key);
-        let expected_bytes = record.terms.memory_bytes.or(recalled.peak_bytes);
-        let ahead = self.ahead(expected_bytes, &self.gate.entries);
-        let why = ahead.or_else(|| must_wait(expected_bytes, self.room(&record)));
-        let Some(why) = why else { return self.take_in(record) };
-        self.note(format!("{} waits: {why}", record.id));
-        if let Some(peer) = self.owners.get(&record.id) {
-            let message = FromScheduler::Waits { id: record.id.clone(), why: why.clone() };
-            self.server.send(*peer, &message);
-        }
-        self.gate.entries.push(Entry { record, expected_bytes, why, came_ns: now_ns() });
-        Vec::new()
+        let mut events = self.allow(Some(&record), true);
+        let (app, expected) = self.describe(&record);
+        let room = self.room([&record]);
+        self.room.pressure_milli = room.pressure_milli;
+        self.room.left_bytes.extend(room.left_bytes.clone());
+        let arrival = Arrival {
+            app,
+            expected_bytes: expected.bytes,
+            may_start_narrow: record.terms.may_start_narrow && record.terms.threads.is_none(),
+            may_wait_passively: record.terms.waiting == WaitPolicy::Auto,
+            room,
+        };
+        self.pending.entries.push(Entry { record, expected, came_ns: now_ns() });
+        events.push(Event::Came(Box::new(arrival)));
+        events
     }
 
-    /// Who expects something does not pass by others who do.
-    fn ahead(&self, expected_bytes: Option<u64>, before: &[Entry]) -> Option<String> {
-        let first = before.iter().find(|entry| entry.expected_bytes.is_some())?;
-        expected_bytes.map(|_| format!("{} came before it and waits for memory", first.record.id))
+    /// Why a held program waits for memory, as measured last.
+    pub(super) fn shortage(&self, id: &AppId) -> Option<String> {
+        self.engine.shortages(&self.room).get(id).map(ToString::to_string)
     }
 
-    fn room(&self, record: &AppRecord) -> Room {
+    pub(super) fn pending_status(&self, now_ns: u64) -> Vec<AppStatus> {
+        let shortages = self.engine.shortages(&self.room);
+        self.pending.status(now_ns, |id| shortages.get(id).map(ToString::to_string))
+    }
+
+    fn room<'a>(&self, records: impl IntoIterator<Item = &'a AppRecord>) -> MemoryRoom {
         let root = Root::live();
         // What cannot be read keeps nobody waiting.
         let machine = memory::available_bytes(&root).unwrap_or(u64::MAX);
-        let limit = memory::limit_left_bytes(record.process.pid, &root).ok().flatten();
+        let pressure = memory::pressure(&root).map_or(0.0, |pressure| pressure.some_percent);
         let reserved: u64 = self
             .live
             .apps()
             .values()
-            .filter_map(|app| {
-                let expected = app.expected_bytes?;
-                Some(expected.saturating_sub(app.resident_bytes()))
-            })
+            .filter_map(|app| Some(app.expected_bytes?.saturating_sub(app.resident_bytes())))
             .sum();
-        let there = limit.map_or(machine, |limit| limit.min(machine));
-        Room {
-            left_bytes: there.saturating_sub(reserved),
-            pressure_percent: memory::pressure(&root).map_or(0.0, |pressure| pressure.some_percent),
-            occupied: !self.live.apps().is_empty(),
+        let left = |record: &AppRecord| {
+            let limit = memory::limit_left_bytes(record.process.pid, &root).ok().flatten();
+            limit.map_or(machine, |limit| limit.min(machine)).saturating_sub(reserved)
+        };
+        MemoryRoom {
+            pressure_milli: (pressure * 10.0) as u32,
+            left_bytes: records.into_iter().map(|record| (record.id.clone(), left(record))).collect(),
         }
     }
 
-    /// Admits who may come in by now.
-    pub(super) fn look_at_gate(&mut self) -> Vec<Event> {
+    /// What is there by now for those that wait for memory; who was left alone by its `run` starts by itself, or has
+    /// ended.
+    pub(super) fn look_at_pending(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
-        let mut at = 0;
-        while at < self.gate.entries.len() {
-            let entry = &self.gate.entries[at];
-            // Who was left alone by its `run` starts by itself, or has ended.
-            let orphaned = !identity::lives(entry.record.guardian);
-            if orphaned && !identity::lives(entry.record.process) {
-                let record = self.gate.entries.remove(at).record;
-                self.owners.remove(&record.id);
-                self.registry.remove(&record.id);
+        let orphaned = |record: &&AppRecord| !identity::lives(record.guardian);
+        let orphans: Vec<AppId> =
+            self.pending.records().filter(orphaned).map(|record| record.id.clone()).collect();
+        for id in orphans {
+            let Some(Entry { record, .. }) = self.pending.take(&id) else { continue };
+            if identity::lives(record.process) {
+                events.extend(self.take_in(record));
+            } else {
+                self.owners.remove(&id);
+                self.registry.remove(&id);
                 crate::restore::remove_pages(&record);
-                continue;
+                events.push(Event::Left(id));
             }
-            let why = self
-                .ahead(entry.expected_bytes, &self.gate.entries[..at])
-                .or_else(|| must_wait(entry.expected_bytes, self.room(&entry.record)));
-            match why {
-                Some(why) if !orphaned => {
-                    self.gate.entries[at].why = why;
-                    at += 1;
-                }
-                _ => {
-                    let record = self.gate.entries.remove(at).record;
-                    self.note(format!("{} is admitted", record.id));
-                    events.extend(self.take_in(record));
-                }
+        }
+        if !self.pending.is_empty() {
+            self.room = self.room(self.pending.records());
+            if self.engine.shortages(&self.room).len() < self.engine.queue().count() {
+                events.push(Event::Memory(self.room.clone()));
             }
         }
         events
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Carries out what the engine decides, once the services have left the CPUs.
+pub(super) struct Hands<'a> {
+    pub live: &'a mut Live,
+    pub pending: &'a mut Pending,
+    pub registry: &'a Registry,
+    pub services: &'a mut [Box<dyn Service>],
+    /// An observer takes programs in and does nothing to them.
+    pub observes: bool,
+    /// What happened, for the history.
+    pub news: Vec<News>,
+}
 
-    #[test]
-    fn a_program_waits_for_what_it_is_expected_to_need_and_nobody_waits_for_what_cannot_come() {
-        let room = Room { left_bytes: 2 << 30, pressure_percent: 0.0, occupied: true };
-        assert_eq!(must_wait(None, room), None);
-        assert_eq!(must_wait(Some(2 << 30), room), None);
-        let why = must_wait(Some(3 << 30), room).unwrap();
-        assert_eq!(why, "it is expected to need 3.0 GiB of memory, and 2.0 GiB are left");
-        assert_eq!(must_wait(Some(3 << 30), Room { occupied: false, ..room }), None);
-        let short = Room { pressure_percent: 40.0, ..room };
-        assert!(must_wait(None, short).unwrap().contains("during 40%"));
-        assert_eq!(must_wait(None, Room { occupied: false, ..short }), None);
+impl Actuator for Hands<'_> {
+    type Error = std::io::Error;
+
+    fn admit(&mut self, admitted: &[Admitted], apps: &[App]) {
+        for admitted in admitted {
+            let Some(Entry { mut record, mut expected, .. }) = self.pending.take(&admitted.app) else {
+                continue;
+            };
+            let app = || admitted.app.clone();
+            if admitted.queued {
+                self.news.push(News::Admitted { app: app() });
+            }
+            if let Some(start) = &admitted.narrow {
+                record.terms.narrow = Some(start.to_string());
+                record.terms.threads = Some(start.threads);
+                record.demand.max_threads = Some(start.threads);
+                record.demand.min_threads = record.demand.min_threads.min(start.threads);
+                // A successor that cannot read it decides again, as long as the program is held.
+                if let Err(error) = self.registry.write(&record) {
+                    self.news.push(News::Failed { app: Some(app()), why: error.to_string() });
+                }
+                expected.demand =
+                    apps.iter().find(|known| known.id == admitted.app).map(|app| app.demand.clone());
+            }
+            self.news.extend(begin::news_of(&record, &expected, self.live.allowed().len() as u32));
+            self.live.take(record, now_ns());
+            self.live.expect(&admitted.app, expected.demand, expected.bytes, expected.speedup);
+            self.live.members_changed();
+        }
+    }
+
+    fn carry_out(&mut self, plan: &Plan, change: &Change) -> std::io::Result<()> {
+        self.services.iter_mut().for_each(|service| service.withdraw());
+        if self.observes { Ok(()) } else { self.live.carry_out(plan, change) }
+    }
+}
+
+impl From<Failure> for News {
+    fn from(Failure { app, why }: Failure) -> News {
+        News::Failed { app, why }
     }
 }

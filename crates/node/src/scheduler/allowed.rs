@@ -15,7 +15,7 @@ use linux::cgroup::{self, CpuMax};
 use linux::clock::now_ns;
 use linux::{Root, procfs, unmanaged};
 use plan::App;
-use protocol::AppRecord;
+use protocol::{AppRecord, News};
 use topology::{Allowance, CpuSet};
 
 use super::{ALLOWANCE_NS, Scheduler, chosen};
@@ -70,22 +70,24 @@ impl Scheduler {
             self.paid_milli_cpus = self.paid(newcomer);
         }
         let Some(allowance) = &self.allowance else { return Vec::new() };
-        let records = self.live.apps().values().map(|app| &app.record).chain(newcomer);
-        let allowed = shared_out(allowance, records.map(|record| &record.original_cpus));
-        let unmanaged = match self.options.leave_unmanaged {
+        let allowed = shared_out(allowance, self.records(newcomer).map(|record| &record.original_cpus));
+        let unmanaged_milli = match self.options.leave_unmanaged {
             true => self.live.unmanaged().clone(),
             false => unmanaged::MilliCpus::new(),
         };
-        let (usable, reasons) = topology::usable(&allowed, self.paid_milli_cpus, &unmanaged, &self.machine);
-        let snapshot = self.engine.snapshot(now - self.began_ns);
-        let usable = steady(&snapshot.usable, usable, &allowed, &unmanaged);
+        let left = engine::Allowance {
+            allowed: allowed.clone(),
+            paid_milli_cpus: self.paid_milli_cpus,
+            unmanaged_milli,
+        };
         let mut events = Vec::new();
-        if snapshot.usable != usable || snapshot.allowed != allowed {
-            reasons.into_iter().for_each(|reason| self.note(reason));
+        if let Some(reasons) = self.engine.would_change(&left) {
+            reasons.into_iter().for_each(|reason| self.note(News::Withheld(reason)));
             self.live.allow(&allowed);
-            events.push(Event::Machine { allowed: allowed.clone(), usable });
+            events.push(Event::Allowance(left));
         }
-        events.extend(snapshot.apps.into_iter().filter_map(|app| self.kept_within(app, &allowed)));
+        let apps = self.engine.apps().iter().cloned();
+        events.extend(apps.filter_map(|app| self.kept_within(app, &allowed)));
         events
     }
 
@@ -113,22 +115,18 @@ impl Scheduler {
         record.original_cpus.clone()
     }
 
+    /// Of all programs here, whether they are admitted or not, and of `newcomer`.
+    fn records<'a>(&'a self, newcomer: Option<&'a AppRecord>) -> impl Iterator<Item = &'a AppRecord> {
+        let admitted = self.live.apps().values().map(|app| &app.record);
+        admitted.chain(self.pending.records()).chain(newcomer)
+    }
+
     fn paid(&self, newcomer: Option<&AppRecord>) -> Option<u32> {
         let root = Root::live();
-        let records = self.live.apps().values().map(|app| &app.record).chain(newcomer);
-        let pids: Vec<u32> = records.map(|record| record.process.pid).collect();
+        let pids: Vec<u32> = self.records(newcomer).map(|record| record.process.pid).collect();
         let pids = if pids.is_empty() { vec![std::process::id()] } else { pids };
         paid_milli_cpus(pids.into_iter().filter_map(|pid| cgroup::cpu_limits(pid, &root).ok()))
     }
-}
-
-/// Keeps the CPUs that are used already where others of the same number are no freer: unmanaged
-/// programs that roam must not make managed ones roam too.
-fn steady(current: &CpuSet, proposed: CpuSet, allowed: &CpuSet, unmanaged: &unmanaged::MilliCpus) -> CpuSet {
-    const WORTH_A_MOVE_MILLI: u32 = 400;
-    let taken = |cpus: &CpuSet| cpus.iter().filter_map(|cpu| unmanaged.get(&cpu)).sum::<u32>();
-    let same = current.len() == proposed.len() && current.is_subset(allowed);
-    if same && taken(current) <= taken(&proposed) + WORTH_A_MOVE_MILLI { current.clone() } else { proposed }
 }
 
 #[cfg(test)]

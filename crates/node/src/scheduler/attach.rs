@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use engine::Event;
 use linux::clock::now_ns;
 use linux::{Process, Root, procfs, protection};
-use protocol::{FromScheduler, Role, Which};
+use protocol::{FromScheduler, News, Role, Which};
 use workload::{AppId, Demand};
 
 use super::requests::unique;
@@ -94,7 +94,9 @@ impl Scheduler {
         self.lease.beat();
         let managed = &self.live.apps()[&id];
         if !managed.has_harness() {
-            let why = self.live.take_warnings().join("; ");
+            let whys: Vec<String> =
+                self.live.take_failures().into_iter().map(|failure| failure.why).collect();
+            let why = whys.join("; ");
             self.forget(&id);
             return Err(format!("process {}: {why}", process.pid));
         }
@@ -141,7 +143,7 @@ impl Scheduler {
             self.server.send(owner, &FromScheduler::Start { id: id.clone(), threads: None, passive: None });
         }
         let report = self.forget(&id);
-        self.note(format!("{id} was given back"));
+        self.note(News::GivenBack { app: id.clone() });
         let (processes, problems) = (report.processes, report.problems);
         let message = FromScheduler::GivenBack { id: id.clone(), processes, problems };
         self.server.send(peer, &message);
@@ -153,7 +155,7 @@ impl Scheduler {
 
     /// Undoes everything that was done to a program and forgets it.
     pub(super) fn forget(&mut self, id: &AppId) -> restore::Report {
-        if self.gate.take(id).is_some() {
+        if self.pending.take(id).is_some() {
             self.registry.remove(id);
             return restore::Report { processes: 1, ..restore::Report::default() };
         }
@@ -177,16 +179,16 @@ impl Scheduler {
         let has = |members: &[Process]| members.iter().any(|member| member.pid == pid);
         let found =
             self.live.apps().iter().find(|(_, app)| app.record.process.pid == pid || has(app.members()));
-        found.map(|(id, _)| id.clone()).or_else(|| self.gate.id_of(pid))
+        found.map(|(id, _)| id.clone()).or_else(|| self.pending.id_of(pid))
     }
 
     pub(super) fn knows(&self, id: &AppId) -> bool {
-        self.live.apps().contains_key(id) || self.gate.get(id).is_some()
+        self.live.apps().contains_key(id) || self.pending.get(id).is_some()
     }
 
     fn uid_of(&self, id: &AppId) -> Option<u32> {
         let live = self.live.apps().get(id).map(|app| &app.record);
-        live.or_else(|| self.gate.get(id)).map(|record| record.uid)
+        live.or_else(|| self.pending.get(id)).map(|record| record.uid)
     }
 
     /// Takes in what the rules of the configuration name.
@@ -210,10 +212,10 @@ impl Scheduler {
             let pid = candidate.process.pid;
             match self.take_running(candidate, found.name, found.demand) {
                 Ok((id, _, more)) => {
-                    self.note(format!("{id} (process {pid}) was taken in by {}", found.rule));
+                    self.note(News::TakenIn { app: id, pid, rule: found.rule.to_string() });
                     events.extend(more);
                 }
-                Err(why) => self.note(format!("{} could not take in process {pid}: {why}", found.rule)),
+                Err(why) => self.note(News::NotTakenIn { pid, rule: found.rule.to_string(), why }),
             }
         }
         events

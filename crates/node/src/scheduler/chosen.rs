@@ -2,6 +2,7 @@
 
 use linux::affinity::Chosen;
 use plan::App;
+use protocol::Choice;
 use topology::CpuSet;
 use workload::Malleability;
 
@@ -33,18 +34,12 @@ pub(super) fn within(chosen: &Chosen, came: Option<&CpuSet>, allowed: &CpuSet) -
     Some(within).filter(|within| !within.is_empty() && within != allowed).or(came.cloned())
 }
 
-/// For people: what a program chose.
-pub(super) fn in_words(chosen: &Chosen) -> String {
+/// The same for the history.
+pub(super) fn choice(chosen: &Chosen) -> Choice {
     match chosen {
-        Chosen::Nothing => "leaves it to coplace again where it runs".into(),
-        Chosen::Same(cpus) => format!("chose CPUs {cpus} itself, and is placed within these"),
-        Chosen::Each { cpus, all: true } => {
-            format!("bound its threads one by one to CPUs {cpus} itself: each keeps its own")
-        }
-        Chosen::Each { cpus, all: false } => format!(
-            "bound threads one by one to CPUs {cpus} itself, and has others that are free: each keeps its own, \
-             and the program has turns on all CPUs"
-        ),
+        Chosen::Nothing => Choice::Nothing,
+        Chosen::Same(cpus) => Choice::Same(cpus.clone()),
+        Chosen::Each { cpus, all } => Choice::Each { cpus: cpus.clone(), all: *all },
     }
 }
 

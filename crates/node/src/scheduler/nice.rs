@@ -8,6 +8,7 @@
 
 use engine::Event;
 use linux::{Root, procfs};
+use protocol::News;
 use workload::{AppId, Demand};
 
 use super::Scheduler;
@@ -61,10 +62,7 @@ impl Scheduler {
             if !started || !self.live.set_yields(&id, yields) {
                 continue;
             }
-            self.note(match yields {
-                true => format!("{id} runs at nice {nice} and takes what more important programs leave"),
-                false => format!("{id} runs at nice {nice} beside none that is much more important"),
-            });
+            self.note(News::Nice { app: id.clone(), nice, yields });
             events.push(if yields { Event::Suspend(id) } else { Event::Resume(id) });
         }
         events

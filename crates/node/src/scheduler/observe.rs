@@ -1,12 +1,9 @@
 //! What the scheduler sees of programs and of the machine, as events for the engine.
 
-use std::collections::BTreeMap;
-
 use engine::Event;
 use linux::clock::now_ns;
 use linux::{Root, procfs};
-use plan::Speedup;
-use protocol::AppRecord;
+use protocol::{AppRecord, News};
 use workload::{AppId, Malleability};
 
 use super::{LOAD_STEP_MILLI, Scheduler, allowed, chosen};
@@ -22,7 +19,7 @@ impl Scheduler {
         }
         let usable = self.engine.snapshot(now_ns() - self.began_ns).usable;
         let mut scene = self.live.scene(&usable);
-        scene.settled &= self.gate.is_empty();
+        scene.settled &= self.pending.is_empty();
         self.services.iter_mut().for_each(|service| service.look(&scene));
     }
 
@@ -32,7 +29,7 @@ impl Scheduler {
         for news in self.live.look(now) {
             match news {
                 ByOthers::Stopped(id) => {
-                    self.note(format!("{id} was stopped by somebody else; it leaves the rotation"));
+                    self.note(News::Stopped { app: id.clone() });
                     self.live.user_stopped(&id, true);
                     events.push(Event::Suspend(id));
                 }
@@ -68,10 +65,8 @@ impl Scheduler {
                 Nature::Stays(why) => {
                     if known.demand.malleability != Malleability::Rigid {
                         let threads = sight.team.unwrap_or(1);
-                        notes.push(format!(
-                            "{} counts as rigid with {threads} threads until it enters another region: {why}",
-                            known.id
-                        ));
+                        let app = known.id.clone();
+                        notes.push(News::Stays { app, threads, why: why.clone() });
                     }
                     seen.demand.malleability = Malleability::Rigid;
                     seen.demand.max_threads = sight.team;
@@ -83,7 +78,7 @@ impl Scheduler {
                 }
                 Nature::Resizable => {
                     if known.demand.malleability == Malleability::Rigid {
-                        notes.push(format!("{} can be resized", known.id));
+                        notes.push(News::Resizable { app: known.id.clone() });
                     }
                     let told = sight.told;
                     seen.demand.max_threads = app.record.demand.max_threads.min(told).or(told);
@@ -102,13 +97,13 @@ impl Scheduler {
             let came = allowed::within(&app.record.original_cpus, allowed);
             chosen::honour(&mut seen, &sight.nature, &app.chosen, came.as_ref(), allowed);
             if app.chosen != app.chosen_told {
-                notes.push(format!("{} {}", known.id, chosen::in_words(&app.chosen)));
+                notes.push(News::Chose { app: known.id.clone(), chosen: chosen::choice(&app.chosen) });
                 told.push(known.id.clone());
             }
             if app.speedup != known.speedup
                 && let Some(speedup) = &app.speedup
             {
-                notes.push(format!("{} {}", known.id, in_words(speedup)));
+                notes.push(News::Speedup { app: known.id.clone(), speedup: speedup.clone() });
                 seen.speedup = app.speedup.clone();
             }
             seen.waits_passively = sight.waits_passively;
@@ -149,17 +144,17 @@ impl Scheduler {
         let record = app.record.clone();
         let (learned, program, neighbours) = (app.learned(), app.program(), app.neighbours());
         if let Err(why) = self.remembered.learn(&record.terms.key, learned) {
-            self.note(format!("what {id} turned out to be is not remembered: {why}"));
+            self.failed(Some(id), format!("what it turned out to be is not remembered: {why}"));
         }
         if let Err(why) = self.observed.add(&program, neighbours) {
-            self.note(format!("what {id}'s neighbours cost it is not kept: {why}"));
+            self.failed(Some(id), format!("what its neighbours cost it is not kept: {why}"));
         }
         self.live.forget(id, now_ns());
         restore::set_free(&record, &Root::live(), &self.home);
         self.registry.remove(id);
         restore::remove_pages(&record);
         self.live.members_changed();
-        self.note(format!("{id} has ended"));
+        self.note(News::Ended { app: id.clone() });
         vec![Event::Left(id.clone())]
     }
 
@@ -178,12 +173,4 @@ impl Scheduler {
         }
         events
     }
-}
-
-/// A curve, for `explain`.
-fn in_words(speedup: &Speedup) -> String {
-    let points = BTreeMap::from(speedup.clone()).into_iter().filter(|(threads, _)| *threads > 1);
-    let point = |(threads, milli)| format!("{:.2} with {threads}", f64::from(milli) / 1000.0);
-    let points: Vec<String> = points.map(point).collect();
-    format!("has, by its region rates, this many times the speed of one thread: {}", points.join(", "))
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use engine::{Entry, Event, Recorder};
 use linux::clock::{now_ns, process_cpu_ns};
 use linux::{Root, procfs};
-use protocol::{AppRecord, FromScheduler, Role, Status, ToScheduler};
+use protocol::{AppExplanation, AppRecord, Explanation, FromScheduler, News, Role, Status, ToScheduler};
 use workload::AppId;
 
 use super::{Scheduler, nice, settings_for};
@@ -53,9 +53,10 @@ impl Scheduler {
                 let account = self.live.account(&id, now).unwrap_or_default();
                 self.server.send(peer, &FromScheduler::Account { account });
                 self.owners.remove(&id);
-                if let Some(record) = self.gate.take(&id) {
+                if let Some(held) = self.pending.take(&id) {
                     self.registry.remove(&id);
-                    restore::remove_pages(&record);
+                    restore::remove_pages(&held.record);
+                    return vec![Event::Left(id)];
                 }
                 self.leave_if_ended(&id)
             }
@@ -81,12 +82,14 @@ impl Scheduler {
                 Vec::new()
             }
             ToScheduler::Explain { id } => {
-                let lines = self.explain(id.as_ref());
-                let answer = match id {
-                    Some(id) if lines.is_empty() => FromScheduler::Refused {
-                        why: format!("no program {id} is or was here lately; coplace status names them"),
+                let answer = match self.explain(id.as_ref()) {
+                    Some(explanation) => FromScheduler::Explanation { explanation: Box::new(explanation) },
+                    None => FromScheduler::Refused {
+                        why: format!(
+                            "no program {} is or was here lately; coplace status names them",
+                            id.as_ref().map_or("", AppId::as_str)
+                        ),
                     },
-                    _ => FromScheduler::Explanation { lines },
                 };
                 self.server.send(peer, &answer);
                 Vec::new()
@@ -129,7 +132,7 @@ impl Scheduler {
     fn given_up(&mut self, id: AppId) -> Option<Event> {
         self.live.apps().get(&id).filter(|app| !app.record.started)?;
         self.forget(&id);
-        self.note(format!("{id} was given up by its run before it started"));
+        self.note(News::GivenUp { app: id.clone() });
         Some(Event::Left(id))
     }
 
@@ -173,12 +176,8 @@ impl Scheduler {
             self.let_go();
             return Vec::new();
         }
-        if let Some((id, why)) = self
-            .gate
-            .find(record.process)
-            .map(|entry| (entry.record.id.clone(), self.gate.why(&entry.record.id)))
-        {
-            let why = why.unwrap_or_default().to_owned();
+        if let Some(id) = self.pending.find(record.process).map(|record| record.id.clone()) {
+            let why = self.shortage(&id).unwrap_or_default();
             self.owners.insert(id.clone(), peer);
             self.server.send(peer, &FromScheduler::Registered { asked, id: id.clone(), environment });
             self.server.send(peer, &FromScheduler::Waits { id, why });
@@ -227,7 +226,7 @@ impl Scheduler {
         match policy::by_name(name, &settings) {
             Ok(policy) => {
                 self.engine.set_settings(settings);
-                self.note(format!("policy: {}", policy.name()));
+                self.note(News::Policy { name: policy.name() });
                 self.options = options;
                 let (letters, words) = (policy.letters().to_owned(), policy.words().to_owned());
                 self.server.send(peer, &FromScheduler::Policy { letters, words });
@@ -267,27 +266,21 @@ impl Scheduler {
         self.server.send(peer, &FromScheduler::Policy { letters, words });
     }
 
-    /// Empty for a program that nobody knows.
-    fn explain(&self, id: Option<&AppId>) -> Vec<String> {
-        let concerns = |line: &&String| id.is_none_or(|id| line.contains(id.as_str()));
-        let mut lines: Vec<String> = self.history.iter().filter(concerns).cloned().collect();
-        if id.is_some_and(|id| lines.is_empty() && !self.knows(id)) {
-            return lines;
+    /// `None` for a program that is not here and was not lately.
+    fn explain(&self, id: Option<&AppId>) -> Option<Explanation> {
+        let concerns = |news: &News| id.is_none_or(|id| news.concerns(id));
+        let history: Vec<_> = self.history.iter().filter(|entry| concerns(&entry.news)).cloned().collect();
+        if id.is_some_and(|id| history.is_empty() && !self.knows(id)) {
+            return None;
         }
-        let report = self.engine.report();
-        lines.push(format!("now: {}", self.engine.plan()));
-        lines.extend(report.lines.iter().map(|line| format!("  {line}")));
-        if let Some(why) = id.and_then(|id| self.gate.why(id)) {
-            lines.push(format!("  it waits: {why}"));
-        }
-        let app = id.and_then(|id| self.live.apps().get(id));
-        if let Some(waiting) = app.and_then(|app| app.waiting()) {
-            lines.push(format!("  its threads were told to wait {waiting}"));
-        }
-        if let Some(why) = id.and_then(|id| report.moves.get(id)) {
-            lines.push(format!("  it was moved: {why}"));
-        }
-        lines
+        let (plan, report) = (self.engine.plan().clone(), self.engine.report().clone());
+        let app = id.map(|id| AppExplanation {
+            id: id.clone(),
+            waits_for: self.shortage(id),
+            waiting: self.live.apps().get(id).and_then(|app| app.waiting()),
+            moved: report.moves.get(id).cloned(),
+        });
+        Some(Explanation { history, plan, report, app })
     }
 
     fn status(&self, now: u64) -> Status {
@@ -306,8 +299,8 @@ impl Scheduler {
             usable: snapshot.usable,
             placement: mechanisms.map_or("none: observing".into(), Mechanisms::placement_words),
             turns: mechanisms.map_or("none: observing".into(), Mechanisms::turns_words),
-            report: self.engine.report().lines.clone(),
-            apps: self.live.status(now).into_iter().chain(self.gate.status(now)).collect(),
+            report: self.engine.report().clone(),
+            apps: self.live.status(now).into_iter().chain(self.pending_status(now)).collect(),
             services: self.services.iter().map(|service| service.status()).collect(),
             switches: stats.switches,
             jitter_median_ns: at(0.5),

@@ -23,7 +23,7 @@ mod violation;
 
 use std::cell::OnceCell;
 
-pub use sequence::{Explanation, Sequence};
+pub use sequence::Sequence;
 pub use violation::Violation;
 
 use crate::{Plan, Promise, Snapshot};

@@ -8,16 +8,7 @@ use workload::AppId;
 
 use super::shapes::{Looks, shared, unit_of};
 use super::{Case, Violation};
-use crate::{Plan, Promise, Run, Snapshot, Tree, WaitingBound};
-
-/// What the policy says about its plan.
-#[derive(Clone, Copy, Debug)]
-pub struct Explanation<'a> {
-    /// One sentence a line.
-    pub lines: &'a [String],
-    /// Why programs lose CPUs that they could have kept.
-    pub moves: &'a BTreeMap<AppId, String>,
-}
+use crate::{MoveReason, Plan, Promise, Remark, Report, Run, Snapshot, Tree, WaitingBound};
 
 /// A sequence of plans so far, as far as judging the next one needs it.
 #[derive(Clone, Debug, Default)]
@@ -36,27 +27,22 @@ impl Sequence {
         plan: &Plan,
         snapshot: &Snapshot,
         promise: &Promise,
-        explanation: Explanation<'_>,
+        report: &Report,
     ) -> Vec<Violation> {
-        let found = self.check_case(&Case::of(plan, snapshot), promise, explanation);
+        let found = self.check_case(&Case::of(plan, snapshot), promise, report);
         self.follow(Arc::new(plan.clone()));
         found
     }
 
     /// Judges a plan as the successor of the one before; [`Sequence::follow`] takes it into the sequence.
-    pub fn check_case(
-        &mut self,
-        case: &Case<'_>,
-        promise: &Promise,
-        explanation: Explanation<'_>,
-    ) -> Vec<Violation> {
+    pub fn check_case(&mut self, case: &Case<'_>, promise: &Promise, report: &Report) -> Vec<Violation> {
         let mut found = Vec::new();
         self.waits(case, promise, &mut found);
         if promise.equal_shapes {
-            left_over(case, explanation.lines, &mut found);
+            left_over(case, &report.remarks, &mut found);
         }
         if let Some(last) = self.last.as_ref().filter(|_| promise.keeps_cpus) {
-            keeps(last, case, promise, explanation.moves, &mut found);
+            keeps(last, case, promise, &report.moves, &mut found);
         }
         found
     }
@@ -110,20 +96,17 @@ impl Sequence {
     }
 }
 
-/// CPUs that the shape in force leaves over, and nobody uses, must be spoken of.
-fn left_over(case: &Case<'_>, lines: &[String], found: &mut Vec<Violation>) {
+/// CPUs that the shape in force leaves over, and nobody uses, must be reported.
+fn left_over(case: &Case<'_>, remarks: &[Remark], found: &mut Vec<Violation>) {
     let Some(offered) = case.offered() else { return };
     let used = case.plan.place();
     let in_force: BTreeSet<usize> =
         case.partitioned().runs.iter().filter_map(|run| offered.find(&run.place)).map(|(at, _)| at).collect();
     let left: BTreeSet<CpuSet> =
         in_force.into_iter().map(|at| offered.shape(at).left_over.difference(&used)).collect();
-    for cpus in left.into_iter().filter(|cpus| !cpus.is_empty()) {
-        let list = cpus.to_string();
-        if !lines.iter().any(|line| line.contains("left over") || line.contains(&list)) {
-            found.push(Violation::LeftOverUnexplained { cpus });
-        }
-    }
+    let reported = remarks.iter().filter_map(Remark::unused).fold(CpuSet::new(), |all, cpus| all.union(cpus));
+    let unreported = left.into_iter().map(|cpus| cpus.difference(&reported)).filter(|cpus| !cpus.is_empty());
+    found.extend(unreported.map(|cpus| Violation::LeftOverUnexplained { cpus }));
 }
 
 /// Largest number of partitions for which the best exchange is computed; with more, only whether
@@ -135,7 +118,7 @@ fn keeps(
     last: &Plan,
     case: &Case<'_>,
     promise: &Promise,
-    reasons: &BTreeMap<AppId, String>,
+    reasons: &BTreeMap<AppId, MoveReason>,
     found: &mut Vec<Violation>,
 ) {
     let Case { plan, snapshot, cast, .. } = case;

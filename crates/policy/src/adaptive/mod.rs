@@ -73,7 +73,7 @@ mod narrow;
 mod search;
 mod seats;
 
-use plan::{App, Promise, Snapshot, WaitingBound};
+use plan::{App, MoveReason, Promise, Remark, Snapshot, WaitingBound};
 use topology::CpuSet;
 
 use crate::common::compose::{Context, Divide, Division, compose};
@@ -121,7 +121,7 @@ impl Policy for Adaptive {
         decision.memory.account = account;
         for (app, why) in &mut decision.report.moves {
             if memory.places.get(app).is_some_and(|before| before.is_subset(&snapshot.usable)) {
-                *why = "by the evidence the others gain more by its CPUs than it loses".to_owned();
+                *why = MoveReason::Evidence;
             }
         }
         decision
@@ -164,16 +164,13 @@ impl Divide for ByEvidence<'_, '_> {
         }
         let counts = search::divide(&facts, &ground, seats.counts());
         let parts = seats.take(&counts, members);
-        let mut lines = vec![format!(
-            "{} programs on {} nodes of memory by what is known of them.",
-            members.len(),
-            ground.cells.len()
-        )];
-        lines.extend(
-            members.iter().zip(&facts).zip(&counts).map(|((&i, facts), row)| facts.tell(&cx.needs[i], row)),
+        let (programs, nodes) = (members.len() as u32, ground.cells.len() as u32);
+        let mut remarks = vec![Remark::ByEvidence { programs, nodes }];
+        remarks.extend(
+            members.iter().zip(&facts).zip(&counts).map(|((&i, facts), row)| facts.remark(&cx.needs[i], row)),
         );
         let review = members.len() > 1;
         let wake_at_ns = review.then(|| cx.snapshot.now_ns.saturating_add(REVIEW_NS));
-        Division { layers: vec![parts], wake_at_ns, lines, ..Division::default() }
+        Division { layers: vec![parts], wake_at_ns, remarks, ..Division::default() }
     }
 }

@@ -19,7 +19,7 @@
 //! it. The second term evens CPU time out over a program's life; it aims below 1 because start-ups and
 //! teams on their way to another size use less than they are given.
 
-use plan::{Known, Source, Speedup};
+use plan::{Fact, Known, Remark, Speedup};
 
 use super::account::Served;
 use crate::common::needs::Need;
@@ -211,37 +211,25 @@ impl Facts {
     }
 
     /// What it gets, and by what evidence.
-    pub fn tell(&self, need: &Need<'_>, row: &[usize]) -> String {
+    pub fn remark(&self, need: &Need<'_>, row: &[usize]) -> Remark {
         let (app, evidence) = (&need.app, &need.app.evidence);
-        let nodes = row.iter().filter(|cells| **cells > 0).count();
-        let cells: usize = row.iter().sum();
-        let mut known: Vec<String> = Vec::new();
-        if let Some(curve) = &app.speedup {
+        let speedup = |curve: &Speedup| {
             let all = self.speed.len() - 1;
             let cpus = (all * (need.cap as usize).min(row.len() * all) / all).max(1) as u32;
-            known.push(format!(
-                "{:.1} times as fast on {cpus} CPUs as on one",
-                curve.milli(cpus) as f64 / 1e3
-            ));
-        }
-        let source = |known: &Known| match known.source {
-            Source::Measured => "measured",
-            Source::Remembered => "remembered",
+            Fact::Speedup { cpus, milli: curve.milli(cpus) }
         };
-        let mut tell = |what: &str, unit: &str, scale: f64, value: &Option<Known>| {
-            if let Some(value) = value {
-                let (number, error) = (value.value as f64 / scale, f64::from(value.error_milli) / 10.0);
-                known.push(format!("{what} {number:.1} {unit} ({}, ± {error:.0}%)", source(value)));
-            }
-        };
-        tell("left on one CPU", "s", 1e9, &evidence.left_ns);
-        tell("asks of a node's bandwidth for", "%", 10.0, &evidence.bandwidth_milli);
-        tell("loses without cache", "%", 10.0, &evidence.cache_milli);
-        tell("loses by a move", "s", 1e9, &evidence.move_ns);
-        let place = format!("{} cores of {nodes} nodes", cells);
-        if known.is_empty() {
-            return format!("{}: {place}; nothing is known of {}.", app.id, app.id);
+        let facts = [
+            app.speedup.as_ref().map(speedup),
+            evidence.left_ns.map(Fact::Left),
+            evidence.bandwidth_milli.map(Fact::Bandwidth),
+            evidence.cache_milli.map(Fact::Cache),
+            evidence.move_ns.map(Fact::Move),
+        ];
+        Remark::Evidence {
+            app: app.id.clone(),
+            cores: row.iter().sum::<usize>() as u32,
+            nodes: row.iter().filter(|cells| **cells > 0).count() as u32,
+            facts: facts.into_iter().flatten().collect(),
         }
-        format!("{}: {place}; {}.", app.id, known.join(", "))
     }
 }

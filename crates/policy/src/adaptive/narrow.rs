@@ -44,16 +44,12 @@ pub(super) fn start(newcomer: &App, snapshot: &Snapshot) -> Option<NarrowStart> 
     let (left_s, done) = (left_s(newcomer), in_turn * company_s);
     let wide_s = if left_s <= done { left_s / in_turn } else { company_s + (left_s - done) / alone };
     let narrow_s = left_s / speed(narrow);
+    let milli = |factor: f64| (factor * 1000.0).round() as u32;
     (WORTH_IT * narrow_s <= wide_s).then(|| NarrowStart {
         threads: narrow,
-        why: format!(
-            "beside {} it is expected to take {:.2} of the time that it takes in turn with {wide} threads",
-            match others().count() {
-                1 => "one other program".to_owned(),
-                count => format!("{count} other programs"),
-            },
-            narrow_s / wide_s
-        ),
-        slower_alone: alone / speed(narrow),
+        of: wide,
+        others: others().count() as u32,
+        time_milli: milli(narrow_s / wide_s),
+        alone_milli: milli(alone / speed(narrow)),
     })
 }

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 
 use topology::CpuSet;
 
+use plan::Remark;
+
 use crate::LevelMemory;
 use crate::common::compose::{Context, Division, Part};
-use crate::common::levels::{Cut, cpus, spread};
+use crate::common::levels::{Cut, left_over, spread};
 
 /// A walk down the hierarchy.
 struct Walk<'a, 'c> {
@@ -43,19 +45,12 @@ pub(crate) fn divide(cx: &Context<'_>, cuts: &[Cut], members: &[usize]) -> Divis
     }
     let Walk { levels, mut level, wake_at_ns, parts, .. } = walk;
     level.width = parts.iter().map(|part| part.place.len() as u32).min();
-    let widths: Vec<String> = levels
-        .iter()
-        .map(|cut| (cut.width, parts.iter().filter(|part| part.place.len() == cut.width as usize).count()))
-        .filter(|&(_, count)| count > 0)
-        .map(|(width, count)| format!("{count} of {}", cpus(width)))
-        .collect();
-    let mut lines = vec![format!("{seated} programs on partitions: {}.", widths.join(", "))];
-    for cut in levels.iter().filter(|cut| !cut.left_over.is_empty()) {
-        if parts.iter().any(|part| part.place.len() == cut.width as usize) {
-            lines.push(format!("CPUs {} are left over by partitions of {}.", cut.left_over, cpus(cut.width)));
-        }
-    }
-    Division { layers: vec![parts], level, wake_at_ns, lines, ..Division::default() }
+    let count_of = |cut: &Cut| parts.iter().filter(|part| part.place.len() == cut.width as usize).count();
+    let in_use = || levels.iter().filter(|cut| count_of(cut) > 0);
+    let widths = in_use().map(|cut| (cut.width, count_of(cut) as u32)).collect();
+    let mut remarks = vec![Remark::Partitions { programs: seated as u32, widths }];
+    remarks.extend(in_use().filter_map(|cut| left_over(cut)));
+    Division { layers: vec![parts], level, wake_at_ns, remarks, ..Division::default() }
 }
 
 /// The places of `cut` in each place of `above`; `None` where the two do not nest.

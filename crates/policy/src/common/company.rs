@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use interference::pairing::{Objective, Problem, Wanted, trusted};
 use interference::{Estimate, Grid};
-use plan::App;
+use plan::{App, Basis, MoveReason, Remark};
 use topology::CpuSet;
 use workload::AppId;
 
@@ -53,9 +53,9 @@ const PROFILE_ERROR: f64 = 0.05;
 /// Parts with those who suit one another in one domain.
 pub(crate) struct Suited {
     pub parts: Vec<Part>,
-    pub lines: Vec<String>,
+    pub remarks: Vec<Remark>,
     /// Why programs are not where most CPUs would be kept.
-    pub reasons: BTreeMap<AppId, String>,
+    pub reasons: BTreeMap<AppId, MoveReason>,
 }
 
 /// What is known of some programs' company.
@@ -64,7 +64,9 @@ struct Company {
     /// Which of them are runs of one program.
     kind: Vec<usize>,
     trusted: bool,
-    line: String,
+    by: Basis,
+    /// Programs, by the names of their kinds, of which nothing is known.
+    unknown: Vec<String>,
 }
 
 impl Company {
@@ -90,27 +92,19 @@ impl Company {
         let grid = Grid::new(needs.len(), cell);
         let by_names = matches!(neighbours, Neighbours::Twins);
         let trusted = !by_names && trusted(&grid);
-        let mut strangers: Vec<&str> = (0..needs.len())
+        let mut unknown: Vec<String> = (0..needs.len())
             .filter(|&at| !by_names && (0..needs.len()).all(|other| told(at, other).is_none()))
-            .map(|at| needs[at].app.program())
+            .map(|at| needs[at].app.program().to_owned())
             .collect();
-        strangers.sort_unstable();
-        strangers.dedup();
-        let mut line = match (neighbours, trusted) {
-            (Neighbours::Twins, _) => "Neighbours: runs of one program stand apart.".to_owned(),
-            (_, false) => {
-                "Neighbours: what is known is no surer than it differs; runs of one program stand apart."
-                    .to_owned()
-            }
-            (Neighbours::Profile, true) => {
-                "Neighbours: by what programs ask of memory and caches.".to_owned()
-            }
-            (Neighbours::Predicted(_), true) => "Neighbours: by predicted slowdowns.".to_owned(),
+        unknown.sort_unstable();
+        unknown.dedup();
+        let by = match (neighbours, trusted) {
+            (Neighbours::Twins, _) => Basis::Twins,
+            (_, false) => Basis::TooUnsure,
+            (Neighbours::Profile, true) => Basis::Profiles,
+            (Neighbours::Predicted(_), true) => Basis::Predictions,
         };
-        if !strangers.is_empty() {
-            line += &format!(" Nothing is known of {}: taken for average.", strangers.join(", "));
-        }
-        Company { grid, kind, trusted, line }
+        Company { grid, kind, trusted, by, unknown }
     }
 
     fn twins(&self, a: usize, b: usize) -> bool {
@@ -179,7 +173,7 @@ fn move_cost(need: &Need<'_>) -> f64 {
 /// `parts`, of `places` of one level, in which most CPUs are kept: as they are where the settings do not ask for
 /// neighbours or there is nothing to choose.
 pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> Suited {
-    let as_they_are = |parts| Suited { parts, lines: Vec::new(), reasons: BTreeMap::new() };
+    let as_they_are = |parts| Suited { parts, remarks: Vec::new(), reasons: BTreeMap::new() };
     let Some(neighbours) = &cx.settings.neighbours else { return as_they_are(parts) };
     let domains = domains(&cx.snapshot.machine);
     let inside = |place: &CpuSet| domains.iter().position(|domain| place.is_subset(domain)).unwrap_or(NONE);
@@ -260,46 +254,41 @@ pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> S
         let all = (0..at.len()).map(|a| company.slowdown(a, &beside(at, a), part).value);
         all.sum::<f64>() / at.len() as f64
     };
-    let mut lines = vec![company.line.clone()];
-    if company.trusted {
-        lines[0] += &format!(
-            " Predicted mean slowdown {:.2}, and {:.2} where most CPUs would be kept.",
-            mean(&best.at),
-            mean(&at)
-        );
-    }
-    let names = |of: &[usize]| -> String {
-        let names: Vec<&str> = of.iter().map(|&at| id(cx, members[at]).as_str()).collect();
-        if names.is_empty() { "nobody".to_owned() } else { names.join(", ") }
-    };
+    let mean_milli = company.trusted.then(|| (milli(mean(&best.at)), milli(mean(&at))));
+    let mut remarks =
+        vec![Remark::Neighbours { by: company.by, unknown: company.unknown.clone(), mean_milli }];
+    let ids = |of: &[usize]| -> Vec<AppId> { of.iter().map(|&at| id(cx, members[at]).clone()).collect() };
     let why = |a: usize| {
         let (now, before) = (beside(&best.at, a), beside(&at, a));
         if !company.trusted {
-            return format!(
-                "beside {} instead of {}, so that runs of one program stand apart",
-                names(&now),
-                names(&before)
-            );
+            return MoveReason::Twins { beside: ids(&now), instead_of: ids(&before) };
         }
         let (told, kept) = (company.slowdown(a, &now, part), company.slowdown(a, &before, part));
-        let (now, before) = (names(&now), names(&before));
-        format!(
-            "beside {now} it is predicted to be {:.2} ± {:.2} times slower, beside {before} {:.2}; all together lose least so",
-            told.value,
-            told.value * told.error,
-            kept.value
-        )
+        MoveReason::Predicted {
+            beside: ids(&now),
+            slowdown_milli: milli(told.value),
+            error_milli: milli(told.value * told.error),
+            instead_of: ids(&before),
+            before_milli: milli(kept.value),
+        }
     };
     let changed = (0..at.len()).filter(|&a| best.at[a] != at[a]);
-    let reasons: BTreeMap<AppId, String> = changed.map(|a| (id(cx, members[a]).clone(), why(a))).collect();
-    lines.extend(reasons.iter().filter(|_| company.trusted).map(|(app, why)| format!("{app}: {why}.")));
+    let reasons: BTreeMap<AppId, MoveReason> =
+        changed.map(|a| (id(cx, members[a]).clone(), why(a))).collect();
+    let placed = |(app, why): (&AppId, &MoveReason)| Remark::Placed { app: app.clone(), why: why.clone() };
+    remarks.extend(reasons.iter().filter(|_| company.trusted).map(placed));
     let suited = best.on.iter().zip(places).filter(|(on, _)| !on.is_empty());
     let parts = suited.map(|(on, place)| {
         let mut members: Vec<usize> = on.iter().map(|&at| members[at]).collect();
         members.sort_unstable();
         Part { place: place.clone(), members }
     });
-    Suited { parts: parts.collect(), lines, reasons }
+    Suited { parts: parts.collect(), remarks, reasons }
+}
+
+/// In thousandths.
+fn milli(value: f64) -> u32 {
+    libm::round(value * 1000.0) as u32
 }
 
 /// Groups on domains, so that most CPUs are kept: the group and domain that keep most first.
@@ -358,26 +347,31 @@ pub(crate) fn to_a_slot(cx: &Context<'_>, gangs: &[usize], room: usize) -> Optio
 }
 
 /// Which of the rigid `gangs` share a slot of `room` CPUs, and what is said of it; `None` where nothing is to be chosen.
-pub(crate) fn slots(cx: &Context<'_>, gangs: &[usize], room: usize) -> Option<(Vec<Vec<usize>>, String)> {
+pub(crate) fn slots(cx: &Context<'_>, gangs: &[usize], room: usize) -> Option<(Vec<Vec<usize>>, Remark)> {
     let each = to_a_slot(cx, gangs, room)?;
     let company = Company::of(cx, cx.settings.neighbours.as_ref()?, gangs);
     let wanted = Wanted { places: gangs.len().div_ceil(each), objective: Objective::Mean, seed: SEED };
     let problem = company.problem();
     // More than two a slot: the exact search would take longer than a decision may.
     let found = if each == 2 { problem.assign(&wanted) } else { problem.greedy(&wanted) };
-    let name = |&at: &usize| id(cx, gangs[at]).as_str();
-    let group = |group: &Vec<usize>| group.iter().map(name).collect::<Vec<_>>().join(" with ");
-    let groups = || found.places.iter().filter(|group| !group.is_empty());
-    let told: Vec<String> = groups().map(group).collect();
-    let mut line = format!("{} In one slot: {}.", company.line, told.join("; "));
-    if company.trusted {
+    let groups: Vec<Vec<usize>> = found
+        .places
+        .iter()
+        .filter(|group| !group.is_empty())
+        .map(|group| group.iter().map(|&at| gangs[at]).collect())
+        .collect();
+    let in_order = || {
         let all: Vec<usize> = (0..gangs.len()).collect();
         let in_order: Vec<Vec<usize>> = all.chunks(each).map(<[usize]>::to_vec).collect();
-        line += &format!(
-            " Predicted mean slowdown {:.2}, and {:.2} in order of arrival.",
-            found.cost,
-            problem.cost(&in_order, &Objective::Mean)
-        );
-    }
-    Some((groups().map(|group| group.iter().map(|&at| gangs[at]).collect()).collect(), line))
+        problem.cost(&in_order, &Objective::Mean)
+    };
+    let mean_milli = company.trusted.then(|| (milli(found.cost), milli(in_order())));
+    let ids = |group: &Vec<usize>| group.iter().map(|&index| id(cx, index).clone()).collect();
+    let remark = Remark::Slots {
+        by: company.by,
+        unknown: company.unknown,
+        groups: groups.iter().map(ids).collect(),
+        mean_milli,
+    };
+    Some((groups, remark))
 }

@@ -23,7 +23,7 @@
 
 use std::collections::BTreeMap;
 
-use plan::{Run, Slot, Snapshot, Tree};
+use plan::{MoveReason, Remark, Run, Slot, Snapshot, Tree};
 use topology::CpuSet;
 use workload::AppId;
 
@@ -73,9 +73,8 @@ impl<'a> Context<'a> {
         !self.needs[index].app.stoppable
     }
 
-    fn names(&self, members: &[usize]) -> String {
-        let names: Vec<&str> = members.iter().map(|&index| self.needs[index].app.id.as_str()).collect();
-        names.join(", ")
+    fn ids(&self, members: &[usize]) -> Vec<AppId> {
+        members.iter().map(|&index| self.needs[index].app.id.clone()).collect()
     }
 }
 
@@ -98,10 +97,10 @@ pub(crate) struct Division {
     /// get a narrower one.
     pub asked: BTreeMap<AppId, u32>,
     /// Why programs are not where most CPUs would be kept.
-    pub reasons: BTreeMap<AppId, String>,
+    pub reasons: BTreeMap<AppId, MoveReason>,
     pub level: LevelMemory,
     pub wake_at_ns: Option<u64>,
-    pub lines: Vec<String>,
+    pub remarks: Vec<Remark>,
 }
 
 impl Division {
@@ -123,11 +122,11 @@ pub(crate) trait Divide {
 /// The whole decision for `candidates`; everybody else who is not suspended waits.
 pub(crate) fn compose(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> Decision {
     let (mut tree, division) = arrange(cx, divide, candidates);
-    let Division { level, wake_at_ns, lines, asked, mut reasons, .. } = division;
+    let Division { level, wake_at_ns, remarks, asked, mut reasons, .. } = division;
     if let Some(tree) = tree.as_mut().filter(|_| !asked.is_empty()) {
         lower(tree, &asked);
     }
-    let mut decision = outcome::decision(cx, tree, level, wake_at_ns, lines);
+    let mut decision = outcome::decision(cx, tree, level, wake_at_ns, remarks);
     for (app, why) in &mut decision.report.moves {
         if let Some(reason) = reasons.remove(app) {
             *why = reason;
@@ -213,7 +212,7 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
     // Programs that must not be stopped keep one place in all slots: gangs of their width, the
     // others a part as if everybody had one. The others keep out of their way where they can.
     let mut blocked = CpuSet::new();
-    let mut left_over: Vec<String> = Vec::new();
+    let mut left_over: Vec<Remark> = Vec::new();
     let (steady, others): (Vec<usize>, Vec<usize>) =
         inside.iter().partition(|&&index| cx.must_not_stop(index));
     if !steady.is_empty() && !settled.gangs.is_empty() {
@@ -226,7 +225,7 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
         let mut unfit = members.clone();
         if !members.is_empty() {
             let division = divide.divide(&blocked, &everybody);
-            left_over.extend(division.lines.iter().filter(|line| line.contains("left over")).cloned());
+            left_over.extend(division.remarks.iter().filter(|remark| is_left_over(remark)).cloned());
             for part in division.parts() {
                 let fits = |index: &usize| members.contains(index) && cx.needs[*index].fits(&part.place);
                 let here: Vec<usize> = part.members.iter().copied().filter(fits).collect();
@@ -242,7 +241,7 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
         settled = settle(cx, divide, &blocked, &others);
     }
     let Settled { mut division, gangs } = settled;
-    division.lines.extend(left_over);
+    division.remarks.extend(left_over);
     for part in &division.always {
         let tree = part_tree(cx, part, cx.period());
         blocked = blocked.union(&tree.place());
@@ -257,19 +256,16 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
         }
         None => matrix::pack(machine, usable, &blocked, &cx.needs, &gangs),
     };
-    division.lines.extend(together.map(|(_, line)| line));
+    division.remarks.extend(together.map(|(_, remark)| remark));
     let layers = &division.layers;
     if layers.iter().flatten().any(|part| part.place.intersects(&blocked)) {
         // No part is clear of programs that never stop: turns and parts would only make shares unequal.
-        let names = cx.names(&steady);
         let members: Vec<usize> = layers.iter().flatten().flat_map(|part| part.members.clone()).collect();
         let everywhere = Part { place: usable.clone(), members };
         fixed.push(mixed(thin_runs(cx, &everywhere)));
         fixed.extend(rows.iter().flat_map(|row| &row.gangs).map(|(index, place)| cx.on(*index, place)));
-        division.lines.retain(|line| line.contains("left over"));
-        division.lines.push(format!(
-            "{names}: must not be stopped and leave no part free, so that all are left to the kernel."
-        ));
+        division.remarks.retain(is_left_over);
+        division.remarks.push(Remark::Unstoppable { apps: cx.ids(&steady) });
         return (Some(mixed(fixed)), division);
     }
     if let ([row], [] | [_]) = (&rows[..], &layers[..])
@@ -281,7 +277,7 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
         // Nobody is in anybody's way.
         let mut trees: Vec<Tree> = row.gangs.iter().map(|(index, place)| cx.on(*index, place)).collect();
         trees.extend(layers.iter().flat_map(|parts| part_trees(cx, parts, cx.period())));
-        division.lines.push(format!("{}: wider than an equal part, beside the others.", cx.names(&gangs)));
+        division.remarks.push(Remark::WideBeside { apps: cx.ids(&gangs) });
         return (beside(trees, fixed), division);
     }
     let mut claims: Vec<u64> = rows.iter().map(|row| row_claim(cx, row)).collect();
@@ -298,7 +294,9 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
     for (trees, &slice_ns) in trees.into_iter().zip(&slices) {
         slots.extend(beside(trees, fixed.clone()).map(|tree| Slot { slice_ns, tree }));
     }
-    division.lines.extend(explain_turns(cx, &gangs, &slots));
+    if !gangs.is_empty() {
+        division.remarks.push(Remark::TooWide { apps: cx.ids(&gangs), slots: slots.len() as u32 });
+    }
     let tree = match slots.len() {
         0 => beside(Vec::new(), fixed),
         1 => slots.pop().map(|slot| slot.tree),
@@ -344,12 +342,8 @@ fn stand(cx: &Context<'_>, programs: &[usize], blocked: &mut CpuSet, fixed: &mut
     }
 }
 
-fn explain_turns(cx: &Context<'_>, gangs: &[usize], slots: &[Slot]) -> Vec<String> {
-    if gangs.is_empty() {
-        return Vec::new();
-    }
-    let (names, count) = (cx.names(gangs), slots.len());
-    vec![format!("{names}: cannot shrink to an equal part; {count} slots take turns.")]
+fn is_left_over(remark: &Remark) -> bool {
+    matches!(remark, Remark::LeftOver { .. })
 }
 
 fn row_claim(cx: &Context<'_>, row: &matrix::Row) -> u64 {

@@ -1,5 +1,6 @@
 //! Partition levels: the shapes of the usable CPUs, and dealing programs out over one of them.
 
+use plan::{Idleness, Remark};
 use topology::{CpuSet, Shape};
 use workload::AppId;
 
@@ -41,23 +42,22 @@ fn cuts_of(cx: &Context<'_>, cpus: &CpuSet) -> Vec<Cut> {
     cuts
 }
 
-/// [`cuts`] of the widths that the settings allow, and what is to be said where none of them can be cut.
-pub(crate) fn allowed_cuts(cx: &Context<'_>) -> (Vec<Cut>, Vec<String>) {
+/// [`cuts`] of the widths that the settings allow, and a remark where none of them can be cut.
+pub(crate) fn allowed_cuts(cx: &Context<'_>) -> (Vec<Cut>, Option<Remark>) {
     allowed_cuts_of(cx, &cx.snapshot.usable)
 }
 
 /// The same for a part of the usable CPUs.
-pub(crate) fn allowed_cuts_of(cx: &Context<'_>, cpus: &CpuSet) -> (Vec<Cut>, Vec<String>) {
+pub(crate) fn allowed_cuts_of(cx: &Context<'_>, cpus: &CpuSet) -> (Vec<Cut>, Option<Remark>) {
     let mut cuts = cuts_of(cx, cpus);
-    let Some(allowed) = &cx.settings.allowed_widths else { return (cuts, Vec::new()) };
+    let Some(allowed) = &cx.settings.allowed_widths else { return (cuts, None) };
     if cuts.iter().any(|cut| allowed.contains(&cut.width)) {
         cuts.retain(|cut| allowed.contains(&cut.width));
-        return (cuts, Vec::new());
+        return (cuts, None);
     }
-    let widths: Vec<String> = cuts.iter().map(|cut| cut.width.to_string()).collect();
-    let line =
-        format!("None of the allowed widths {allowed:?} can be cut here; using {}.", widths.join(", "));
-    (cuts, vec![line])
+    let used = cuts.iter().map(|cut| cut.width).collect();
+    let remark = Remark::UnknownWidths { allowed: allowed.to_vec(), used };
+    (cuts, Some(remark))
 }
 
 /// Index of the level for `count` programs (Listing 1's thresholds), and when a held level may be
@@ -148,31 +148,28 @@ pub(crate) fn parts(places: &[CpuSet], dealt: Vec<Vec<usize>>, members: &[usize]
 }
 
 /// What the report says about a cut in use.
-pub(crate) fn describe(cx: &Context<'_>, cut: &Cut, parts: &[Part], programs: usize) -> Vec<String> {
-    let mut lines = vec![format!(
-        "{programs} {} on partitions of {} ({}, {} of {} in use).",
-        if programs == 1 { "program" } else { "programs" },
-        cpus(cut.width),
-        cut.description,
-        parts.len(),
-        cut.places.len()
-    )];
+pub(crate) fn describe(cx: &Context<'_>, cut: &Cut, parts: &[Part], programs: usize) -> Vec<Remark> {
+    let mut remarks = vec![Remark::Level {
+        programs: programs as u32,
+        width: cut.width,
+        shape: cut.description.clone(),
+        used: parts.len() as u32,
+        partitions: cut.places.len() as u32,
+    }];
     if parts.len() < cut.places.len() {
         // Parts stand in the order of the places.
         let mut used = parts.iter().map(|part| &part.place).peekable();
         let idle = cut.places.iter().filter(|place| used.next_if_eq(place).is_none());
         let idle: Vec<u32> = idle.flat_map(CpuSet::iter).collect();
-        let idle = CpuSet::from_cpus(&idle);
-        lines.push(format!("CPUs {idle} stay idle: all programs get partitions of one shape."));
+        remarks.push(Remark::Idle { cpus: CpuSet::from_cpus(&idle), why: Idleness::OneShape });
     }
     let closed: Vec<u32> =
         parts.iter().flat_map(|part| closed(cx, part).iter().collect::<Vec<_>>()).collect();
     if !closed.is_empty() {
-        let closed = CpuSet::from_cpus(&closed);
-        lines.push(format!("CPUs {closed} stay idle: no program may use them whose partition they are in."));
+        remarks.push(Remark::Idle { cpus: CpuSet::from_cpus(&closed), why: Idleness::Closed });
     }
-    lines.extend(left_over(cut));
-    lines
+    remarks.extend(left_over(cut));
+    remarks
 }
 
 /// CPUs of a part that none of its members may use.
@@ -185,13 +182,9 @@ fn closed(cx: &Context<'_>, part: &Part) -> CpuSet {
 }
 
 /// What becomes of CPUs that are in no partition of a cut.
-pub(crate) fn left_over(cut: &Cut) -> Option<String> {
-    let line = || format!("CPUs {} are left over by partitions of {}.", cut.left_over, cpus(cut.width));
-    (!cut.left_over.is_empty()).then(line)
-}
-
-pub(crate) fn cpus(count: u32) -> String {
-    if count == 1 { "1 CPU".to_owned() } else { format!("{count} CPUs") }
+pub(crate) fn left_over(cut: &Cut) -> Option<Remark> {
+    let remark = || Remark::LeftOver { cpus: cut.left_over.clone(), width: cut.width };
+    (!cut.left_over.is_empty()).then(remark)
 }
 
 /// The name of a member.

@@ -2,30 +2,29 @@
 
 use std::collections::BTreeSet;
 
-use plan::{App, Plan, Tree, display_ns};
+use plan::{App, MoveReason, Plan, Remark, Report, Tree};
 use topology::CpuSet;
 
 use super::compose::Context;
-use crate::{Decision, LevelMemory, Memory, Places, Report};
+use crate::{Decision, LevelMemory, Memory, Places};
 
 pub(crate) fn decision(
     cx: &Context<'_>,
     tree: Option<Tree>,
     level: LevelMemory,
     wake_at_ns: Option<u64>,
-    lines: Vec<String>,
+    remarks: Vec<Remark>,
 ) -> Decision {
     let (mut waiting, mut suspended) = (BTreeSet::new(), BTreeSet::new());
     let plan = Plan { tree, ..Plan::default() };
-    let mut report = Report { lines, ..Report::default() };
+    let mut report = Report { remarks, ..Report::default() };
     let still_ns = plan.tree.as_ref().map_or(0, plan::standstill_ns);
     if still_ns > cx.settings.max_still_ns {
-        report.lines.push(format!(
-            "Programs stand still for up to {} instead of {}: slices are no shorter than {}.",
-            display_ns(still_ns),
-            display_ns(cx.settings.max_still_ns),
-            display_ns(cx.settings.min_slice_ns)
-        ));
+        report.remarks.push(Remark::Standstill {
+            longest_ns: still_ns,
+            allowed_ns: cx.settings.max_still_ns,
+            shortest_slice_ns: cx.settings.min_slice_ns,
+        });
     }
     let mut places = Places::with_capacity(cx.snapshot.apps.len());
     plan.for_each_run(&mut |run| places.add(&run.app, &run.place));
@@ -52,23 +51,29 @@ pub(crate) fn decision(
 }
 
 /// Why a program lost CPUs; `None` where it lost none.
-fn reason(cx: &Context<'_>, app: &App, before: &CpuSet, now: &CpuSet, level: &LevelMemory) -> Option<String> {
+fn reason(
+    cx: &Context<'_>,
+    app: &App,
+    before: &CpuSet,
+    now: &CpuSet,
+    level: &LevelMemory,
+) -> Option<MoveReason> {
     if before.is_subset(now) {
         return None;
     }
     let gone = before.difference(&cx.snapshot.usable);
     let was = cx.memory.level.width;
     Some(if !gone.is_empty() {
-        format!("CPUs {gone} are no longer usable")
+        MoveReason::Unusable { cpus: gone }
     } else if level.moved_ns.get(&app.id) == Some(&cx.snapshot.now_ns) {
-        "moved to a less crowded partition, so that over time all get the same".to_owned()
+        MoveReason::Rotated
     } else if let (Some(was), Some(width)) = (was, level.width)
         && was != width
     {
-        format!("partitions became {width} CPUs wide instead of {was}")
+        MoveReason::Level { from: was, to: width }
     } else if level.width.is_some() && before.len() != now.len() {
-        format!("from a partition of {} CPUs to one of {}", before.len(), now.len())
+        MoveReason::Partition { from: before.len() as u32, to: now.len() as u32 }
     } else {
-        format!("CPUs {} went to programs that cannot stand elsewhere", before.difference(now))
+        MoveReason::Ceded { cpus: before.difference(now) }
     })
 }

@@ -24,11 +24,18 @@ promise = nil
 ---@return coplace.Plan|string|coplace.Decision
 function decide(snapshot, memory) end
 
+---@class coplace.LeftOver CPUs in no part, which a policy that promises `equal_shapes` has to report.
+---@field left_over coplace.AnyCpus
+---@field width? integer CPUs in a part.
+
+---@class coplace.Standstill Programs stand still for longer than the settings want.
+---@field standstill_ns integer
+
 ---@class coplace.Decision
 ---@field plan coplace.Plan|string Who is not in it is suspended, if a user asked for that, or waits.
 ---@field memory? table Plain data for the next decision; without it `memory` stays, with what was changed in it.
 ---@field wake_at_ns? integer Ask again at this time even if nothing happens.
----@field report? string[]|string Why, for `coplace explain`.
+---@field report? (string|coplace.LeftOver|coplace.Standstill)[]|string Why, for `coplace explain`.
 ---@field moves? table<string, string> Why a program (by name) loses CPUs that it had.
 
 -- What it is told -----------------------------------------------------------------------------------

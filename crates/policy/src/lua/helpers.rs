@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use mlua::{Error, Lua, Table, Value, Variadic};
+use plan::Remark;
 use topology::CpuSet;
 
 use super::cpus::{AnyCpus, Cpus};
@@ -74,7 +75,7 @@ pub(super) fn install(lua: &Lua, globals: &Table, world: &Option<Rc<World>>) -> 
         budget(lua).allocate(line.len())?;
         // What a file says outside of `decide` would be said at every decision.
         if let Some(world) = &of {
-            world.said.borrow_mut().lines.push(line);
+            world.said.borrow_mut().remarks.push(Remark::Script(line));
         }
         Ok(())
     };
@@ -93,7 +94,7 @@ fn built_in(world: &World, lua: &Lua, name: &str) -> mlua::Result<Value> {
     let memory = Memory { script: Default::default(), ..world.memory.clone() };
     let decision = policy.decide(&world.snapshot, &memory);
     let mut said = world.said.borrow_mut();
-    said.lines.extend(decision.report.lines);
+    said.remarks.extend(decision.report.remarks);
     said.moves.extend(decision.report.moves);
     said.level = Some(decision.memory.level);
     said.wake_at_ns = said.wake_at_ns.into_iter().chain(decision.wake_at_ns).min();

@@ -60,7 +60,7 @@ mod trees;
 
 use std::rc::Rc;
 
-use plan::{Promise, Snapshot};
+use plan::{Promise, Rejection, Remark, Snapshot};
 
 use crate::{Decision, Failed, Memory, Policy, Settings};
 pub use plain::Plain;
@@ -134,7 +134,8 @@ impl Policy for Script {
     fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
         self.try_decide(snapshot, memory).unwrap_or_else(|failed| {
             let mut decision = crate::ue::overlapping(snapshot, memory, &self.settings, |threads| threads);
-            decision.report.lines.insert(0, failed.to_string());
+            let why = vec![Rejection::Failed(failed.to_string())];
+            decision.report.remarks.insert(0, Remark::Rejected { policy: self.name(), why });
             decision
         })
     }

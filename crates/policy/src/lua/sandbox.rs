@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 
 use mlua::{ChunkMode, Error, Function, HookTriggers, Lua, LuaOptions, StdLib, Table, Value, VmState};
-use plan::Snapshot;
+use plan::{MoveReason, Remark, Snapshot};
 use workload::AppId;
 
 use crate::{Account, Failed, LevelMemory, Memory, Settings};
@@ -43,8 +43,8 @@ pub(super) struct World {
 /// What a script said by calling functions.
 #[derive(Default)]
 pub(super) struct Said {
-    pub lines: Vec<String>,
-    pub moves: BTreeMap<AppId, String>,
+    pub remarks: Vec<Remark>,
+    pub moves: BTreeMap<AppId, MoveReason>,
     /// What a built-in policy wants to remember, and when it wants to be woken.
     pub level: Option<LevelMemory>,
     pub wake_at_ns: Option<u64>,

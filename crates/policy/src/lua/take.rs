@@ -1,13 +1,14 @@
 //! What a script declares and returns.
 
 use mlua::{Error, Lua, Table, Value};
-use plan::{Plan, Promise, ShareBound, WaitingBound};
+use plan::{Plan, Promise, Remark, Report, ShareBound, WaitingBound};
 use workload::AppId;
 
+use super::cpus::AnyCpus;
 use super::plain::Plain;
 use super::sandbox::{Vm, World};
 use super::trees;
-use crate::{Decision, Memory, Places, Report};
+use crate::{Decision, Memory, Places};
 
 /// What a file says about its policy beside `decide`.
 pub(super) struct Declared {
@@ -78,7 +79,7 @@ fn promise(table: &Table) -> mlua::Result<Promise> {
 pub(super) fn decision(lua: &Lua, world: &World, answer: Value, remembered: Value) -> mlua::Result<Decision> {
     let (mut plan, mut script, mut wake_at_ns) = (Plan::default(), remembered, None);
     let said = std::mem::take(&mut *world.said.borrow_mut());
-    let mut report = Report { lines: said.lines, moves: said.moves };
+    let mut report = Report { remarks: said.remarks, moves: said.moves };
     match &answer {
         Value::Nil => {
             return Err(Error::runtime("decide returned nothing; it returns a plan, or { plan = …, … }"));
@@ -98,7 +99,7 @@ pub(super) fn decision(lua: &Lua, world: &World, answer: Value, remembered: Valu
                         let at = value.as_integer().and_then(|at| u64::try_from(at).ok());
                         wake_at_ns = Some(at.ok_or_else(wrong)?);
                     }
-                    "report" => report.lines.extend(lines(&value)?),
+                    "report" => report.remarks.extend(remarks(world, value)?),
                     "moves" => match value {
                         Value::Table(table) => report.moves.extend(trees::by_program(table)?),
                         _ => return Err(Error::runtime("moves is to be a table: { [name] = why }")),
@@ -133,11 +134,41 @@ fn whole(lua: &Lua, value: &Value) -> mlua::Result<Plan> {
     })
 }
 
-fn lines(value: &Value) -> mlua::Result<Vec<String>> {
+/// Lines, and what the checker asks a policy to report.
+fn remarks(world: &World, value: Value) -> mlua::Result<Vec<Remark>> {
     match value {
-        Value::String(line) => Ok(vec![line.to_string_lossy()]),
-        Value::Table(lines) => lines.sequence_values().collect(),
+        Value::String(line) => Ok(vec![Remark::Script(line.to_string_lossy())]),
+        Value::Table(lines) => lines.sequence_values().map(|line| remark(world, line?)).collect(),
         other => Err(Error::runtime(format!("report is to be a list of lines, not a {}", other.type_name()))),
+    }
+}
+
+/// A line of a report: text, `{ left_over = CPUs, width = n }` or `{ standstill_ns = n }`.
+fn remark(world: &World, line: Value) -> mlua::Result<Remark> {
+    let table = match &line {
+        Value::Table(table) => table,
+        Value::String(text) => return Ok(Remark::Script(text.to_string_lossy())),
+        Value::Integer(_) | Value::Number(_) => return Ok(Remark::Script(line.to_string()?)),
+        other => {
+            return Err(Error::runtime(format!(
+                "a {} stands where a line of the report is expected",
+                other.type_name()
+            )));
+        }
+    };
+    if let Some(cpus) = table.get::<Option<AnyCpus>>("left_over")? {
+        let width = table.get::<Option<u32>>("width")?.unwrap_or(0);
+        return Ok(Remark::LeftOver { cpus: cpus.0, width });
+    }
+    match table.get::<Option<u64>>("standstill_ns")? {
+        Some(longest_ns) => Ok(Remark::Standstill {
+            longest_ns,
+            allowed_ns: world.settings.max_still_ns,
+            shortest_slice_ns: world.settings.min_slice_ns,
+        }),
+        None => Err(Error::runtime(
+            "a table in the report is { left_over = CPUs, width = n } or { standstill_ns = n }",
+        )),
     }
 }
 
@@ -152,8 +183,7 @@ fn complete(world: &World, plan: &mut Plan, report: &mut Report) {
         }
     }
     if !waiting.is_empty() {
-        let names: Vec<&str> = waiting.iter().map(AppId::as_str).collect();
-        report.lines.push(format!("{}: not in the plan, waiting.", names.join(", ")));
+        report.remarks.push(Remark::Unplanned { apps: waiting.clone() });
     }
     plan.waiting.extend(waiting);
     plan.suspended.extend(suspended);

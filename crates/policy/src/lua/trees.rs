@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use mlua::{Error, FromLua, IntoLua, Lua, MetaMethod, Table, UserData, UserDataFields};
 use mlua::{UserDataMethods, Value};
-use plan::{App, Bind, Memory, Run, Slot, Tree, TurnMode};
+use plan::{App, Bind, Memory, MoveReason, Run, Slot, Tree, TurnMode};
 use topology::CpuSet;
 use workload::AppId;
 
@@ -236,6 +236,7 @@ pub(super) fn plan(value: &Value, lua: &Lua) -> mlua::Result<plan::Plan> {
 }
 
 /// Reasons by program.
-pub(super) fn by_program(table: Table) -> mlua::Result<BTreeMap<AppId, String>> {
-    table.pairs::<Named, String>().map(|pair| pair.map(|(app, why)| (app.0, why))).collect()
+pub(super) fn by_program(table: Table) -> mlua::Result<BTreeMap<AppId, MoveReason>> {
+    let reason = |(app, why): (Named, String)| (app.0, MoveReason::Script(why));
+    table.pairs().map(|pair| pair.map(reason)).collect()
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use plan::Remark;
 use topology::CpuSet;
 
 use super::Equilibrium;
@@ -18,7 +19,7 @@ pub(super) struct Beside {
     pub cuts: Vec<Cut>,
     /// Programs that must not be stopped leave no partition: everybody shares one level.
     pub crowded: bool,
-    pub lines: Vec<String>,
+    pub remarks: Vec<Remark>,
 }
 
 impl Equilibrium<'_, '_> {
@@ -30,7 +31,7 @@ impl Equilibrium<'_, '_> {
             others: members.to_vec(),
             cuts: cuts.to_vec(),
             crowded,
-            lines: Vec::new(),
+            remarks: Vec::new(),
         };
         let (steady, others): (Vec<usize>, Vec<usize>) =
             members.iter().partition(|&&index| !cx.needs[index].app.stoppable);
@@ -46,8 +47,8 @@ impl Equilibrium<'_, '_> {
         let clear = outside_of(cuts, &places_of(&parts));
         match clear.filter(|clear| self.all_fit(clear, &others)) {
             Some(clear) => {
-                let lines = left_over(&cuts[finest]).into_iter().collect();
-                Beside { parts, others, cuts: clear, crowded: false, lines }
+                let remarks = left_over(&cuts[finest]).into_iter().collect();
+                Beside { parts, others, cuts: clear, crowded: false, remarks }
             }
             None => everybody(true),
         }
@@ -101,13 +102,11 @@ impl Equilibrium<'_, '_> {
             return None;
         }
         let cuts = if others.is_empty() { self.cuts.clone() } else { allowed_cuts_of(cx, &rest).0 };
-        let names: Vec<&str> =
-            parts.iter().flat_map(|part| &part.members).map(|&index| id(cx, index).as_str()).collect();
-        let mut lines =
-            vec![format!("{}: use no more than their part, and have it all the time.", names.join(", "))];
+        let apps = parts.iter().flat_map(|part| &part.members).map(|&index| id(cx, index).clone()).collect();
+        let mut remarks = vec![Remark::Satisfied { apps }];
         let widths: BTreeSet<u32> = narrow.iter().map(|&(width, _)| width).collect();
-        lines.extend(self.cuts.iter().filter(|cut| widths.contains(&cut.width)).filter_map(left_over));
-        self.all_fit(&cuts, &others).then_some(Beside { parts, others, cuts, crowded: false, lines })
+        remarks.extend(self.cuts.iter().filter(|cut| widths.contains(&cut.width)).filter_map(left_over));
+        self.all_fit(&cuts, &others).then_some(Beside { parts, others, cuts, crowded: false, remarks })
     }
 
     /// A partition of `width` CPUs for each of `group`, clear of `taken`.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use plan::display_ns;
+use plan::Remark;
 use workload::AppId;
 
 use super::{Equilibrium, Layer, standing};
@@ -18,7 +18,7 @@ pub(super) struct Grace {
     /// Threads that they are asked for while they keep their partition.
     pub asked: BTreeMap<AppId, u32>,
     pub wake_at_ns: Option<u64>,
-    pub line: Option<String>,
+    pub remark: Option<Remark>,
 }
 
 impl Equilibrium<'_, '_> {
@@ -55,14 +55,8 @@ impl Equilibrium<'_, '_> {
         for layer in layers.iter_mut() {
             layer.parts.retain(|part| !part.members.is_empty());
         }
-        let names: Vec<&str> = grace.asked.keys().map(AppId::as_str).collect();
-        let period = display_ns(cx.settings.grace_ns);
-        grace.line = (!names.is_empty()).then(|| {
-            format!(
-                "{}: keep their partitions until their teams are narrower, for {period} at most.",
-                names.join(", ")
-            )
-        });
+        let (apps, longest_ns) = (grace.asked.keys().cloned().collect(), cx.settings.grace_ns);
+        grace.remark = (!grace.asked.is_empty()).then_some(Remark::Grace { apps, longest_ns });
         for (level, part) in back {
             put(layers, level, part);
         }

@@ -3,14 +3,14 @@
 
 mod world;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use plan::check::{Explanation, Sequence};
-use plan::{Limits, Plan, Snapshot, check_plan, normalise, standstill_ns};
+use plan::check::Sequence;
+use plan::{Limits, Plan, Remark, Report, Snapshot, check_plan, normalise, standstill_ns};
 use workload::AppId;
 
-use crate::{Memory, Policy, Report, Settings};
+use crate::{Memory, Policy, Settings};
 pub use workload::Random;
 pub use world::{Kinds, World, settings};
 
@@ -65,10 +65,9 @@ impl Trial {
             check_plan(plan, snapshot, &promise).iter().map(ToString::to_string).collect();
         // Where nothing forces anybody to move, no reason is good enough; rotation moves on purpose.
         let forced = self.world.kinds == Kinds::All || self.settings.rebalance_every_ns.is_some();
-        let none = BTreeMap::new();
-        let explanation =
-            Explanation { lines: &report.lines, moves: if forced { &report.moves } else { &none } };
-        let found = self.sequence.check_step(plan, snapshot, &promise, explanation);
+        let unmoved = Report { remarks: report.remarks.clone(), ..Report::default() };
+        let accepted = if forced { report } else { &unmoved };
+        let found = self.sequence.check_step(plan, snapshot, &promise, accepted);
         wrong.extend(found.iter().map(ToString::to_string));
         wrong.extend(narrowed(snapshot, plan));
         if let Err(refusal) = normalise(plan, &Limits::default()) {
@@ -78,8 +77,8 @@ impl Trial {
             wrong.push("its text form says something else".to_owned());
         }
         let still_ns = plan.tree.as_ref().map_or(0, standstill_ns);
-        let told = report.lines.iter().any(|line| line.contains("stand still"));
-        if still_ns > self.settings.max_still_ns && !told {
+        let reported = report.remarks.iter().any(|remark| matches!(remark, Remark::Standstill { .. }));
+        if still_ns > self.settings.max_still_ns && !reported {
             wrong.push(format!("somebody stands still for {still_ns} ns, and nobody says so"));
         }
         if self.policy.try_decide(snapshot, &self.memory).as_ref() != Ok(&decision) {
@@ -142,7 +141,7 @@ fn describe(snapshot: &Snapshot, plan: &Plan, report: &Report) -> String {
         snapshot.allowed,
         snapshot.usable,
         apps.join("\n"),
-        report.lines.join("\n  ")
+        report.lines().join("\n  ")
     )
 }
 

@@ -35,7 +35,7 @@ impl Bench {
         let decision = self.policy.decide(&self.snapshot, &self.memory);
         self.memory = decision.memory;
         self.wake_at_ns = decision.wake_at_ns;
-        self.lines = decision.report.lines;
+        self.lines = decision.report.lines();
         decision.plan
     }
 

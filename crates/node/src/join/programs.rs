@@ -1,0 +1,201 @@
+//! What a member's programs do, told to whoever schedules.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use protocol::{Account, AppRecord, ClientError, FromScheduler, ToScheduler};
+use workload::AppId;
+
+use super::trying::Trying;
+use super::{JoinError, LAST_ANSWER, Link, Membership, Program, is_done};
+use crate::registry::Registry;
+use crate::restore;
+
+impl Membership {
+    /// [`Membership::register`], again and again while schedulers go, until one that lives has the program.
+    pub fn bring(&mut self, record: &AppRecord) -> Result<(AppId, BTreeMap<String, String>), JoinError> {
+        let trying = Trying::now();
+        loop {
+            self.connect(trying)?;
+            match self.register(record.clone()) {
+                Err(error) => trying.again(error, &self.home)?,
+                registered => return registered,
+            }
+        }
+    }
+
+    /// Brings a program under the scheduler; answers with its name, and with what its environment
+    /// is to hold when it is let go. `Start` follows.
+    pub fn register(&mut self, record: AppRecord) -> Result<(AppId, BTreeMap<String, String>), JoinError> {
+        let Link::To(client) = &mut self.link else {
+            return Err(JoinError::Nobody(self.why_lost()));
+        };
+        let request = ToScheduler::Register { record: Box::new(record.clone()) };
+        let asked_for = record.id.clone();
+        let answer = client.ask(
+            &request,
+            &mut self.inbox,
+            |message| matches!(message, FromScheduler::Registered { asked, .. } if *asked == asked_for),
+        );
+        match answer {
+            Ok(FromScheduler::Registered { id, environment, .. }) => {
+                let taken = self.programs.iter().any(|program| program.id == id);
+                debug_assert!(!taken, "the scheduler gave the name {id} twice");
+                let record = AppRecord { id: id.clone(), ..record };
+                self.programs.push(Program {
+                    id: id.clone(),
+                    record,
+                    suspended: false,
+                    past: None,
+                    lost_before_ns: self.lost_ns,
+                });
+                Ok((id, environment))
+            }
+            Ok(_) => Err(ClientError::Ended.into()),
+            Err(error) => {
+                if !matches!(error, ClientError::Refused(_)) {
+                    self.lose(error.to_string());
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    pub(super) fn why_lost(&self) -> String {
+        match &self.link {
+            Link::Lost(lost) => lost.why.clone(),
+            Link::To(_) => String::new(),
+        }
+    }
+
+    /// Asks and waits for the answer; a scheduler that is lost meanwhile is none.
+    pub(super) fn ask(
+        &mut self,
+        request: &ToScheduler,
+        is_answer: impl Fn(&FromScheduler) -> bool,
+    ) -> Option<FromScheduler> {
+        let Link::To(client) = &mut self.link else { return None };
+        match client.ask(request, &mut self.inbox, is_answer) {
+            Ok(answer) => Some(answer),
+            Err(ClientError::Refused(_)) => None,
+            Err(error) => {
+                self.lose(error.to_string());
+                None
+            }
+        }
+    }
+
+    pub(super) fn be_patient(&mut self, answer_within: Duration) -> Option<Duration> {
+        match &mut self.link {
+            Link::To(client) => Some(client.be_patient(answer_within)),
+            Link::Lost(_) => None,
+        }
+    }
+
+    pub(super) fn program(&mut self, id: &AppId) -> Option<&mut Program> {
+        self.programs.iter_mut().find(|program| program.id == *id)
+    }
+
+    /// It was executed.
+    pub fn started(&mut self, id: &AppId) {
+        let lost_so_far_ns = self.lost_so_far_ns();
+        let Some(program) = self.program(id) else { return };
+        program.record.started = true;
+        program.lost_before_ns = lost_so_far_ns;
+        let id = program.record.id.clone();
+        if let Link::To(client) = &mut self.link
+            && let Err(error) = client.send(&ToScheduler::Started { id })
+        {
+            self.lose(error.to_string());
+        }
+    }
+
+    /// It has ended; its account, if there is a scheduler that kept one. Descendants may live on
+    /// under the scheduler.
+    pub fn ended(&mut self, id: &AppId) -> Option<Account> {
+        let asked = self.program(id)?.record.id.clone();
+        let request = ToScheduler::Ended { id: asked.clone() };
+        let is_its = |account: &Account| account.id.as_ref().is_none_or(|id| *id == asked);
+        let is_answer = |message: &FromScheduler| matches!(message, FromScheduler::Account { account } if is_its(account));
+        // It runs no more: nothing depends on how soon this comes, and who hears nothing has no account.
+        let usual = self.be_patient(LAST_ANSWER);
+        let answer = self.ask(&request, is_answer);
+        if let Some(usual) = usual {
+            self.be_patient(usual);
+        }
+        self.keep_accounts();
+        let index = self.programs.iter().position(|program| program.id == *id)?;
+        let program = self.programs.remove(index);
+        let last = match answer {
+            Some(FromScheduler::Account { account }) => {
+                if !self.home.may_schedule() {
+                    // Root's scheduler does not remove what is in another user's hands.
+                    let pages = program.record.pages.to_string_lossy();
+                    let users = linux::procfs::carrying("COPLACE_PAGES", &pages, &self.root);
+                    if users.is_ok_and(|users| users.is_empty()) {
+                        restore::remove_pages(&program.record);
+                    }
+                }
+                Some(account)
+            }
+            _ => {
+                // A program that is known to nobody is to leave nothing behind.
+                let registry = Registry::new(&self.home);
+                let traces = registry.traces(&program.record.id);
+                let group = self.home.group_name();
+                let alive = restore::set_free_by(&program.record, &traces, &group, &self.root);
+                if alive.processes == 0 {
+                    if self.home.may_schedule() {
+                        registry.remove(&program.record.id);
+                    }
+                    restore::remove_pages(&program.record);
+                }
+                None
+            }
+        };
+        let whole = match (program.past, last) {
+            (Some(past), Some(last)) => past.followed_by(last),
+            (past, last) => past.or(last)?,
+        };
+        Some(Account { id: Some(program.id), ..whole })
+    }
+
+    /// Its user stopped it. When this returns the scheduler does not hold it any more.
+    pub fn suspend(&mut self, id: &AppId) {
+        self.set_suspended(id, true);
+    }
+
+    /// Its user continued it.
+    pub fn resume(&mut self, id: &AppId) {
+        self.set_suspended(id, false);
+    }
+
+    pub(super) fn set_suspended(&mut self, id: &AppId, suspended: bool) {
+        let Some(program) = self.program(id) else { return };
+        program.suspended = suspended;
+        let id = program.record.id.clone();
+        let request = if suspended { ToScheduler::Suspend { id } } else { ToScheduler::Resume { id } };
+        self.ask(&request, is_done);
+    }
+
+    /// Makes it run, whatever is done to it now, so that a signal reaches it.
+    pub fn release(&mut self, id: &AppId) {
+        let Some(program) = self.program(id) else { return };
+        let request = ToScheduler::Release { id: program.record.id.clone() };
+        if self.ask(&request, is_done).is_none()
+            && let Some(program) = self.programs.iter().find(|program| program.id == *id)
+        {
+            self.free(program);
+        }
+    }
+
+    /// Passes the lead on, if this process has it: everything is set free in order, and whoever
+    /// else is there takes over. The next `pump` joins again.
+    pub fn step_down(&mut self) {
+        if let Some(host) = self.host.take() {
+            // What it hands out when it ends is there then.
+            host.stop();
+            self.lose("this process gave up the lead".into());
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! When the scheduler is lost: finding another, leading, and setting programs free where that lasts.
+
+use linux::clock::now_ns;
+use protocol::{Client, ClientError, FromScheduler, Role, ToScheduler};
+
+use super::host::Host;
+use super::{
+    JoinError, LONGEST_PAUSE_NS, Link, Lost, Membership, ORPHANED_NS, PAUSE_NS, Program, SUPERIOR_NS, is_done,
+};
+use crate::home::Home;
+use crate::lease::Lease;
+use crate::registry::Registry;
+use crate::restore;
+
+impl Membership {
+    pub(super) fn lose(&mut self, why: String) {
+        if let Link::To(client) = &mut self.link {
+            // Its last words.
+            while let Ok(messages) = client.drain()
+                && !messages.is_empty()
+            {
+                self.inbox.extend(messages);
+            }
+            self.keep_accounts();
+            self.set_link(Link::Lost(Lost::now(why)));
+        }
+    }
+
+    /// A scheduler that ends in order hands out what it wrote up about our programs.
+    pub(super) fn keep_accounts(&mut self) {
+        for message in std::mem::take(&mut self.inbox) {
+            match message {
+                FromScheduler::Account { account } => {
+                    let its = self.programs.iter_mut().find(|p| account.id.as_ref() == Some(&p.record.id));
+                    if let Some(program) = its {
+                        program.past = Some(match program.past.take() {
+                            Some(past) => past.followed_by(account),
+                            None => account,
+                        });
+                    }
+                }
+                other => self.inbox.push(other),
+            }
+        }
+    }
+
+    /// One attempt to be under a scheduler again; sets the programs free when that lasts.
+    pub(super) fn recover(&mut self) {
+        let result = self.try_once();
+        let now = now_ns();
+        let Link::Lost(lost) = &mut self.link else { return };
+        if let Err(error) = result {
+            lost.why = error.to_string();
+        }
+        let orphaned = now - lost.since_ns >= ORPHANED_NS;
+        lost.pause_ns = if orphaned { LONGEST_PAUSE_NS } else { (lost.pause_ns * 2).min(PAUSE_NS) };
+        lost.next_ns = now + lost.pause_ns;
+        let to_be_freed = orphaned && !lost.freed;
+        if to_be_freed
+            && self.free_all()
+            && let Link::Lost(lost) = &mut self.link
+        {
+            lost.freed = true;
+        }
+        if orphaned && let Some(home) = self.home.fallback() {
+            self.go_to(home);
+        }
+    }
+
+    /// Sets the programs free, unless somebody has them in his care: `false`.
+    fn free_all(&self) -> bool {
+        // A scheduler that comes back late takes back what is noted as free, and nothing else. So it must not
+        // come back between our look at its lease and the note.
+        let lock = match self.home.lock_programs() {
+            Ok(None) => return false,
+            // In root's home nothing can be locked or noted; root's guard sees to them.
+            other => other.ok().flatten(),
+        };
+        // Who beats a lease has our programs in its care, even if it does not answer us.
+        if Lease::is_fresh(&self.home) {
+            return false;
+        }
+        for program in &self.programs {
+            self.free(program);
+            if lock.is_some() {
+                Registry::new(&self.home).note_free(&program.record.id);
+            }
+        }
+        true
+    }
+
+    pub(super) fn free(&self, program: &Program) {
+        let mut traces = Registry::new(&self.home).traces(&program.record.id);
+        traces.user_stopped |= program.suspended;
+        // What this user may not undo (root's groups) root's guard undoes.
+        let _ = restore::set_free_by(&program.record, &traces, &self.home.group_name(), &self.root);
+    }
+
+    /// A leader gives way to root's daemon, and to one that leads in a better home of the same user; who is
+    /// led follows when the leader has gone.
+    pub(super) fn look_for_superior(&mut self) {
+        let now = now_ns();
+        if now < self.superior_looked_ns + SUPERIOR_NS && matches!(self.link, Link::To(_)) {
+            return;
+        }
+        self.superior_looked_ns = now;
+        let is_free = self.host.is_some() || matches!(self.link, Link::Lost(_));
+        let better = || self.home.better().filter(|_| is_free);
+        if let Some(home) = self.home.superior().or_else(better) {
+            self.step_down();
+            self.go_to(home);
+        }
+    }
+
+    pub(super) fn go_to(&mut self, home: Home) {
+        // In the old home nobody else is to adopt them.
+        let registry = Registry::new(&self.home);
+        for program in self.programs.iter().filter(|_| self.home.may_schedule()) {
+            registry.remove(&program.record.id);
+        }
+        self.home = home;
+        self.set_link(Link::Lost(Lost::now("the scheduler is elsewhere now".into())));
+    }
+
+    /// Connects to whoever schedules, or leads, and brings the programs along.
+    pub(super) fn try_once(&mut self) -> Result<(), JoinError> {
+        if let Some(host) = self.host.take_if(|host| host.has_ended()) {
+            host.collect();
+        }
+        let client = match Client::connect(&self.home.socket()) {
+            Err(ClientError::NotThere { .. }) if self.may_lead() && self.host.is_none() => {
+                self.lead()?;
+                Client::connect(&self.home.socket())?
+            }
+            other => other?,
+        };
+        self.greet(client)
+    }
+
+    fn lead(&mut self) -> Result<(), JoinError> {
+        let Some(options) = self.options.clone() else {
+            return Err(JoinError::Nobody("it was not asked to lead".into()));
+        };
+        let lock = self.home.lock_scheduler(Role::Leader)?;
+        self.host = Some(Host::start(self.home.clone(), lock, options)?);
+        Ok(())
+    }
+
+    fn greet(&mut self, mut client: Client) -> Result<(), JoinError> {
+        for program in &mut self.programs {
+            let request = ToScheduler::Register { record: Box::new(program.record.clone()) };
+            let is_answer = |message: &FromScheduler| matches!(message, FromScheduler::Registered { .. });
+            match client.ask(&request, &mut self.inbox, is_answer) {
+                Ok(FromScheduler::Registered { id, .. }) => program.record.id = id,
+                // It is ending, which its guardian is about to notice.
+                Ok(_) | Err(ClientError::Refused(_)) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            if program.suspended {
+                let request = ToScheduler::Suspend { id: program.record.id.clone() };
+                client.ask(&request, &mut self.inbox, is_done)?;
+            }
+        }
+        self.set_link(Link::To(client));
+        Ok(())
+    }
+}

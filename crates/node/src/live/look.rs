@@ -1,0 +1,198 @@
+//! Looking at programs: what became of them since the last look, and what others did to them meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use linux::Root;
+use workload::AppId;
+
+use super::managed::rebind;
+use super::{Failure, Live, Managed};
+use crate::account::Standing;
+use crate::clock::ClockStats;
+use crate::rates::Beside;
+use crate::registry::Traces;
+use crate::watch::{Nature, Sight};
+
+/// Why a program is not resized whose threads keep CPUs of their own.
+const EACH_BOUND: &str = "its threads are bound to CPUs one by one, by the program or by who started it";
+
+/// Looks in a row that must find a program stopped before somebody else counts as having done it.
+const STOPPED_LOOKS: u32 = 2;
+
+/// What somebody other than the scheduler did to a program.
+pub enum ByOthers {
+    Stopped(AppId),
+    Continued(AppId),
+    Ended(AppId),
+}
+
+/// The same of one program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    Stopped,
+    Continued,
+    Ended,
+}
+
+/// What one look at a program found, as far as it tells what others did.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    ended: bool,
+    stopped: bool,
+    /// Somebody else stopped it, as far as is known already.
+    user_stopped: bool,
+    /// Looks in a row, with this one, that found it stopped and not by us.
+    stopped_looks: u32,
+}
+
+fn done_by_others(found: Found) -> Option<Done> {
+    match found {
+        Found { ended: true, .. } => Some(Done::Ended),
+        Found { stopped_looks: STOPPED_LOOKS, user_stopped: false, .. } => Some(Done::Stopped),
+        Found { user_stopped: true, stopped: false, .. } => Some(Done::Continued),
+        _ => None,
+    }
+}
+
+impl Live {
+    /// Looks at every program; returns what others did to them meanwhile.
+    pub fn look(&mut self, now_ns: u64) -> Vec<ByOthers> {
+        let mut news = Vec::new();
+        let stats = self.clock.stats();
+        let running: BTreeSet<AppId> =
+            self.apps.values().filter(|m| m.record.started).map(|m| m.record.id.clone()).collect();
+        let (sharing, company) = (self.plan.sharing(), self.plan.company());
+        let names: BTreeMap<AppId, AppId> =
+            self.apps.iter().map(|(app, managed)| (app.clone(), managed.program())).collect();
+        for (app, managed) in self.apps.iter_mut().filter(|(_, managed)| managed.record.started) {
+            let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
+            let still_ns = stats.still_ns.get(app).copied().unwrap_or(0);
+            let (sight, failed) = managed.observe(now_ns, still_ns, keep, &self.root);
+            self.failures.extend(failed.into_iter().map(|error| Failure::of(app, error)));
+            let ours = self.clock.stands_still(app);
+            managed.stopped_looks = if sight.stopped && !ours { managed.stopped_looks + 1 } else { 0 };
+            let found = Found {
+                ended: sight.ended,
+                stopped: sight.stopped,
+                user_stopped: managed.user_stopped,
+                stopped_looks: managed.stopped_looks,
+            };
+            news.extend(done_by_others(found).map(|done| match done {
+                Done::Ended => ByOthers::Ended(app.clone()),
+                Done::Stopped => ByOthers::Stopped(app.clone()),
+                Done::Continued => ByOthers::Continued(app.clone()),
+            }));
+            managed.write_up(now_ns, &sight, &stats, &running);
+            managed.sight = Some(sight);
+            let beside = beside(company.get(app), &names);
+            if self.follower.is_moving(app) {
+                // What it does meanwhile belongs neither to the old place nor to the new one.
+                managed.rates.moved();
+            }
+            managed.learn_speed(!self.settling && !sharing.contains(app), beside);
+        }
+        news
+    }
+}
+
+/// Who ran at the same time, by the names that programs have in all their runs.
+fn beside(others: Option<&BTreeSet<AppId>>, names: &BTreeMap<AppId, AppId>) -> Beside {
+    // Of one that no plan has it is not known.
+    let Some(others) = others else { return Beside::Several };
+    let mut others = others.iter();
+    match (others.next(), others.next()) {
+        (None, _) => Beside::Nobody,
+        (Some(one), None) => names.get(one).cloned().map_or(Beside::Several, Beside::One),
+        (Some(_), Some(_)) => Beside::Several,
+    }
+}
+
+impl Managed {
+    /// What is seen of it, with its harness brought up to its processes and threads; and what failed of that.
+    fn observe(
+        &mut self,
+        now_ns: u64,
+        still_ns: u64,
+        keep: impl Fn(&Traces) -> io::Result<()>,
+        root: &Root,
+    ) -> (Sight, Vec<io::Error>) {
+        let mut failed: Vec<io::Error> = Vec::new();
+        let known = (self.watch.members().to_vec(), self.watch.outsiders().clone());
+        let mut sight = self.watch.look(now_ns, still_ns);
+        let (members, outsiders) = (self.watch.members(), self.watch.outsiders());
+        if let Some(harness) = &mut self.harness
+            && (known.0 != members || known.1 != *outsiders || self.sight.is_none())
+        {
+            let updated = harness.update(&self.watch.insiders(), outsiders, &self.record.original_cpus);
+            failed.extend(updated.err().map(io::Error::other));
+        }
+        if let Some(harness) = &self.harness {
+            harness.free_late(&self.watch.insiders());
+        }
+        failed.extend(self.look_at_masks(keep).err());
+        if self.chosen.is_each() && matches!(sight.nature, Nature::Resizable | Nature::Stays(_)) {
+            sight.nature = Nature::Rigid(EACH_BOUND.into());
+        }
+        if self.record.terms.rebind {
+            let original = &self.record.original_cpus;
+            self.newcomers |= rebind(&self.watch.insiders(), &self.placed, original, root);
+        }
+        // What a launcher starts was born outside of every place.
+        self.newcomers |= known.0 != self.watch.members() && !self.watch.outsiders().is_empty();
+        (sight, failed)
+    }
+
+    fn write_up(&mut self, now_ns: u64, sight: &Sight, stats: &ClockStats, running: &BTreeSet<AppId>) {
+        let app = &self.record.id;
+        let neighbours: BTreeSet<AppId> = running.iter().filter(|other| *other != app).cloned().collect();
+        let full = sight.told.unwrap_or(0);
+        let alone = neighbours.is_empty() && full > 0 && sight.team == Some(full) && !self.user_stopped;
+        let standing = Standing {
+            place: &self.placed,
+            in_turn_ns: stats.in_turn_ns.get(app).copied().unwrap_or(0),
+            turns: stats.turns.get(app).copied().unwrap_or(0),
+            alone,
+            neighbours: &neighbours,
+            regions: sight.regions,
+            cpu_time_ns: sight.cpu_time_ns,
+        };
+        self.ledger.write_up(now_ns, &standing);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUNS: Found = Found { ended: false, stopped: false, user_stopped: false, stopped_looks: 0 };
+
+    #[test]
+    fn a_program_is_stopped_by_others_once_two_looks_agree() {
+        assert_eq!(done_by_others(RUNS), None);
+        let stopped = |stopped_looks| Found { stopped: true, stopped_looks, ..RUNS };
+        assert_eq!(done_by_others(stopped(1)), None);
+        assert_eq!(done_by_others(stopped(2)), Some(Done::Stopped));
+        assert_eq!(done_by_others(stopped(3)), None, "it was said once");
+        assert_eq!(done_by_others(Found { user_stopped: true, ..stopped(2) }), None, "its user said so");
+    }
+
+    #[test]
+    fn a_program_that_runs_again_was_continued() {
+        let known = Found { user_stopped: true, ..RUNS };
+        assert_eq!(done_by_others(known), Some(Done::Continued));
+        assert_eq!(done_by_others(Found { stopped: true, ..known }), None);
+        assert_eq!(done_by_others(Found { ended: true, ..known }), Some(Done::Ended));
+    }
+
+    #[test]
+    fn one_neighbour_is_named_and_several_are_not() {
+        let id = |name: &str| AppId::new(name).unwrap();
+        let names: BTreeMap<AppId, AppId> = [(id("cg.2"), id("cg")), (id("lu"), id("lu"))].into();
+        assert_eq!(beside(None, &names), Beside::Several);
+        assert_eq!(beside(Some(&BTreeSet::new()), &names), Beside::Nobody);
+        assert_eq!(beside(Some(&[id("cg.2")].into()), &names), Beside::One(id("cg")));
+        assert_eq!(beside(Some(&[id("gone")].into()), &names), Beside::Several);
+        assert_eq!(beside(Some(&[id("cg.2"), id("lu")].into()), &names), Beside::Several);
+    }
+}

@@ -1,0 +1,45 @@
+//! How programs stand, for `coplace status`.
+
+use protocol::{AppState, AppStatus, MemoryMoves};
+use workload::AppId;
+
+use super::{Live, Managed};
+use crate::watch::Nature;
+
+impl Live {
+    pub fn status(&self, now_ns: u64) -> Vec<AppStatus> {
+        let status = |(id, managed): (&AppId, &Managed)| {
+            let sight = managed.sight.as_ref();
+            let state = match () {
+                () if self.plan.waiting.contains(id) => AppState::Waiting,
+                () if managed.user_stopped => AppState::Suspended,
+                () if managed.yields => AppState::Yielding,
+                () if !managed.record.started || !managed.settled() => AppState::Starting,
+                () => AppState::Running,
+            };
+            AppStatus {
+                id: id.clone(),
+                pid: managed.record.process.pid,
+                uid: managed.record.uid,
+                command: managed.record.command.clone(),
+                state,
+                place: managed.placed.clone(),
+                threads: managed.wish.as_ref().map_or(0, |wish| wish.1),
+                team: sight.and_then(|sight| sight.team),
+                rigid: sight.and_then(|sight| match &sight.nature {
+                    Nature::Rigid(why) | Nature::Stays(why) => Some(why.clone()),
+                    _ => None,
+                }),
+                resizing: sight.and_then(|sight| sight.finding.clone()),
+                attached: managed.record.terms.attached,
+                waiting: managed.waiting(),
+                waits_for: None,
+                speedup: managed.speedup.clone(),
+                memory: MemoryMoves { brought: managed.rates.brought(), ..self.follower.figures(id) },
+                bubbles: managed.watch.bubbles(),
+                account: managed.ledger.read(now_ns),
+            }
+        };
+        self.apps.iter().map(status).collect()
+    }
+}

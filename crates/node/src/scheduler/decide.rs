@@ -1,0 +1,102 @@
+//! From events to acts: the engine decides, programs follow, and the history keeps what happened.
+
+use engine::{Event, Starts};
+use linux::clock::now_ns;
+use plan::Plan;
+use protocol::{AppRecord, FromScheduler, HistoryEntry, News, Role};
+use workload::AppId;
+
+use super::admission::Hands;
+use super::{HISTORY, Scheduler, begin};
+
+impl Scheduler {
+    /// Lets the engine decide on these events and carry out what changes.
+    pub(super) fn decide(&mut self, events: Vec<Event>) {
+        if events.is_empty() {
+            return;
+        }
+        let mut hands = Hands {
+            live: &mut self.live,
+            pending: &mut self.pending,
+            registry: &self.registry,
+            services: &mut self.services,
+            observes: self.role == Role::Observer,
+            news: Vec::new(),
+        };
+        let (step, done) = self.engine.run_step(now_ns() - self.began_ns, events, &mut hands);
+        hands.news.into_iter().for_each(|news| self.note(news));
+        if !step.rejected.is_empty() {
+            self.note(News::Rejected { why: step.rejected.clone() });
+        }
+        if step.replaced {
+            self.note(News::Plan { plan: Plan::clone(&step.plan), report: step.report.clone() });
+        }
+        if let Err(error) = done {
+            self.failed(None, format!("the plan could not be carried out whole: {error}"));
+        }
+        self.follow_starts(step.starts);
+        self.note_failures();
+        self.tell_readers();
+    }
+
+    /// Tells programs that start what was decided for them.
+    fn follow_starts(&mut self, starts: Starts) {
+        for (app, shortage) in starts.queued {
+            let why = shortage.to_string();
+            if let Some(peer) = self.owners.get(&app) {
+                self.server.send(*peer, &FromScheduler::Waits { id: app.clone(), why: why.clone() });
+            }
+            self.note(News::Waits { app, why });
+        }
+        for (app, passive) in starts.let_go {
+            let why = passive.map(|reason| reason.to_string());
+            self.live.may_start(&app, why.clone());
+            if let Some(why) = why {
+                self.note(News::Passive { app, why });
+            }
+        }
+        self.let_go();
+    }
+
+    /// Programs that may start are let go, where somebody is there to do that.
+    pub(super) fn let_go(&mut self) {
+        let ready = self.live.apps().values().filter(|app| !app.record.started && app.waits_to_be_let_go());
+        let ready: Vec<AppId> = ready.map(|app| app.record.id.clone()).collect();
+        for id in ready {
+            if let Some(peer) = self.owners.get(&id).copied() {
+                let start = self.start_message(id);
+                self.server.send(peer, &start);
+            }
+        }
+    }
+
+    pub(super) fn note(&mut self, news: News) {
+        if self.history.len() == HISTORY {
+            self.history.pop_front();
+        }
+        self.history.push_back(HistoryEntry { at_ns: now_ns() - self.began_ns, news });
+    }
+
+    pub(super) fn failed(&mut self, app: Option<&AppId>, why: impl ToString) {
+        self.note(News::Failed { app: app.cloned(), why: why.to_string() });
+    }
+
+    /// What went wrong with the programs since this was last asked.
+    pub(super) fn note_failures(&mut self) {
+        self.live.take_failures().into_iter().for_each(|failure| self.note(failure.into()));
+    }
+
+    /// A program that runs already.
+    pub(super) fn take_in(&mut self, record: AppRecord) -> Vec<Event> {
+        let mut events = self.allow(Some(&record), true);
+        let (app, expected) = self.describe(&record);
+        let cpus = self.live.allowed().len() as u32;
+        begin::news_of(&record, &expected, cpus).into_iter().for_each(|news| self.note(news));
+        let id = record.id.clone();
+        self.live.take(record, now_ns());
+        self.live.expect(&id, expected.demand, expected.bytes, expected.speedup);
+        self.live.members_changed();
+        events.push(Event::Arrived(app));
+        events
+    }
+}

@@ -1,0 +1,73 @@
+//! How a scheduler is to be, and why it cannot.
+
+use std::io;
+use std::path::PathBuf;
+
+use plan::TurnMode;
+use policy::Settings;
+use topology::CpuSet;
+
+use crate::adopt::Rule;
+use crate::mechanism::{Mechanisms, PlacementChoice, TurnsChoice};
+
+/// How a scheduler is to be.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Letters or words of the policy.
+    pub policy: String,
+    pub settings: Settings,
+    pub placement: PlacementChoice,
+    pub turns: TurnsChoice,
+    /// Whether CPUs that unmanaged programs keep busy are left to them.
+    pub leave_unmanaged: bool,
+    /// Only these CPUs.
+    pub cpus: Option<CpuSet>,
+    /// Where events and plans are recorded, a JSON line each.
+    pub trace: Option<PathBuf>,
+    /// Which programs are taken in that start without `coplace run`.
+    pub adopt: Vec<Rule>,
+    /// Where it is written what programs turned out to be, and beside it what their neighbours cost them, if
+    /// not in the home.
+    pub remembered: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            policy: "TA".into(),
+            settings: Settings::default(),
+            placement: PlacementChoice::Auto,
+            turns: TurnsChoice::Auto,
+            leave_unmanaged: true,
+            cpus: None,
+            trace: None,
+            adopt: Vec::new(),
+            remembered: None,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Policy(#[from] policy::UnknownPolicy),
+    #[error(transparent)]
+    Mechanism(#[from] crate::mechanism::NotToBeHad),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Other(String),
+}
+
+/// The settings as the mechanism at hand can keep them.
+pub(super) fn settings_for(options: &Options, mechanisms: Option<&Mechanisms>) -> Settings {
+    let mut settings = options.settings.clone();
+    if options.turns == TurnsChoice::Idle {
+        settings.turn_mode = TurnMode::Filling;
+    }
+    if let Some(mechanisms) = mechanisms {
+        settings.min_slice_ns = settings.min_slice_ns.max(mechanisms.shortest_slice_ns(settings.turn_mode));
+        settings.slice_ns = settings.slice_ns.max(settings.min_slice_ns);
+    }
+    settings
+}
