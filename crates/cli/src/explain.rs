@@ -107,10 +107,10 @@ mod tests {
         assert_eq!(
             lines(&explanation(None)),
             [
-                "    0.012 s  plan: in_turn [20ms a on 0-1, 20ms b on 0-1]",
+                "    0.012 s  plan: in_turn strict [20ms a on 0-1, 20ms b on 0-1]",
                 "               These levels take turns, weighted so that all get the same CPU time.",
                 "               a: cannot shrink to an equal part; 2 slots take turns.",
-                "now: in_turn [20ms a on 0-1, 20ms b on 0-1]",
+                "now: in_turn strict [20ms a on 0-1, 20ms b on 0-1]",
                 "  These levels take turns, weighted so that all get the same CPU time.",
                 "  a: cannot shrink to an equal part; 2 slots take turns.",
             ]
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn the_history_of_one_program_leaves_others_remarks_out() {
         let lines = lines(&explanation(Some("b")));
-        assert_eq!(lines[1], "now: in_turn [20ms a on 0-1, 20ms b on 0-1]");
+        assert_eq!(lines[1], "now: in_turn strict [20ms a on 0-1, 20ms b on 0-1]");
         assert_eq!(lines.last().unwrap(), "  its threads were told to wait passively, as asked");
     }
 
@@ -128,6 +128,9 @@ mod tests {
     fn json_has_the_severity_of_each_entry() {
         let value = json(&explanation(None)).unwrap();
         assert_eq!(value["history"][0]["severity"], "info");
-        assert_eq!(value["history"][0]["news"]["plan"]["plan"], "in_turn [20ms a on 0-1, 20ms b on 0-1]");
+        assert_eq!(
+            value["history"][0]["news"]["plan"]["plan"],
+            "in_turn strict [20ms a on 0-1, 20ms b on 0-1]"
+        );
     }
 }

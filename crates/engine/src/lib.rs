@@ -270,14 +270,13 @@ impl Engine {
         let now_ns = now_ns.max(self.snapshot.now_ns);
         self.snapshot.now_ns = now_ns;
         self.held.begin_instant();
-        let mut usable = None;
+        let mut about_cpus = false;
         for event in events {
-            let allows = matches!(event, Event::Allowance(_));
+            about_cpus |= matches!(event, Event::Allowance(_));
             if !self.recorders.is_empty() {
                 self.record(Entry::Event { now_ns, event: event.recorded() });
             }
             self.take(event);
-            usable = usable.or(allows.then_some(()));
         }
         let rejected_before = std::mem::take(&mut self.rejected);
         let (mut step, refused) = self.decide();
@@ -293,7 +292,7 @@ impl Engine {
         }
         if !self.recorders.is_empty() {
             let (plan, starts) = (step.plan.to_string(), step.starts.clone());
-            let usable = usable.map(|()| self.snapshot.usable.clone());
+            let usable = about_cpus.then(|| self.snapshot.usable.clone());
             self.record(Entry::Plan { now_ns, plan, starts, usable });
         }
         step
