@@ -122,9 +122,9 @@ fn the_record_of_a_live_mix_is_a_workload_that_comes_out_as_the_mix_did() {
         assert!((0.8..1.2).contains(&ratio), "{policy}: {simulated_s} s simulated, {ratio} of the mix");
         // Arrivals are the record's, from the first on.
         let trace = std::fs::read_to_string(world.path("t.jsonl")).unwrap();
-        let arrived = trace.lines().filter(|line| line.contains("{\"arrived\":")).map(|line| {
+        let arrived = trace.lines().filter(|line| line.contains("{\"came\":")).map(|line| {
             let line: serde_json::Value = serde_json::from_str(line).unwrap();
-            let app = &line["event"]["event"]["arrived"];
+            let app = &line["event"]["event"]["came"]["app"];
             (app["id"].as_str().unwrap().to_owned(), app["arrived_ns"].as_u64().unwrap())
         });
         let mut arrived: Vec<(String, u64)> = arrived.collect();
