@@ -194,7 +194,8 @@ impl Scheduler {
         let id = record.id.clone();
         self.owners.insert(id.clone(), peer);
         self.server.send(peer, &FromScheduler::Registered { asked, id, environment });
-        self.enter(record)
+        // One that runs already, brought along by its `run`, waits for nothing.
+        if record.started { self.take_in(record) } else { self.enter(record) }
     }
 
     fn set_policy(
