@@ -56,26 +56,7 @@ pub struct Allowance {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paid_milli_cpus: Option<u32>,
     /// What unmanaged programs use of each CPU, in thousandths, smoothed.
-    #[serde(with = "by_cpu")]
     pub unmanaged_milli: BTreeMap<u32, u32>,
-}
-
-/// Keys of JSON are strings, also where a message is buffered before its kind is known.
-mod by_cpu {
-    use std::collections::BTreeMap;
-
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(milli: &BTreeMap<u32, u32>, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(milli.iter().map(|(cpu, milli)| (cpu.to_string(), milli)))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u32, u32>, D::Error> {
-        let texts: BTreeMap<String, u32> = BTreeMap::deserialize(deserializer)?;
-        let parse = |(cpu, milli): (String, u32)| Ok((cpu.parse().map_err(D::Error::custom)?, milli));
-        texts.into_iter().map(parse).collect()
-    }
 }
 
 impl<P> Event<P> {

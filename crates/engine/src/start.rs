@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_is_made_passive_only_where_turns_and_places_do_not_help() {
+    fn waiting_is_made_passive_only_where_nothing_else_helps() {
         let why = |plan: &str, app: &str| {
             let reason = nothing_else_helps(&plan.parse().unwrap(), &app.parse().unwrap());
             reason.map_or(String::new(), |reason| reason.to_string())

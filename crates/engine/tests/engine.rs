@@ -345,7 +345,7 @@ fn held(app: &str, expected_bytes: Option<u64>, left_bytes: u64) -> Event {
 }
 
 #[test]
-fn a_held_program_waits_for_memory_and_is_admitted_when_it_is_there() {
+fn a_held_program_is_admitted_once_its_memory_is_there() {
     let mut engine = engine(Everywhere);
     engine.handle(0, held("a", Some(9), 1));
     let step = engine.handle(1, held("b", Some(9), 1));

@@ -66,6 +66,10 @@ pub struct Failure {
     pub why: String,
 }
 
+/// Not everything of a plan could be carried out; the failures say what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotWhole;
+
 impl Failure {
     fn of(app: &AppId, why: impl ToString) -> Failure {
         Failure { app: Some(app.clone()), why: why.to_string() }
@@ -247,7 +251,8 @@ impl Live {
             }
         }
         self.settle();
-        self.turn_wheels_or_tell();
+        // What fails here is among the failures, and done again with the next plan.
+        let _ = self.turn_wheels();
         ids
     }
 
@@ -304,7 +309,8 @@ impl Live {
                 self.failures.push(Failure::of(app, error));
             }
         }
-        self.turn_wheels_or_tell();
+        // As above.
+        let _ = self.turn_wheels();
     }
 
     /// Its user stopped or continued it: it leaves the rotation, or joins it again.

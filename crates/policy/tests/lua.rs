@@ -303,6 +303,20 @@ fn a_built_in_policy_can_be_asked_and_is_remembered_for() {
 }
 
 #[test]
+fn a_report_says_what_the_checker_asks_for() {
+    let body = "return { plan = built_in('UE'), report = { 'so', { left_over = '3', width = 2 }, { standstill_ns = 5 } } }";
+    let remarks = decided(body, "").report.remarks;
+    assert_eq!(
+        remarks[1..3],
+        [Remark::Script("so".into()), Remark::LeftOver { cpus: "3".parse().unwrap(), width: 2 }]
+    );
+    assert!(matches!(remarks[3], Remark::Standstill { longest_ns: 5, .. }), "{remarks:?}");
+    let wrong = deciding("return { plan = 'idle', report = { { left = '3' } } }");
+    let error = wrong.try_decide(&snapshot(""), &Memory::default()).unwrap_err().to_string();
+    assert!(error.contains("left_over = CPUs"), "{error}");
+}
+
+#[test]
 fn words_and_promises_are_the_file_s() {
     let policy = policy(
         "words = 'mine'\npromise = { share_ratio = 2, waiting = 3, keeps_cpus = true }\nfunction decide() end",

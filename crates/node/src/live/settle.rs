@@ -10,7 +10,7 @@ use workload::AppId;
 
 use super::managed::Wish;
 use super::steps::{self, Next, Standing};
-use super::{Failure, Live, Managed};
+use super::{Failure, Live, Managed, NotWhole};
 use crate::clock::Members;
 use crate::mechanism::Harness;
 use crate::registry::Traces;
@@ -66,14 +66,14 @@ impl Live {
     }
 
     /// Gives the clock the rotation of the plan in force.
-    pub(super) fn turn_wheels(&mut self) -> io::Result<()> {
+    pub(super) fn turn_wheels(&mut self) -> Result<(), NotWhole> {
         if self.mechanisms.is_none() {
             return Ok(());
         }
         let mut modes = self.plan.turn_modes();
         self.only_siblings_fill(&mut modes);
         let mut members = Members::new();
-        let (mut held, mut failed) = (BTreeSet::new(), None);
+        let (mut held, mut whole) = (BTreeSet::new(), Ok(()));
         for (app, managed) in self.apps.iter_mut().filter(|(_, managed)| managed.takes_turns()) {
             let waits = self.plan.waiting.contains(app);
             let mode = match modes.get(app) {
@@ -86,7 +86,8 @@ impl Live {
             match harness.turn(mode, keep) {
                 Ok(turn) => drop(members.insert(app.clone(), (mode, turn))),
                 Err(error) => {
-                    failed = failed.or(Some(io::Error::other(format!("{app} cannot take turns: {error}"))));
+                    self.failures.push(Failure::of(app, format!("cannot take turns: {error}")));
+                    whole = Err(NotWhole);
                 }
             }
             if waits {
@@ -94,14 +95,7 @@ impl Live {
             }
         }
         self.clock.set(Rotation::new(self.plan.tree.as_ref()), members, held);
-        failed.map_or(Ok(()), Err)
-    }
-
-    /// Outside of the engine's steps, which would try again what failed.
-    pub(super) fn turn_wheels_or_tell(&mut self) {
-        if let Err(error) = self.turn_wheels() {
-            self.failures.push(Failure { app: None, why: error.to_string() });
-        }
+        whole
     }
 
     /// Who is not in turn runs by `cpu.idle` only where its group leaves CPUs idle: programs of different groups do
@@ -127,10 +121,10 @@ impl Live {
 }
 
 impl Actuator for Live {
-    type Error = io::Error;
+    type Error = NotWhole;
 
     /// What fails is tried again with the next step, as the engine counts it as not done.
-    fn carry_out(&mut self, plan: &Plan, change: &Change) -> io::Result<()> {
+    fn carry_out(&mut self, plan: &Plan, change: &Change) -> Result<(), NotWhole> {
         for (app, steps) in &change.apps {
             if let Some(managed) = self.apps.get_mut(app) {
                 managed.follow(steps);

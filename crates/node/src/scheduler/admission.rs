@@ -10,7 +10,7 @@ use workload::{AppId, Demand, WaitPolicy};
 
 use super::{Scheduler, begin};
 use crate::identity;
-use crate::live::{Failure, Live};
+use crate::live::{Failure, Live, NotWhole};
 use crate::registry::Registry;
 use crate::service::Service;
 
@@ -183,7 +183,7 @@ pub(super) struct Hands<'a> {
 }
 
 impl Actuator for Hands<'_> {
-    type Error = std::io::Error;
+    type Error = NotWhole;
 
     fn admit(&mut self, admitted: &[Admitted], apps: &[App]) {
         for admitted in admitted {
@@ -213,7 +213,7 @@ impl Actuator for Hands<'_> {
         }
     }
 
-    fn carry_out(&mut self, plan: &Plan, change: &Change) -> std::io::Result<()> {
+    fn carry_out(&mut self, plan: &Plan, change: &Change) -> Result<(), NotWhole> {
         self.services.iter_mut().for_each(|service| service.withdraw());
         if self.observes { Ok(()) } else { self.live.carry_out(plan, change) }
     }

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_proved_rigid_is_expected_so_unless_its_user_says_otherwise() {
+    fn a_program_that_proved_rigid_is_expected_to_be_so_again() {
         let silent = Demand::default();
         let expected = as_remembered(&silent, Some(4)).unwrap();
         assert_eq!((expected.malleability, expected.max_threads), (Malleability::Rigid, Some(4)));

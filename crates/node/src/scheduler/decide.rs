@@ -23,16 +23,14 @@ impl Scheduler {
             observes: self.role == Role::Observer,
             news: Vec::new(),
         };
-        let (step, done) = self.engine.run_step(now_ns() - self.began_ns, events, &mut hands);
+        // What failed is among the failures, and part of the next step's difference.
+        let (step, _) = self.engine.run_step(now_ns() - self.began_ns, events, &mut hands);
         hands.news.into_iter().for_each(|news| self.note(news));
         if !step.rejected.is_empty() {
             self.note(News::Rejected { why: step.rejected.clone() });
         }
         if step.replaced {
             self.note(News::Plan { plan: Plan::clone(&step.plan), report: step.report.clone() });
-        }
-        if let Err(error) = done {
-            self.failed(None, format!("the plan could not be carried out whole: {error}"));
         }
         self.follow_starts(step.starts);
         self.note_failures();
@@ -81,9 +79,13 @@ impl Scheduler {
         self.note(News::Failed { app: app.cloned(), why: why.to_string() });
     }
 
-    /// What went wrong with the programs since this was last asked.
+    /// What went wrong with the programs since this was last asked; what fails again and again is said once.
     pub(super) fn note_failures(&mut self) {
-        self.live.take_failures().into_iter().for_each(|failure| self.note(failure.into()));
+        for news in self.live.take_failures().into_iter().map(News::from) {
+            if !self.history.iter().any(|entry| entry.news == news) {
+                self.note(news);
+            }
+        }
     }
 
     /// A program that runs already.

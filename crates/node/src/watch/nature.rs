@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_without_a_runtime_is_serial_or_rigid_by_its_threads() {
+    fn without_a_runtime_threads_make_a_program_rigid() {
         assert_eq!(Shown { young: true, ..NOTHING }.nature(), Nature::Starting);
         assert_eq!(NOTHING.nature(), Nature::Serial);
         assert!(is_rigid(Shown { most_busy: 2, young: true, ..NOTHING }));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_speaks_against_resizing_goes_before_what_speaks_for_it() {
+    fn what_speaks_against_resizing_outweighs_the_rest() {
         let found = Shown { runtime: true, regions: 5, may_resize: true, was_resizable: true, ..NOTHING };
         for against in [
             Shown { declared_rigid: true, ..found },
