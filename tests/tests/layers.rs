@@ -14,7 +14,7 @@ const LAYERS: [&[&str]; 7] = [
     &["interference", "evidence", "reuse", "regions"],
     &["policy"],
     &["engine", "sim"],
-    &["linux", "protocol", "node"],
+    &["linux", "model", "protocol", "node"],
     &["probe", "bubbles", "offload", "sessions", "slurm", "vm"],
     &["cli"],
 ];

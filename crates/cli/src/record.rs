@@ -60,7 +60,8 @@ pub fn main(args: &Args) -> Outcome {
         }
     };
     while !stop.load(Ordering::Relaxed) {
-        let mut fds = [PollFd::new(&client, PollFlags::IN)];
+        let mut fds: Vec<_> =
+            client.poll_fd().into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // An interrupted poll only means looking a little earlier.
         if poll(&mut fds, Some(&LOOK)) == Ok(0) {
             continue;

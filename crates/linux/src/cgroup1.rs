@@ -15,6 +15,7 @@ use crate::cgroup::{
     make_levels, membership, mounts, subgroups, wait_until,
 };
 use crate::error::{Absent, Error, Result};
+use crate::host;
 use crate::procfs::{self, Process};
 use crate::root::{Root, number, read, write};
 use crate::signals::{self, Sent};
@@ -38,7 +39,7 @@ impl Hierarchy {
         for controller in CONTROLLERS {
             let Some(mount) = mounts.v1.get(controller) else { continue };
             let base = mount.dir(own.v1.get(controller).map_or("/", String::as_str));
-            let writable = rustix::fs::access(&base, rustix::fs::Access::WRITE_OK).is_ok();
+            let writable = host::with(|host| host.may_write(&base));
             if writable && !bases.iter().any(|(_, _, other)| *other == base) {
                 bases.push((controller, mount.clone(), base));
             }
@@ -60,7 +61,7 @@ impl Hierarchy {
     pub fn below_own(&self, memberships: &[Membership]) -> Hierarchy {
         let base = |controller: &'static str, mount: &Mount| {
             let base = cgroup::common(memberships, |own| Some(mount.dir(own.v1.get(controller)?)))?;
-            let writable = rustix::fs::access(&base, rustix::fs::Access::WRITE_OK).is_ok();
+            let writable = host::with(|host| host.may_write(&base));
             writable.then(|| (controller, mount.clone(), base))
         };
         let bases = self.bases.iter().filter_map(|(controller, mount, _)| base(controller, mount));
@@ -218,7 +219,7 @@ impl Group {
 
     fn file(&self, what: &str, controller: &str, file: &str) -> Result<PathBuf> {
         let path = self.dir(controller).ok_or_else(|| missing(what, controller))?.join(file);
-        if !path.exists() {
+        if !host::exists(&path) {
             let why = format!("{} does not exist", path.display());
             return Err(Absent::new(what, why, "a newer kernel is needed").into());
         }
@@ -329,7 +330,7 @@ impl Group {
 
     /// Thaws, moves every member back and removes the directories.
     pub fn remove(mut self, root: &Root) -> Result<()> {
-        if self.dir("freezer").is_some_and(Path::exists) {
+        if self.dir("freezer").is_some_and(host::exists) {
             self.thaw(1_000_000_000)?;
         }
         self.members.remove(root)

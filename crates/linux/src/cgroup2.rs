@@ -18,6 +18,7 @@ use crate::cgroup::{
     make_levels, membership, mounts, subgroups, wait_until,
 };
 use crate::error::{Absent, Error, Result};
+use crate::host;
 use crate::procfs::Process;
 use crate::root::{Root, number, read, write};
 use crate::signals::{self, Sent};
@@ -166,7 +167,7 @@ impl Hierarchy {
 
 fn existing(dir: &Path, what: &str, file: &str) -> Result<PathBuf> {
     let path = dir.join(file);
-    if !path.exists() {
+    if !host::exists(&path) {
         let why = format!("{} does not exist", path.display());
         let remedy = format!(
             "its controller is not handed down to this group (or the kernel is too old): as root add it to cgroup.subtree_control above, as a user {DELEGATE}"
@@ -308,7 +309,7 @@ impl Group {
 
     /// Thaws, moves every member back and removes the directory.
     pub fn remove(mut self, root: &Root) -> Result<()> {
-        if self.dir().exists() {
+        if host::exists(self.dir()) {
             self.thaw(1_000_000_000)?;
         }
         self.members.remove(root)

@@ -5,6 +5,8 @@ use std::io;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use crate::host;
+
 const NS_PER_S: u64 = 1_000_000_000;
 
 fn ns(time: Timespec) -> u64 {
@@ -13,6 +15,10 @@ fn ns(time: Timespec) -> u64 {
 
 /// Nanoseconds of `CLOCK_MONOTONIC`.
 pub fn now_ns() -> u64 {
+    host::with(|host| host.now_ns())
+}
+
+pub(crate) fn monotonic_ns() -> u64 {
     ns(clock_gettime(ClockId::Monotonic))
 }
 
@@ -28,12 +34,20 @@ pub fn thread_cpu_ns() -> u64 {
 
 /// CPU time of the calling process, all threads, in nanoseconds.
 pub fn process_cpu_ns() -> u64 {
+    host::with(|host| host.own_cpu_ns())
+}
+
+pub(crate) fn process_cpu_clock_ns() -> u64 {
     ns(clock_gettime(ClockId::ProcessCPUTime))
 }
 
 /// CPU time of any process in nanoseconds, ended threads included; one system call, against ticks
 /// of 10 ms in /proc. `None` when there is no such process.
 pub fn cpu_ns_of(pid: u32) -> Option<u64> {
+    host::with(|host| host.cpu_ns_of(pid))
+}
+
+pub(crate) fn cpu_clock_ns_of(pid: u32) -> Option<u64> {
     // The kernel's encoding of a process CPU clock; clock_getcpuclockid(3) does the same.
     const CPUCLOCK_SCHED: i32 = 2;
     let clock = (!i32::try_from(pid).ok()? << 3) | CPUCLOCK_SCHED;
@@ -46,12 +60,16 @@ pub fn cpu_ns_of(pid: u32) -> Option<u64> {
 /// Sleeps until `deadline_ns` of `CLOCK_MONOTONIC` and returns by how many nanoseconds it is late
 /// by then. The absolute deadline keeps lateness from adding up; interruptions are slept through.
 pub fn sleep_until(deadline_ns: u64) -> u64 {
+    host::with(|host| host.sleep_until(deadline_ns));
+    now_ns().saturating_sub(deadline_ns)
+}
+
+pub(crate) fn sleep_on_monotonic(deadline_ns: u64) {
     let request =
         Timespec { tv_sec: (deadline_ns / NS_PER_S) as i64, tv_nsec: (deadline_ns % NS_PER_S) as _ };
     while rustix::thread::clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &request)
         == Err(rustix::io::Errno::INTR)
     {}
-    now_ns().saturating_sub(deadline_ns)
 }
 
 /// What [`raise_priority`] reached.
@@ -81,6 +99,10 @@ pub const RAISED_NICE: i32 = -11;
 /// Raises the calling thread above a busy machine as far as its rights allow: `SCHED_FIFO` 1, else
 /// nice −11, else nothing. Threads and programs that it starts do not inherit it.
 pub fn raise_priority() -> Priority {
+    host::with(|host| host.raise_priority())
+}
+
+pub(crate) fn raise_own_priority() -> Priority {
     let real_time = match set_scheduler(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, REAL_TIME_PRIORITY) {
         Ok(()) => return Priority::RealTime { priority: REAL_TIME_PRIORITY },
         Err(error) => error,

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use memmap2::MmapOptions;
 
 use crate::Root;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::procfs;
+use crate::root::read;
 
 /// A file of which a process has mapped code.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +43,7 @@ pub enum Gone {
 /// All files of which this process has mapped code, each once.
 pub fn code(pid: u32, root: &Root) -> Result<Vec<Mapped>> {
     let path = procfs::dir(pid, root).join("maps");
-    let text = fs::read_to_string(&path).map_err(|e| Error::io("read", path, e))?;
+    let text = read(&path)?;
     let mut all: Vec<Mapped> = text.lines().filter_map(parse).collect();
     all.sort();
     all.dedup();

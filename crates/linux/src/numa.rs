@@ -8,6 +8,7 @@ use std::io;
 use topology::CpuSet;
 
 use crate::error::{Absent, Error, Result};
+use crate::host;
 use crate::procfs::{Process, dir};
 use crate::root::{Root, read};
 
@@ -22,11 +23,11 @@ pub struct Node {
 pub fn nodes(root: &Root) -> Result<Vec<Node>> {
     let path = root.sys.join("devices/system/node");
     let mut nodes = Vec::new();
-    for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix("node")).and_then(|n| n.parse().ok());
+    for entry in host::with(|host| host.names(&path)).unwrap_or_default() {
+        let number =
+            entry.name.to_str().and_then(|name| name.strip_prefix("node")).and_then(|n| n.parse().ok());
         let Some(number) = number else { continue };
-        let file = entry.path().join("cpulist");
+        let file = path.join(&entry.name).join("cpulist");
         let text = read(&file)?;
         let cpus = text.trim().parse().map_err(|why| Error::parse(&file, &text, why))?;
         nodes.push(Node { number, cpus });

@@ -8,15 +8,15 @@ mod name;
 mod rigid;
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
 use std::mem::offset_of;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Absent, Error, Result};
+use crate::host;
 use crate::procfs::Process;
 use crate::root::Root;
 
@@ -178,35 +178,26 @@ impl Page {
     /// Maps a page of ours; `None` while the library is still making it.
     pub fn open(path: &Path) -> Result<Option<Page>> {
         let error = |e| Error::io("open the page", path, e);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(path)
-            .map_err(error)?;
-        Page::of(path, &file, || Access::mapped(&file))
+        let mapping = host::with(|host| host.map(path, PAGE_BYTES)).map_err(error)?;
+        mapping.map_or(Ok(None), |mapping| Page::of(path, Access::Mapped(mapping)))
     }
 
     /// The same for a page of that user.
     pub fn open_of(path: &Path, owner: u32) -> Result<Option<Page>> {
-        if owner == rustix::process::geteuid().as_raw() {
+        if owner == host::own_uid() {
             return Page::open(path);
         }
-        let file = access::open_of(path, owner).map_err(|e| Error::io("open the page", path, e))?;
-        Page::of(path, &file, || file.try_clone().map(Access::ByCalls))
-    }
-
-    fn of(
-        path: &Path,
-        file: &File,
-        access: impl FnOnce() -> std::io::Result<Access>,
-    ) -> Result<Option<Page>> {
         let error = |e| Error::io("open the page", path, e);
+        let file = access::open_of(path, owner).map_err(error)?;
         let metadata = file.metadata().map_err(error)?;
         if !metadata.is_file() || metadata.len() < PAGE_BYTES as u64 {
             return Ok(None);
         }
-        let page = Page { access: access().map_err(error)?, path: path.to_owned() };
+        Page::of(path, Access::ByCalls(file))
+    }
+
+    fn of(path: &Path, access: Access) -> Result<Option<Page>> {
+        let page = Page { access, path: path.to_owned() };
         if !page.is_ready() {
             return Ok(None);
         }

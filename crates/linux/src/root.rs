@@ -1,10 +1,10 @@
 //! Where the kernel's files are: `/` live, a directory in tests and recordings.
 
-use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::host;
 
 /// The directory below which `proc`, `sys` and the cgroup mounts are looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,41 +56,20 @@ pub(crate) fn read(path: &Path) -> Result<String> {
 }
 
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>> {
-    let bytes = read_whole(path).map_err(|e| Error::io("read", path, e))?;
+    let bytes = host::with(|host| host.read(path)).map_err(|e| Error::io("read", path, e))?;
     if bytes.len() > MAX_BYTES {
         return Err(Error::parse(path, "", format!("it holds {} bytes, more than {MAX_BYTES}", bytes.len())));
     }
     Ok(bytes)
 }
 
-/// `fs::read` goes by a file's size, which the kernel's own files say is 0, and comes back for more
-/// and more; these are read many times a second.
-fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = fs::File::open(path)?;
-    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
-    loop {
-        match file.read(&mut chunk) {
-            Ok(0) => return Ok(bytes),
-            Ok(length) => bytes.extend_from_slice(&chunk[..length]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-        if bytes.len() > MAX_BYTES {
-            return Ok(bytes);
-        }
-    }
-}
-
 /// Writes to a file that exists. Kernel files are never created, and a missing one must stay an
 /// error instead of becoming a regular file in a fake root.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
-    let written =
-        fs::OpenOptions::new().write(true).truncate(true).open(path).and_then(
-            |file| match rustix::io::write(&file, text.as_bytes())? {
-                length if length == text.len() => Ok(()),
-                length => Err(io::Error::other(format!("only {length} of {} bytes were taken", text.len()))),
-            },
-        );
+    let written = host::with(|host| host.write(path, text.as_bytes())).and_then(|length| match length {
+        length if length == text.len() => Ok(()),
+        length => Err(io::Error::other(format!("only {length} of {} bytes were taken", text.len()))),
+    });
     written.map_err(|e| Error::io(format!("write '{}' to", text.trim()), path, e))
 }
 

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::pidfd::{self, PidFd};
+use crate::host;
+use crate::pidfd::PidFd;
 use crate::procfs::{self, Process};
 use crate::root::Root;
 
@@ -46,11 +47,9 @@ const MOST_THREADS: usize = 256;
 fn stop_threads(process: Process, root: &Root) {
     let threads = procfs::threads(process.pid, root).unwrap_or_default();
     for tid in threads.into_iter().take(MOST_THREADS) {
-        // SAFETY: takes numbers only. The process got a signal a moment ago by a sure way; its pid
-        // cannot have passed on to another since, unless it ended and was waited for meanwhile.
-        unsafe {
-            libc::syscall(libc::SYS_tgkill, process.pid as libc::pid_t, tid as libc::pid_t, libc::SIGSTOP)
-        };
+        // The process got a signal a moment ago by a sure way; its pid cannot have passed on to another
+        // since, unless it ended and was waited for meanwhile.
+        let _ = host::with(|host| host.send_to_thread(process.pid, tid, Signal::STOP));
     }
 }
 
@@ -79,13 +78,12 @@ impl Target {
 }
 
 fn send_checked(process: Process, signal: Signal, root: &Root) -> Result<()> {
-    let pid = pidfd::pid(process)?;
     if !process.is_same(root) {
         return Err(Error::Gone(process));
     }
-    kill_process(pid, signal).map_err(|e| match e {
-        rustix::io::Errno::SRCH => Error::Gone(process),
-        e => Error::Call { call: "kill", subject: format!("process {}", process.pid), source: e.into() },
+    host::with(|host| host.send(process.pid, signal)).map_err(|source| match source.raw_os_error() {
+        Some(libc::ESRCH) => Error::Gone(process),
+        _ => Error::Call { call: "kill", subject: format!("process {}", process.pid), source },
     })
 }
 

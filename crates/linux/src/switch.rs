@@ -1,17 +1,16 @@
 //! The fast path of taking turns.
 
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::host::{self, OpenFile};
 
 /// One kernel file that is switched between two values, kept open so that a switch is one
 /// `pwrite(2)` without allocation: a gang switch must not wait for the allocator or a path walk.
 #[derive(Debug)]
 pub struct Switch {
-    file: File,
+    file: Box<dyn OpenFile>,
     path: PathBuf,
     on: &'static str,
     off: &'static str,
@@ -19,10 +18,8 @@ pub struct Switch {
 
 impl Switch {
     pub(crate) fn open(path: PathBuf, on: &'static str, off: &'static str) -> Result<Self> {
-        let file = OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .map_err(|e| Error::io("open for writing", &path, e))?;
+        let file =
+            host::with(|host| host.open(&path, true)).map_err(|e| Error::io("open for writing", &path, e))?;
         Ok(Switch { file, path, on, off })
     }
 
@@ -34,7 +31,7 @@ impl Switch {
     /// every thread stands still.
     pub fn set(&self, on: bool) -> io::Result<()> {
         let text = if on { self.on } else { self.off };
-        match self.file.write_at(text.as_bytes(), 0)? {
+        match self.file.write(text.as_bytes())? {
             length if length == text.len() => Ok(()),
             _ => Err(io::ErrorKind::WriteZero.into()),
         }

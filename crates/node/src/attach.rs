@@ -1,10 +1,10 @@
 //! Whether a running program may be taken in, and what is known of it then.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+
 use std::path::{Path, PathBuf};
 
+use linux::host::{self, FileKind};
 use linux::job;
 use linux::page::PAGES_VARIABLE;
 use linux::procfs::{self, Stat};
@@ -100,7 +100,8 @@ pub fn look(pid: u32, asker: u32, own: u32, root: &Root) -> Result<Candidate, Re
         name: identity::name_of(
             words.first().map_or(seen.stat.comm.as_ref(), |word| OsStr::new(word.as_str())),
         ),
-        directory: fs::read_link(root.proc.join(pid.to_string()).join("cwd")).unwrap_or_else(|_| "/".into()),
+        directory: host::with(|host| host.read_link(&root.proc.join(pid.to_string()).join("cwd")))
+            .unwrap_or_else(|_| "/".into()),
         pages: pages(pid, seen.uid, root).unwrap_or_default(),
         command: if launcher.is_some() { launched(process, root).unwrap_or(words) } else { words },
         foreground,
@@ -188,8 +189,8 @@ fn pages(pid: u32, uid: u32, root: &Root) -> Option<PathBuf> {
     let (_, path) = variables.into_iter().find(|(name, _)| name == PAGES_VARIABLE)?;
     let path = PathBuf::from(path);
     let theirs = |path: &Path| {
-        fs::symlink_metadata(path)
-            .is_ok_and(|meta| meta.is_dir() && meta.uid() == uid && meta.mode() & 0o022 == 0)
+        host::with(|host| host.look_at(path))
+            .is_ok_and(|info| info.kind == FileKind::Directory && info.uid == uid && info.mode & 0o022 == 0)
     };
     (path.is_absolute() && theirs(&path) && path.join(pid.to_string()).is_file()).then_some(path)
 }

@@ -8,10 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 use linux::clock::{Priority, now_ns, raise_priority};
+use linux::host::{self, Thread};
 use plan::TurnMode;
 use workload::AppId;
 
@@ -153,7 +152,7 @@ fn keep(samples: &mut Vec<u64>, number: u64, sample: u64) {
 /// A handle on the running clock; dropping it lets everybody go.
 pub struct Clock {
     shared: Arc<(Mutex<State>, Condvar)>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Box<dyn Thread>>,
 }
 
 impl Clock {
@@ -162,12 +161,12 @@ impl Clock {
         let state = State { counted_ns: now_ns(), log, ..State::default() };
         let shared = Arc::new((Mutex::new(state), Condvar::new()));
         let theirs = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("gang-clock".into()).spawn(move || run(&theirs))?;
+        let thread = host::with(|host| host.spawn("gang-clock", Box::new(move || run(&theirs))))?;
         Ok(Clock { shared, thread: Some(thread) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.shared.0)
+        host::lock(&self.shared.0)
     }
 
     /// Turns by `rotation` from now on. `members` are all who take turns or stand still; whoever
@@ -212,11 +211,17 @@ impl Clock {
 
     /// Lets one application go now and takes it out of the rotation, because it is to die.
     pub fn release(&self, app: &AppId) {
+        if broken!(ClockKeepsTheDying) {
+            return;
+        }
         self.drop_member(app, |turn| turn.go());
     }
 
     /// Takes one application out of the rotation because its user stopped it.
     pub fn leave(&self, app: &AppId) {
+        if broken!(ClockKeepsTheStopped) {
+            return;
+        }
         self.drop_member(app, |turn| turn.leave());
     }
 
@@ -250,14 +255,9 @@ impl Drop for Clock {
         self.shared.1.notify_one();
         if let Some(thread) = self.thread.take() {
             // A clock that panicked has been reported by the panic itself; everybody is let go.
-            let _ = thread.join();
+            thread.join();
         }
     }
-}
-
-/// A poisoned lock still holds consistent-enough state to let everybody go, which matters more.
-fn lock(mutex: &Mutex<State>) -> MutexGuard<'_, State> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 fn run(shared: &(Mutex<State>, Condvar)) {
@@ -266,7 +266,8 @@ fn run(shared: &(Mutex<State>, Condvar)) {
         Priority::Nice { nice } => format!("nice {nice}"),
         Priority::Unchanged { why } => format!("ordinary: {why}"),
     };
-    let mut state = lock(&shared.0);
+    // A poisoned lock still holds consistent-enough state to let everybody go, which matters more.
+    let mut state = host::lock(&shared.0);
     state.stats.priority = priority;
     loop {
         if state.end {
@@ -275,12 +276,11 @@ fn run(shared: &(Mutex<State>, Condvar)) {
         let now = now_ns();
         let due = state.rotation.as_ref().and_then(Rotation::next_change_ns);
         let Some(due_ns) = due.map(|left| state.at_ns + left) else {
-            state = shared.1.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+            state = host::wait(&shared.1, &shared.0, state, None);
             continue;
         };
         if due_ns > now {
-            let wait = Duration::from_nanos(due_ns - now);
-            state = shared.1.wait_timeout(state, wait).unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            state = host::wait(&shared.1, &shared.0, state, Some(due_ns));
             continue;
         }
         let passed = now - state.at_ns;

@@ -4,18 +4,13 @@
 //! the holder itself) has a moment to take over; then everything in the registry is set free. It
 //! decides nothing else, and undoes nothing that a living scheduler does.
 
-use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use linux::Root;
+use linux::host::{self, Lock, Started};
 use linux::pidfd::PidFd;
 use protocol::ProcessId;
-use rustix::fs::FlockOperation;
 
 use crate::home::Home;
 use crate::identity;
@@ -34,26 +29,13 @@ const RETURN_NS: u64 = 100_000_000;
 const AGAIN_NS: u64 = 500_000_000;
 /// ... for this long; a scheduler that comes later starts a guard of its own.
 const PATIENCE_NS: u64 = 30_000_000_000;
+/// How long a guard that was just started, or seen, is trusted to be there.
+const TRUSTED_NS: u64 = 1_000_000_000;
+/// A guard is started no more often than this.
+const RETRY_NS: u64 = 90_000_000;
 /// Names the `coplace` binary whose `guard` command is to be started, for programs that host a
 /// scheduler and are not `coplace` themselves.
 pub const GUARD_VARIABLE: &str = "COPLACE_GUARD";
-
-/// Exclusive for the guard, or `None` if there is one.
-fn lock(home: &Home) -> io::Result<Option<File>> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(home.guard_lock())?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
 
 /// All that `coplace guard` does. Returns when there is nothing left to guard.
 pub fn run(home: &Home) -> io::Result<()> {
@@ -77,9 +59,9 @@ pub fn run(home: &Home) -> io::Result<()> {
 }
 
 /// A scheduler that only looks whether there is a guard holds the lock for an instant.
-fn lock_patiently(home: &Home) -> io::Result<Option<File>> {
+fn lock_patiently(home: &Home) -> io::Result<Option<Box<dyn Lock>>> {
     for _ in 0..5 {
-        if let Some(lock) = lock(home)? {
+        if let Some(lock) = home.lock_guard()? {
             return Ok(Some(lock));
         }
         linux::clock::sleep_until(linux::clock::now_ns() + 10_000_000);
@@ -92,7 +74,7 @@ fn lock_patiently(home: &Home) -> io::Result<Option<File>> {
 fn detach() {
     let _ = std::env::set_current_dir("/");
     // The last to go when memory runs out; granted to root only.
-    let _ = fs::write("/proc/self/oom_score_adj", "-900");
+    let _ = host::with(|host| host.write(Path::new("/proc/self/oom_score_adj"), b"-900"));
 }
 
 /// Until the holder ends or ceases to beat. While it does neither, a look costs no more than a wait
@@ -125,6 +107,9 @@ fn taken_over(home: &Home) -> bool {
 /// somebody schedules again.
 fn set_everything_free(home: &Home, root: &Root) -> bool {
     let since_ns = linux::clock::now_ns();
+    if broken!(GuardIdle) {
+        return false;
+    }
     loop {
         let reports = restore::set_all_free(root, home, || !Lease::is_fresh(home));
         let left = reports.values().any(|report| !report.problems.is_empty());
@@ -151,10 +136,10 @@ fn set_everything_free(home: &Home, root: &Root) -> bool {
 pub struct GuardHandle {
     home: Home,
     program: Option<PathBuf>,
-    child: Option<Child>,
-    tried: Option<Instant>,
+    child: Option<Box<dyn Started>>,
+    tried_ns: Option<u64>,
     /// When the lock was last seen held, by our guard or somebody else's.
-    held: Option<Instant>,
+    held_ns: Option<u64>,
     problem: Option<String>,
 }
 
@@ -164,11 +149,11 @@ pub fn ensure(home: &Home) -> io::Result<GuardHandle> {
         home: home.clone(),
         program: program(),
         child: None,
-        tried: None,
-        held: None,
+        tried_ns: None,
+        held_ns: None,
         problem: None,
     };
-    drop(lock(home)?);
+    drop(home.lock_guard()?);
     handle.check();
     Ok(handle)
 }
@@ -179,7 +164,7 @@ pub fn program() -> Option<PathBuf> {
         return Some(path.into());
     }
     // By its link, which also works when the file was replaced meanwhile.
-    let own = std::env::current_exe().ok()?;
+    let own = host::with(|host| host.own_executable()).ok()?;
     let name = own.file_name()?.to_str()?.trim_end_matches(" (deleted)");
     (name == "coplace").then(|| PathBuf::from("/proc/self/exe"))
 }
@@ -196,49 +181,37 @@ impl GuardHandle {
     }
 
     fn try_check(&mut self) -> io::Result<()> {
+        if broken!(NoGuard) {
+            return Ok(());
+        }
         if let Some(child) = &mut self.child
-            && child.try_wait()?.is_some()
+            && child.has_ended()?
         {
             self.child = None;
         }
-        let within = |at: Option<Instant>, ms| at.is_some_and(|at| at.elapsed() < Duration::from_millis(ms));
+        let now_ns = linux::clock::now_ns();
+        let within = |at_ns: Option<u64>, ns| at_ns.is_some_and(|at_ns| now_ns.saturating_sub(at_ns) < ns);
         // A guard of ours that lives has the lock or is about to take it.
-        let is_ours = self.child.is_some() && (within(self.tried, 1000) || within(self.held, 1000));
-        if is_ours || within(self.tried, 90) {
+        let is_ours =
+            self.child.is_some() && (within(self.tried_ns, TRUSTED_NS) || within(self.held_ns, TRUSTED_NS));
+        if is_ours || within(self.tried_ns, RETRY_NS) {
             return Ok(());
         }
-        if lock(&self.home)?.is_none() {
-            self.held = Some(Instant::now());
+        if self.home.lock_guard()?.is_none() {
+            self.held_ns = Some(now_ns);
             return Ok(());
         }
         let Some(program) = &self.program else {
             let why = format!("only coplace itself can be a guard; set {GUARD_VARIABLE} to it");
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
         };
-        self.tried = Some(Instant::now());
-        self.child = Some(start(program, self.home.path())?);
+        self.tried_ns = Some(now_ns);
+        self.child = Some(host::with(|host| host.start_guard(program, self.home.path()))?);
         Ok(())
     }
 
     /// Its process, if this scheduler started it.
     pub fn process(&self) -> Option<ProcessId> {
-        self.child.as_ref().and_then(|child| identity::of_pid(child.id()))
+        self.child.as_ref().and_then(|child| identity::of_pid(child.pid()))
     }
-}
-
-fn start(program: &Path, home: &Path) -> io::Result<Child> {
-    let mut command = Command::new(program);
-    command.arg0("coplace").arg("guard").arg("--home").arg(home);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Descriptors that a shell or make gave to the scheduler would be held open by the guard.
-    // SAFETY: setsid and close_range are system calls that allocate nothing. The runtime's own pipe
-    // for errors is above 2 and only marked to be closed at exec, so it still tells of a failure.
-    unsafe {
-        command.pre_exec(|| {
-            libc::setsid();
-            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
-            Ok(())
-        });
-    }
-    command.spawn()
 }

@@ -7,14 +7,14 @@
 mod lock;
 mod own;
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use linux::host::{self, FileInfo, FileKind, Lock, Locked};
 use protocol::ProcessId;
-use rustix::fs::FlockOperation;
 
 use crate::identity;
 pub use lock::{Claim, LockError, SchedulerLock};
@@ -69,7 +69,7 @@ impl Home {
         if let Some(path) = std::env::var_os(RUNTIME_DIR_VARIABLE).filter(|path| !path.is_empty()) {
             return Home::at(Path::new(&path));
         }
-        if rustix::process::geteuid().is_root() {
+        if host::own_uid() == 0 {
             return Home::make(PathBuf::from(SYSTEM), Kind::System);
         }
         match Home::system_daemon() {
@@ -88,13 +88,13 @@ impl Home {
     /// A home that is there already; nothing is made. `None` where it is not.
     pub fn existing(path: &Path) -> Option<Home> {
         let path = std::path::absolute(path).ok()?;
-        let is_ours = |meta: fs::Metadata| meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw();
-        fs::symlink_metadata(&path).is_ok_and(is_ours).then_some(Home { path, kind: Kind::Given })
+        let is_ours = |info: FileInfo| info.kind == FileKind::Directory && info.uid == host::own_uid();
+        host::with(|host| host.look_at(&path)).is_ok_and(is_ours).then_some(Home { path, kind: Kind::Given })
     }
 
     /// An ordinary user's own home, whoever answers elsewhere.
     fn own() -> Result<Home, HomeError> {
-        let path = own::Places::usual().choose(rustix::process::geteuid().as_raw());
+        let path = own::Places::usual().choose(host::own_uid());
         Home::make(path, Kind::Own)
     }
 
@@ -116,7 +116,7 @@ impl Home {
         if self.kind != Kind::Own {
             return None;
         }
-        let path = own::Places::usual().before(&self.path, rustix::process::geteuid().as_raw())?;
+        let path = own::Places::usual().before(&self.path, host::own_uid())?;
         Home::make(path, Kind::Own).ok()
     }
 
@@ -175,18 +175,14 @@ impl Home {
         self.path.join("remembered.json")
     }
 
-    pub fn guard_lock(&self) -> PathBuf {
-        self.path.join("guard.lock")
+    /// To be held by whoever sets free, or takes in anew, programs that another may be about, too.
+    pub fn lock_programs(&self) -> io::Result<Option<Box<dyn Lock>>> {
+        lock(&self.path.join("programs.lock"))
     }
 
-    /// To be held by whoever sets free, or takes in anew, programs that another may be about, too.
-    pub fn lock_programs(&self) -> io::Result<Option<File>> {
-        let file = open_lock(&self.path.join("programs.lock"))?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(file)),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+    /// Exclusive for the guard, or `None` if there is one.
+    pub fn lock_guard(&self) -> io::Result<Option<Box<dyn Lock>>> {
+        lock(&self.path.join("guard.lock"))
     }
 
     fn all_pages(&self) -> PathBuf {
@@ -208,15 +204,16 @@ impl Home {
     /// Removes page directories of processes that ended without anybody removing them. Those that
     /// `keep` names stay (a root that has ended while its descendants live).
     pub fn sweep_pages(&self, keep: impl Fn(&Path) -> bool) {
-        let Ok(entries) = fs::read_dir(self.all_pages()) else { return };
-        for path in entries.flatten().map(|entry| entry.path()) {
-            let process = path.file_name().and_then(|name| name.to_str()).and_then(|name| {
+        let directory = self.all_pages();
+        for entry in host::with(|host| host.names(&directory)).unwrap_or_default() {
+            let path = directory.join(&entry.name);
+            let process = entry.name.to_str().and_then(|name| {
                 let (pid, start) = name.split_once('.')?;
                 Some(ProcessId { pid: pid.parse().ok()?, start_time_ticks: start.parse().ok()? })
             });
             if process.is_some_and(|process| !identity::lives(process)) && !keep(&path) {
                 // Whoever else removes it at the same time has done our work.
-                let _ = fs::remove_dir_all(&path);
+                let _ = host::with(|host| host.remove_tree(&path));
             }
         }
     }
@@ -244,42 +241,50 @@ impl Home {
 
     /// Whether a peer of this user may speak to the scheduler here (its uid by SO_PEERCRED).
     pub fn admits(&self, uid: u32) -> bool {
-        self.is_for_everybody() || uid == 0 || uid == rustix::process::geteuid().as_raw()
+        self.is_for_everybody() || uid == 0 || uid == host::own_uid()
     }
 }
 
-fn open_lock(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)
+/// `None`: somebody else has it.
+fn lock(path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
+    Ok(match host::with(|host| host.lock(path, false))? {
+        Locked::Held(lock) => Some(lock),
+        Locked::ByAnother(_) => None,
+    })
 }
 
-/// Makes a directory of ours, or finds out why the one that is there cannot be trusted.
+/// Makes a directory of ours with those above it, or finds out why the one that is there cannot be trusted.
 fn make_directory(path: &Path, mode: u32) -> Result<(), HomeError> {
     let io_error = |error| HomeError::Io { path: path.to_owned(), error };
-    match DirBuilder::new().recursive(true).mode(mode).create(path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(io_error(error)),
-    }
-    let meta = fs::symlink_metadata(path).map_err(io_error)?;
-    let uid = rustix::process::geteuid().as_raw();
+    make_with_those_above(path, mode).map_err(io_error)?;
+    let info = host::with(|host| host.look_at(path)).map_err(io_error)?;
+    let uid = host::own_uid();
     let bad = |what: String| Err(HomeError::Unsafe { path: path.to_owned(), what });
-    if meta.file_type().is_symlink() {
-        bad("a symbolic link".into())
-    } else if !meta.is_dir() {
-        bad("not a directory".into())
-    } else if meta.uid() != uid {
-        bad(format!("owned by user {} and not by user {uid}", meta.uid()))
-    } else if meta.mode() & 0o022 != 0 {
-        bad(format!("writable for others (mode {:o})", meta.mode() & 0o7777))
-    } else {
-        Ok(())
+    match info.kind {
+        FileKind::Link => bad("a symbolic link".into()),
+        FileKind::File | FileKind::Other => bad("not a directory".into()),
+        FileKind::Directory if info.uid != uid => {
+            bad(format!("owned by user {} and not by user {uid}", info.uid))
+        }
+        FileKind::Directory if info.mode & 0o022 != 0 => {
+            bad(format!("writable for others (mode {:o})", info.mode))
+        }
+        FileKind::Directory => Ok(()),
+    }
+}
+
+fn make_with_those_above(path: &Path, mode: u32) -> io::Result<()> {
+    match host::with(|host| host.make_directory(path, mode)) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let above = path.parent().ok_or(error)?;
+            make_with_those_above(above, mode)?;
+            match host::with(|host| host.make_directory(path, mode)) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                made => made,
+            }
+        }
+        made => made,
     }
 }
 

@@ -24,7 +24,8 @@ pub fn of_pid(pid: u32) -> Option<ProcessId> {
 /// This process.
 pub fn own() -> ProcessId {
     // Without /proc nothing can be told apart; 0 is what the page's format calls unknown too.
-    of_pid(std::process::id()).unwrap_or(ProcessId { pid: std::process::id(), start_time_ticks: 0 })
+    let pid = linux::host::own_pid();
+    of_pid(pid).unwrap_or(ProcessId { pid, start_time_ticks: 0 })
 }
 
 /// Whether it lives: it is the one with its number, and no zombie.

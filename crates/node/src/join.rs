@@ -10,7 +10,7 @@ mod programs;
 mod recover;
 mod trying;
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use linux::Root;
@@ -182,7 +182,7 @@ impl Membership {
     /// Readable when `pump` has something to do; `None` while nobody schedules.
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.link {
-            Link::To(client) => Some(client.as_fd()),
+            Link::To(client) => client.poll_fd(),
             Link::Lost(_) => None,
         }
     }
@@ -284,6 +284,6 @@ pub fn take_over(home: &Home, role: Role) -> Result<SchedulerLock, JoinError> {
             Err(error @ ClientError::Version { .. }) => return Err(error.into()),
             Err(_) => {}
         }
-        std::thread::sleep(Duration::from_nanos(SHORTEST_PAUSE_NS));
+        linux::clock::sleep_until(now_ns() + SHORTEST_PAUSE_NS);
     }
 }

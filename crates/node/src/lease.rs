@@ -3,13 +3,12 @@
 //! Who schedules is settled by the lock; the lease tells whether the holder still acts. A lock
 //! cannot tell that: a scheduler that is stopped or starved holds it for ever.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use linux::clock::now_ns;
+use linux::host::{self, Mapping, OpenFile};
 use protocol::ProcessId;
 
 use crate::home::Home;
@@ -37,17 +36,11 @@ pub struct LeaseError {
 /// Held by the scheduler. Dropping it says that it stopped in order.
 #[derive(Debug)]
 pub struct Lease {
-    map: *mut libc::c_void,
+    map: Mapping,
     path: PathBuf,
     epoch: u64,
     late: AtomicBool,
 }
-
-// SAFETY: the mapping belongs to the value alone, and its one changing word is only touched
-// through an atomic.
-unsafe impl Send for Lease {}
-// SAFETY: as above.
-unsafe impl Sync for Lease {}
 
 impl Lease {
     /// Takes the lease after the lock, with one beat. The epoch rises with every holder.
@@ -66,15 +59,16 @@ impl Lease {
             0,
         ];
         let new = path.with_extension(format!("new-{}", own.pid));
-        let taken = write_words(&new, &words).and_then(|file| {
-            let map = map_shared(&file)?;
-            // From here on `map` is freed by `Lease`.
-            let lease = Lease { map, path: path.clone(), epoch, late: AtomicBool::new(false) };
-            fs::rename(&new, &path)?;
-            Ok(lease)
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let taken = host::with(|host| {
+            // Written and not only stretched: a store into a mapped hole of a full disk kills by SIGBUS.
+            host.create(&new, &bytes, 0o600)?;
+            let map = host.map(&new, BYTES)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            host.rename(&new, &path)?;
+            Ok(Lease { map, path: path.clone(), epoch, late: AtomicBool::new(false) })
         });
         if taken.is_err() {
-            let _ = fs::remove_file(&new);
+            let _ = host::with(|host| host.remove_file(&new));
         }
         taken.map_err(lease_error)
     }
@@ -86,9 +80,7 @@ impl Lease {
 
     /// `after_ns` is asked once the beat stands: whoever found the one before too old did so earlier.
     fn beat_at(&self, now_ns: u64, after_ns: impl FnOnce() -> u64) {
-        // SAFETY: the mapping has BYTES bytes, is aligned to a page, and lives as long as `self`.
-        let word = unsafe { AtomicU64::from_ptr(self.map.cast::<u64>().add(BEAT_WORD)) };
-        let before_ns = word.swap(now_ns, Ordering::AcqRel);
+        let before_ns = self.map.word(BEAT_WORD).swap(now_ns, Ordering::AcqRel);
         if !is_recent(before_ns, after_ns()) {
             self.late.store(true, Ordering::Release);
         }
@@ -118,8 +110,8 @@ impl Lease {
 
     /// The same, to be looked at again and again.
     pub fn open(home: &Home) -> Option<OpenLease> {
-        let file = File::open(home.lease()).ok()?;
-        let words = read_words(&file)?;
+        let file = host::with(|host| host.open(&home.lease(), false)).ok()?;
+        let words = read_words(&*file)?;
         let view = LeaseView {
             holder: ProcessId { pid: words[2].try_into().ok()?, start_time_ticks: words[3] },
             epoch: words[4],
@@ -132,7 +124,7 @@ impl Lease {
 /// A lease as a guard keeps it open. A successor's lease is another file: this one ceases to beat.
 #[derive(Debug)]
 pub struct OpenLease {
-    file: File,
+    file: Box<dyn OpenFile>,
     view: LeaseView,
 }
 
@@ -144,7 +136,7 @@ impl OpenLease {
 
     /// Whether its holder still acts; that it lives is not asked.
     pub fn beats(&self, now_ns: u64) -> bool {
-        read_words(&self.file).is_some_and(|words| is_recent(words[BEAT_WORD], now_ns))
+        read_words(&*self.file).is_some_and(|words| is_recent(words[BEAT_WORD], now_ns))
     }
 }
 
@@ -156,10 +148,8 @@ impl Drop for Lease {
     fn drop(&mut self) {
         // Only a file that is still this lease: a successor may have replaced it.
         if epoch_at(&self.path) == Some(self.epoch) {
-            let _ = fs::remove_file(&self.path);
+            let _ = host::with(|host| host.remove_file(&self.path));
         }
-        // SAFETY: mapped by `map_shared` with this length; nothing refers to it any more.
-        unsafe { libc::munmap(self.map, BYTES) };
     }
 }
 
@@ -179,43 +169,12 @@ impl LeaseView {
 }
 
 fn epoch_at(path: &Path) -> Option<u64> {
-    Some(read_words(&File::open(path).ok()?)?[4])
+    Some(read_words(&*host::with(|host| host.open(path, false)).ok()?)?[4])
 }
 
-fn write_words(path: &Path, words: &[u64; WORDS]) -> io::Result<File> {
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)?;
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    // Written and not only stretched: a store into a mapped hole of a full disk kills by SIGBUS.
-    file.write_all(&bytes)?;
-    Ok(file)
-}
-
-fn map_shared(file: &File) -> io::Result<*mut libc::c_void> {
-    use std::os::fd::AsRawFd;
-    // SAFETY: a fresh shared mapping at an address that the kernel chooses touches no memory of ours.
-    let map = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            BYTES,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            0,
-        )
-    };
-    if map == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(map) }
-}
-
-fn read_words(file: &File) -> Option<[u64; WORDS]> {
+fn read_words(file: &dyn OpenFile) -> Option<[u64; WORDS]> {
     let mut bytes = [0; BYTES];
-    file.read_exact_at(&mut bytes, 0).ok()?;
+    file.read_at(&mut bytes, 0).ok()?;
     let mut words = [0; WORDS];
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
         *word = u64::from_ne_bytes(bytes.try_into().ok()?);
@@ -225,6 +184,8 @@ fn read_words(file: &File) -> Option<[u64; WORDS]> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -7,12 +7,28 @@
 //! process ([`guard`]) sets everything free when the scheduler is lost ([`restore`]). Adapters of other kinds
 //! of work run beside the scheduler as its [`service`]s.
 
+/// Whether a test has the node be wrong in this way (`mutants::Mutant`); never outside of tests.
+#[cfg(test)]
+macro_rules! broken {
+    ($mutant:ident) => {
+        crate::mutants::is(crate::mutants::Mutant::$mutant)
+    };
+}
+#[cfg(not(test))]
+macro_rules! broken {
+    ($mutant:ident) => {
+        false
+    };
+}
+
 mod account;
 pub mod adopt;
 mod attach;
 mod before;
 mod clock;
 pub mod environment;
+#[cfg(test)]
+mod explore;
 mod follow;
 pub mod guard;
 pub mod home;
@@ -24,6 +40,8 @@ pub mod launch;
 pub mod lease;
 mod live;
 pub mod mechanism;
+#[cfg(test)]
+mod mutants;
 mod observed;
 pub mod preload;
 mod rates;

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use linux::affinity::Chosen;
-use linux::{Root, unmanaged};
+use linux::{Process, Root, signals, unmanaged};
 use plan::{Plan, Speedup};
 use protocol::{Account, AppRecord};
 use topology::CpuSet;
@@ -29,7 +29,7 @@ use crate::home::Home;
 use crate::identity;
 use crate::mechanism::{Harness, Mechanisms};
 use crate::rates::Rates;
-use crate::registry::Registry;
+use crate::registry::{Registry, Traces};
 use crate::resizing::Analyst;
 use crate::restore;
 use crate::rotor::Rotation;
@@ -160,10 +160,12 @@ impl Live {
         std::mem::take(&mut self.failures)
     }
 
-    /// Takes a program in; it runs on (or is held) as before.
+    /// Takes a program in; it runs on (or is held, or stands as its user has stopped it) as before.
     pub fn take(&mut self, record: AppRecord, now_ns: u64) {
         let watch = Watch::new(&record, now_ns, &self.analyst, &self.root);
-        let harness = self.harness_for(&record);
+        // A scheduler before us may have known that.
+        let user_stopped = self.registry.traces(&record.id).user_stopped;
+        let harness = self.harness_for(&record, user_stopped);
         let mut ledger = Ledger::new(record.id.clone(), record.arrived_ns);
         if record.started {
             ledger.started(now_ns);
@@ -180,7 +182,7 @@ impl Live {
             wish: None,
             expected: None,
             expected_bytes: None,
-            user_stopped: false,
+            user_stopped,
             yields: false,
             released: false,
             may_start: record.started,
@@ -194,7 +196,7 @@ impl Live {
         self.apps.insert(managed.record.id.clone(), managed);
     }
 
-    fn harness_for(&mut self, record: &AppRecord) -> Option<Harness> {
+    fn harness_for(&mut self, record: &AppRecord, user_stopped: bool) -> Option<Harness> {
         let mechanisms = self.mechanisms.as_ref()?;
         if !record.original_cpus.is_empty() && !record.original_cpus.intersects(&self.allowed) {
             let why = format!(
@@ -214,7 +216,8 @@ impl Live {
             false => Ok(None),
         };
         let taken = before.and_then(|before| {
-            Harness::take(mechanisms, record.id.as_str(), &members, before, &record.original_cpus, keep)
+            let traces = Traces { user_stopped, before, ..Traces::default() };
+            Harness::take(mechanisms, record.id.as_str(), &members, traces, &record.original_cpus, keep)
         });
         match taken {
             Ok(harness) => Some(harness),
@@ -237,7 +240,7 @@ impl Live {
         for id in ids.clone() {
             let record = self.apps[&id].record.clone();
             restore::set_free(&record, &self.root, home);
-            let harness = self.harness_for(&record);
+            let harness = self.harness_for(&record, self.apps[&id].user_stopped);
             let managed = self.apps.get_mut(&id).expect("none was removed");
             managed.harness = harness;
             managed.placed = record.original_cpus;
@@ -245,9 +248,6 @@ impl Live {
             managed.sight = None;
             if let Err(error) = managed.watch.set_target(0) {
                 self.failures.push(Failure::of(&id, error));
-            }
-            if managed.user_stopped {
-                self.user_stopped(&id, true);
             }
         }
         self.settle();
@@ -289,6 +289,13 @@ impl Live {
         }
     }
 
+    /// Its `run` has not executed it, and waits to be told so.
+    pub fn is_held_again(&mut self, app: &AppId) {
+        if let Some(managed) = self.apps.get_mut(app) {
+            managed.let_go = false;
+        }
+    }
+
     /// Another `run` than the one on record looks after it.
     pub fn guarded_by(&mut self, app: &AppId, guardian: protocol::ProcessId) {
         let Some(managed) = self.apps.get_mut(app) else { return };
@@ -322,6 +329,13 @@ impl Live {
         managed.stopped_looks = 0;
         if stopped {
             self.clock.leave(app);
+        } else if self.mechanisms.is_some() && !self.clock.stands_still(app) {
+            self.registry.note_stopped(app, false);
+            // A stop that is left is none of its user's: of a scheduler that took it for that, or for its turn.
+            let members = managed.watch.insiders();
+            let stopped: Vec<Process> =
+                members.into_iter().filter(|member| signals::is_stopping(*member, &self.root)).collect();
+            signals::cont(&stopped, &self.root);
         }
         if let Some(harness) = &mut managed.harness {
             harness.traces_mut().user_stopped = stopped;

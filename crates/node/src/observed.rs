@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use interference::learn::Seen;
+use linux::host;
 use workload::AppId;
 
 use crate::rates::Pair;
@@ -39,9 +40,11 @@ impl Observed {
             })
         };
         let new: Vec<String> = pairs.into_iter().map(line).collect::<Result<_, _>>()?;
-        let old = match std::fs::read_to_string(&self.path) {
+        let old = match host::with(|host| host.read(&self.path)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            old => old?,
+            old => {
+                String::from_utf8(old?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?
+            }
         };
         let lines: Vec<&str> = old.lines().chain(new.iter().map(String::as_str)).collect();
         let kept = &lines[lines.len().saturating_sub(MOST)..];

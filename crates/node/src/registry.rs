@@ -2,12 +2,11 @@
 //! them and a guard can set them free. Written by who holds the scheduler's lock.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use linux::affinity::Own;
+use linux::host::{self, FileKind};
 use protocol::AppRecord;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -16,7 +15,12 @@ use workload::AppId;
 
 use crate::before::Before;
 use crate::home::Home;
+use crate::identity;
 
+/// Our files are nobody else's to read.
+const MODE: u32 = 0o600;
+/// A file that is being written has this and its writer's number in place of its extension.
+const DRAFT: &str = "new-";
 /// A file larger than this is none of ours.
 const MAX_FILE: u64 = 16 << 20;
 
@@ -92,7 +96,24 @@ impl Registry {
 
     /// What is known to have been done to it; of a damaged file nothing is known.
     pub fn traces(&self, id: &AppId) -> Traces {
-        read_whole(&self.traces_path(id)).unwrap_or_default()
+        let mut traces: Traces = read_whole(&self.traces_path(id)).unwrap_or_default();
+        traces.user_stopped |= host::exists(&self.stopped_path(id));
+        traces
+    }
+
+    fn stopped_path(&self, id: &AppId) -> PathBuf {
+        self.directory.join(format!("{id}.stopped"))
+    }
+
+    /// For whoever sets it free or takes it in: its user has stopped it, as its `run` knows, or not any more. A
+    /// scheduler is told as well, but there may be none at the moment.
+    pub fn note_stopped(&self, id: &AppId, stopped: bool) {
+        // Who is not on record is continued by nobody.
+        if stopped && host::exists(&self.record_path(id)) {
+            let _ = host::with(|host| host.create(&self.stopped_path(id), b"", MODE));
+        } else if !stopped {
+            let _ = host::with(|host| host.remove_file(&self.stopped_path(id)));
+        }
     }
 
     fn free_path(&self, id: &AppId) -> PathBuf {
@@ -102,44 +123,60 @@ impl Registry {
     /// For a scheduler that is late and comes back: somebody has undone what was done to a program.
     pub fn note_free(&self, id: &AppId) {
         // Who is not on record is nobody's to take back.
-        if !self.record_path(id).exists() {
+        if !host::exists(&self.record_path(id)) {
             return;
         }
         // Where this cannot be written nothing else can, and the scheduler says so.
-        let _ = fs::write(self.free_path(id), "");
+        let _ = host::with(|host| host.create(&self.free_path(id), b"", MODE));
     }
 
     /// Whether that was noted; it counts once.
     pub fn was_set_free(&self, id: &AppId) -> bool {
-        fs::remove_file(self.free_path(id)).is_ok()
+        host::with(|host| host.remove_file(&self.free_path(id))).is_ok()
     }
 
     /// Forgets a program. One that is not there is forgotten already.
     pub fn remove(&self, id: &AppId) {
         // The record last: without it nobody would look for the traces.
-        let _ = fs::remove_file(self.free_path(id));
-        let _ = fs::remove_file(self.traces_path(id));
-        let _ = fs::remove_file(self.record_path(id));
+        for path in [self.free_path(id), self.stopped_path(id), self.traces_path(id), self.record_path(id)] {
+            let _ = host::with(|host| host.remove_file(&path));
+        }
+    }
+
+    /// Removes what processes were about to write when they died, and what is said of programs that are not on record.
+    pub fn sweep(&self) {
+        for entry in host::with(|host| host.names(&self.directory)).unwrap_or_default() {
+            let path = self.directory.join(&entry.name);
+            let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
+            let writer = end.strip_prefix(DRAFT).and_then(|pid| pid.parse().ok());
+            let abandoned =
+                writer.is_some_and(|pid| pid != host::own_pid() && identity::of_pid(pid).is_none());
+            // A scheduler that was late may have written about a program that was forgotten meanwhile.
+            let said_of_nobody =
+                ["traces", "free", "stopped"].contains(&end) && !host::exists(&path.with_extension("json"));
+            if abandoned || said_of_nobody {
+                // Whoever else removes it at the same time has done our work.
+                let _ = host::with(|host| host.remove_file(&path));
+            }
+        }
     }
 
     pub fn list(&self) -> Result<Listing, RegistryError> {
         let read_error = |error| RegistryError::Read { path: self.directory.clone(), error };
         let mut listing = Listing::default();
-        let entries = match fs::read_dir(&self.directory) {
+        let names = match host::with(|host| host.names(&self.directory)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(listing),
             other => other.map_err(read_error)?,
         };
-        let mut paths = Vec::new();
-        for entry in entries {
-            paths.push(entry.map_err(read_error)?.path());
-        }
+        let mut paths: Vec<PathBuf> =
+            names.into_iter().map(|entry| self.directory.join(entry.name)).collect();
         paths.sort();
         for path in paths.into_iter().filter(|path| path.extension().is_some_and(|end| end == "json")) {
             match read_whole::<AppRecord>(&path) {
                 Ok(record) if self.record_path(&record.id) == path => listing.records.push(record),
                 Ok(record) => listing.skipped.push((path, format!("it describes {}", record.id))),
                 // It ended between the two looks.
-                Err(_) if !path.exists() && fs::symlink_metadata(&path).is_err() => {}
+                Err(_) if !host::exists(&path) => {}
                 Err(why) => listing.skipped.push((path, why)),
             }
         }
@@ -160,34 +197,29 @@ pub(crate) fn write_whole(path: &Path, value: &impl Serialize) -> Result<(), Reg
 
 /// The same of text.
 pub(crate) fn write_text(path: &Path, text: &[u8]) -> io::Result<()> {
-    let new = path.with_extension(format!("new-{}", std::process::id()));
-    let written = (|| {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-        options.open(&new)?.write_all(text)?;
-        fs::rename(&new, path)
-    })();
-    written.inspect_err(|_| drop(fs::remove_file(&new)))
+    let draft = path.with_extension(format!("{DRAFT}{}", host::own_pid()));
+    host::replace(path, &draft, text, MODE)
 }
 
 pub(crate) fn read_whole<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
-    let meta = fs::symlink_metadata(path).map_err(|error| error.to_string())?;
-    let uid = rustix::process::geteuid().as_raw();
-    if !meta.is_file() {
+    let info = host::with(|host| host.look_at(path)).map_err(|error| error.to_string())?;
+    if info.kind != FileKind::File {
         return Err("it is not a plain file".into());
     }
-    if meta.uid() != uid && meta.uid() != 0 {
-        return Err(format!("it belongs to user {}", meta.uid()));
+    if info.uid != host::own_uid() && info.uid != 0 {
+        return Err(format!("it belongs to user {}", info.uid));
     }
-    if meta.len() > MAX_FILE {
-        return Err(format!("it has {} bytes", meta.len()));
+    if info.bytes > MAX_FILE {
+        return Err(format!("it has {} bytes", info.bytes));
     }
-    let text = fs::read(path).map_err(|error| error.to_string())?;
+    let text = host::with(|host| host.read(path)).map_err(|error| error.to_string())?;
     serde_json::from_slice(&text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use protocol::ProcessId;
     use workload::Demand;
@@ -250,6 +282,39 @@ mod tests {
         assert_eq!(registry.traces(&id), traces);
         fs::write(registry.traces_path(&id), "{\"user_st").unwrap();
         assert_eq!(registry.traces(&id), Traces::default());
+    }
+
+    #[test]
+    fn a_stop_that_is_noted_stands_in_the_traces_until_it_is_taken_back() {
+        let (_dir, registry) = scratch();
+        let id = AppId::new("cg").unwrap();
+        registry.note_stopped(&id, true);
+        assert!(!registry.traces(&id).user_stopped, "it is not on record");
+        registry.write(&record("cg", 1)).unwrap();
+        registry.note_stopped(&id, true);
+        assert!(registry.traces(&id).user_stopped);
+        registry.write_traces(&id, &Traces::default()).unwrap();
+        assert!(registry.traces(&id).user_stopped, "whatever a scheduler writes");
+        registry.note_stopped(&id, false);
+        assert!(!registry.traces(&id).user_stopped);
+        registry.note_stopped(&id, true);
+        registry.remove(&id);
+        assert_eq!(fs::read_dir(&registry.directory).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn drafts_of_the_dead_and_orphaned_traces_are_swept() {
+        let (_dir, registry) = scratch();
+        let draft = |pid: u32| registry.directory.join(format!("cg.new-{pid}"));
+        fs::write(draft(u32::MAX), "{").unwrap();
+        fs::write(draft(std::process::id()), "{").unwrap();
+        let (known, unknown) = (AppId::new("known.2").unwrap(), AppId::new("unknown").unwrap());
+        registry.write(&record("known.2", 1)).unwrap();
+        registry.write_traces(&known, &Traces::default()).unwrap();
+        registry.write_traces(&unknown, &Traces::default()).unwrap();
+        registry.sweep();
+        assert!(!draft(u32::MAX).exists() && draft(std::process::id()).exists());
+        assert!(registry.traces_path(&known).exists() && !registry.traces_path(&unknown).exists());
     }
 
     #[test]

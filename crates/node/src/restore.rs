@@ -7,10 +7,10 @@
 mod masks;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use linux::host;
 use linux::page::{Owner, Page, PageDir};
 use linux::spread::spread;
 use linux::{Process, Root, cgroup, procfs, signals};
@@ -113,31 +113,28 @@ impl Freeing<'_> {
             };
             groups.extend(v2.into_iter().chain(v1).map(|(mount, path)| mount.dir(path)).filter(is_ours));
         }
-        groups.into_iter().filter(|group| group.is_dir()).collect()
+        groups.into_iter().filter(|group| host::is_directory(group)).collect()
     }
 
     /// Makes everything in the groups run, at its usual importance, on all CPUs of the parent.
     fn thaw(&mut self, groups: &[PathBuf]) {
-        for group in groups {
+        for group in groups.iter().filter(|_| !broken!(NothingThawed)) {
             for (file, value) in [("freezer.state", "THAWED"), ("cgroup.freeze", "0"), ("cpu.idle", "0")] {
                 self.write_if_there(&group.join(file), value);
             }
             // Even if its members cannot be moved out they are not confined any more. In v2 an empty
             // list would mean the parent's as well, but is refused to a group with members (ENOSPC).
-            let is_v2 = group.join("cgroup.controllers").exists();
+            let is_v2 = host::exists(&group.join("cgroup.controllers"));
             let above = if is_v2 { "cpuset.cpus.effective" } else { "cpuset.cpus" };
-            let all = group.parent().and_then(|parent| fs::read_to_string(parent.join(above)).ok());
-            if let Some(cpus) = all {
+            if let Some(cpus) = group.parent().and_then(|parent| text_of(&parent.join(above))) {
                 self.write_if_there(&group.join("cpuset.cpus"), cpus.trim());
             }
         }
     }
 
     fn write_if_there(&mut self, path: &Path, value: &str) {
-        match fs::OpenOptions::new().write(true).open(path).and_then(|mut file| {
-            // The kernel takes a line break for an empty value, and nothing at all for no value.
-            io::Write::write_all(&mut file, format!("{value}\n").as_bytes())
-        }) {
+        // The kernel takes a line break for an empty value, and nothing at all for no value.
+        match host::with(|host| host.write(path, format!("{value}\n").as_bytes())) {
             Err(error)
                 if !matches!(error.kind(), ErrorKind::NotFound)
                     && error.raw_os_error() != Some(libc::ENODEV) =>
@@ -152,6 +149,9 @@ impl Freeing<'_> {
     /// are no groups to tell, those that lost their parents and still carry its environment.
     fn members(&mut self, groups: &[PathBuf]) -> Vec<Process> {
         let mut known = vec![identity::to_linux(self.record.process)];
+        if broken!(NumbersTakenForProcesses) {
+            known.extend(Process::of(self.record.process.pid, self.root));
+        }
         for group in groups {
             known.extend(pids(group).into_iter().filter_map(|pid| Process::of(pid, self.root).ok()));
         }
@@ -171,7 +171,8 @@ impl Freeing<'_> {
     }
 
     fn continue_stopped(&mut self, members: &[Process]) {
-        if self.traces.user_stopped || self.traces.stops_by_signal == Some(false) {
+        let user_stopped = self.traces.user_stopped && !broken!(UsersStopForgotten);
+        if user_stopped || self.traces.stops_by_signal == Some(false) || broken!(NobodyContinued) {
             return;
         }
         // Who was never stopped gets no SIGCONT: a launcher would hand it on to its whole job.
@@ -185,7 +186,7 @@ impl Freeing<'_> {
     }
 
     fn move_back(&mut self, groups: &[PathBuf]) {
-        for group in groups {
+        for group in groups.iter().filter(|_| !broken!(NobodyMovedBack)) {
             let home = self.home_of(group);
             for _ in 0..MOST_ROUNDS {
                 let members = pids(group);
@@ -234,7 +235,7 @@ impl Freeing<'_> {
     fn remove(&mut self, group: &Path) {
         let began_ns = linux::clock::now_ns();
         loop {
-            match fs::remove_dir(group) {
+            match host::with(|host| host.remove_directory(group)) {
                 Ok(()) => break,
                 Err(error) if error.kind() == ErrorKind::NotFound => break,
                 Err(error) => {
@@ -249,14 +250,14 @@ impl Freeing<'_> {
         }
         // The levels above go with their last group; others may be in there.
         for level in group.ancestors().skip(1).take(2) {
-            if fs::remove_dir(level).is_err() {
+            if host::with(|host| host.remove_directory(level)).is_err() {
                 break;
             }
         }
     }
 
     fn clear_targets(&mut self, members: &BTreeSet<Process>) {
-        if !self.record.pages.is_dir() {
+        if !host::is_directory(&self.record.pages) {
             return;
         }
         let pages = PageDir::open_of(&self.record.pages, self.record.uid);
@@ -269,7 +270,7 @@ impl Freeing<'_> {
             Owner::OneOf(_) | Owner::Nobody => false,
         };
         let own = |page: &Page| !attached || is_its(page);
-        let wished = !attached && self.record.pages.join("default").exists();
+        let wished = !attached && host::exists(&self.record.pages.join("default"));
         let cleared = if wished { pages.set_default(0, rigid) } else { Ok(()) }.and_then(|()| pages.pages());
         match cleared {
             Ok(pages) => {
@@ -282,8 +283,12 @@ impl Freeing<'_> {
     }
 }
 
+fn text_of(path: &Path) -> Option<String> {
+    String::from_utf8(host::with(|host| host.read(path)).ok()?).ok()
+}
+
 fn pids(group: &Path) -> Vec<u32> {
-    let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let text = text_of(&group.join("cgroup.procs")).unwrap_or_default();
     // 0 is a process that this pid namespace cannot see.
     text.lines().filter_map(|line| line.trim().parse().ok()).filter(|pid| *pid != 0).collect()
 }
@@ -306,8 +311,8 @@ fn move_to(pid: u32, dirs: &[PathBuf], root: &Root) -> linux::Result<()> {
 /// Removes the pages of a program that has ended. Other users' paths are theirs to remove: they
 /// could have made them point anywhere.
 pub fn remove_pages(record: &AppRecord) {
-    if !record.terms.attached && record.uid == rustix::process::geteuid().as_raw() {
-        let _ = fs::remove_dir_all(&record.pages);
+    if !record.terms.attached && record.uid == host::own_uid() {
+        let _ = host::with(|host| host.remove_tree(&record.pages));
     }
 }
 
@@ -338,6 +343,9 @@ pub fn set_all_free(root: &Root, home: &Home, mut may: impl FnMut() -> bool) -> 
             remove_pages(&record);
         }
         reports.insert(record.id.to_string(), report);
+    }
+    if may() {
+        registry.sweep();
     }
     reports
 }

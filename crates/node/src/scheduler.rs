@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use engine::{Engine, Event, MemoryRoom};
 use linux::Root;
 use linux::clock::{now_ns, raise_priority};
+use linux::host::{self, Lock};
 use protocol::{AppRecord, FromScheduler, HistoryEntry, News, Role};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use topology::Machine;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use workload::AppId;
 
 use admission::Pending;
@@ -135,8 +135,8 @@ impl Scheduler {
         };
         let settings = settings_for(&options, mechanisms.as_ref());
         let policy = policy::by_name(&options.policy, &settings)?;
-        let machine = Arc::new(Machine::discover().machine);
-        let allowance = allowed::for_all(options.cpus.as_ref(), &root)?;
+        let machine = Arc::new(host::with(|host| host.machine()));
+        let allowance = allowed::for_all(options.cpus.as_ref())?;
         let registry = Registry::new(&home);
         let remembered = options.remembered.clone().unwrap_or_else(|| home.remembered());
         let analyst = Analyst::start(Some(remembered.with_file_name("regions.json")), &root);
@@ -209,6 +209,7 @@ impl Scheduler {
     /// Programs of an earlier scheduler that still live are set free, whatever was done to them,
     /// and taken in anew.
     fn adopt(&mut self) {
+        self.registry.sweep();
         let listing = match self.registry.list() {
             Ok(listing) => listing,
             Err(error) => return self.failed(None, error),
@@ -218,7 +219,12 @@ impl Scheduler {
         }
         let mut events = Vec::new();
         for record in listing.records {
-            let report = restore::set_free(&record, &Root::live(), &self.home);
+            // A guard may be about it still, and its user just stop it.
+            let _lock = self.lock_programs();
+            let report = match broken!(AdoptedAsTheyAre) {
+                true => restore::Report::default(),
+                false => restore::set_free(&record, &Root::live(), &self.home),
+            };
             if identity::lives(record.process) {
                 events.extend(match record.started {
                     true => self.take_in(record),
@@ -255,7 +261,7 @@ impl Scheduler {
             self.wait(timers::wait_until(now, settling, look_at, wake_at).saturating_sub(now));
             let now = now_ns();
             self.lease.beat();
-            if self.lease.was_late() {
+            if self.lease.was_late() && !broken!(NobodyTakenBack) {
                 self.take_back();
             }
             let mut events = Vec::new();
@@ -288,15 +294,21 @@ impl Scheduler {
         self.end()
     }
 
-    /// It did not act for so long that the guard may have set programs free, or still be about it.
-    fn take_back(&mut self) {
-        let _lock = loop {
+    /// Whoever sets free or takes in has this, so that no two do it to one program at once. `None`: nothing can be
+    /// locked here.
+    fn lock_programs(&self) -> Option<Box<dyn Lock>> {
+        loop {
             self.lease.beat();
             match self.home.lock_programs() {
                 Ok(None) => linux::clock::sleep_until(now_ns() + restore::LOCKED_NS),
-                other => break other,
+                other => return other.ok().flatten(),
             };
-        };
+        }
+    }
+
+    /// It did not act for so long that the guard may have set programs free, or still be about it.
+    fn take_back(&mut self) {
+        let _lock = self.lock_programs();
         for id in self.live.take_back(&self.home) {
             self.note(News::SetFree { app: id });
         }
@@ -312,6 +324,7 @@ impl Scheduler {
         self.live.let_all_go();
         let records: Vec<AppRecord> = self.live.apps().values().map(|app| app.record.clone()).collect();
         for record in &records {
+            let _lock = self.lock_programs();
             restore::set_free(record, &Root::live(), &self.home);
         }
         if self.yielded { Ended::Yielded } else { Ended::Stopped }
@@ -338,11 +351,6 @@ impl Scheduler {
                 if *writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN },
             )
         }));
-        let timeout = rustix::event::Timespec {
-            tv_sec: (at_most_ns / 1_000_000_000) as i64,
-            tv_nsec: (at_most_ns % 1_000_000_000) as _,
-        };
-        // An interrupted or failed poll only means looking a little earlier.
-        let _ = poll(&mut fds, Some(&timeout));
+        host::with(|host| host.poll(&mut fds, at_most_ns));
     }
 }

@@ -1,14 +1,12 @@
 //! The scheduler's end of the socket: accepts peers, reads whole messages, never blocks.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, ErrorKind, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io::{self, ErrorKind};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
+use linux::host::{self, Listener, Stream};
 use protocol::{FromScheduler, Lines, Role, ToScheduler, VERSION};
-use rustix::net::sockopt::socket_peercred;
 
 use crate::home::Home;
 
@@ -19,7 +17,7 @@ pub type PeerId = u64;
 const MAX_BACKLOG: usize = 8 << 20;
 
 struct Peer {
-    stream: UnixStream,
+    stream: Box<dyn Stream>,
     lines: Lines,
     uid: u32,
     greeted: bool,
@@ -35,7 +33,7 @@ pub enum Incoming {
 
 pub struct Server {
     /// `None`: nobody is taken in any more.
-    listener: Option<UnixListener>,
+    listener: Option<Box<dyn Listener>>,
     home: Home,
     role: Role,
     peers: BTreeMap<PeerId, Peer>,
@@ -50,24 +48,23 @@ impl Server {
         let told = |what: &str, error: io::Error| {
             io::Error::new(error.kind(), format!("cannot {what} {}: {error}", path.display()))
         };
-        match fs::remove_file(&path) {
+        match host::with(|host| host.remove_file(&path)) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(told("remove the stale socket", error));
             }
             _ => {}
         }
-        let listener = UnixListener::bind(&path).map_err(|error| told("listen at", error))?;
         let mode = if home.is_for_everybody() { 0o666 } else { 0o600 };
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode))
-            .map_err(|error| told("set the mode of", error))?;
-        listener.set_nonblocking(true)?;
+        let listener =
+            host::with(|host| host.listen(&path, mode)).map_err(|error| told("listen at", error))?;
         Ok(Server { listener: Some(listener), home, role, peers: BTreeMap::new(), next: 1 })
     }
 
     /// What to poll for reading, and those for writing as well.
     pub fn fds(&self) -> Vec<(BorrowedFd<'_>, bool)> {
         let peers = self.peers.values().map(|peer| (peer.stream.as_fd(), !peer.unsent.is_empty()));
-        self.listener.iter().map(|listener| (listener.as_fd(), false)).chain(peers).collect()
+        let all = self.listener.iter().map(|listener| (listener.as_fd(), false)).chain(peers);
+        all.filter_map(|(fd, writes)| Some((fd?, writes))).collect()
     }
 
     pub fn uid(&self, peer: PeerId) -> Option<u32> {
@@ -78,16 +75,14 @@ impl Server {
     pub fn pump(&mut self) -> Vec<(PeerId, Incoming)> {
         self.accept();
         let mut said = Vec::new();
-        let mut gone = Vec::new();
-        for (&id, peer) in &mut self.peers {
-            if peer.flush().is_err() || peer.read(id, self.role, &mut said).is_err() {
-                gone.push(id);
+        self.peers.retain(|&id, peer| {
+            let lives = peer.flush().is_ok() && peer.read(id, self.role, &mut said).is_ok();
+            if !lives {
+                // Before what later ones say: who comes back does so by another connection.
+                said.push((id, Incoming::Gone));
             }
-        }
-        for id in gone {
-            self.peers.remove(&id);
-            said.push((id, Incoming::Gone));
-        }
+            lives
+        });
         said
     }
 
@@ -95,11 +90,9 @@ impl Server {
         // Any error but "nobody there" (out of descriptors, say) is met again at the next pump;
         // those who are connected go on.
         let Some(listener) = &self.listener else { return };
-        while let Ok((stream, _)) = listener.accept() {
-            let (Ok(()), Ok(credentials)) = (stream.set_nonblocking(true), socket_peercred(&stream)) else {
-                continue;
-            };
-            let uid = credentials.uid.as_raw();
+        while let Ok(stream) = listener.accept() {
+            let never = Some(Duration::ZERO);
+            let (Ok(()), Ok(uid)) = (stream.set_patience(never, never), stream.peer_uid()) else { continue };
             if !self.home.admits(uid) {
                 continue;
             }
@@ -114,7 +107,7 @@ impl Server {
     pub fn close_door(&mut self) {
         if self.listener.take().is_some() {
             // Whoever leads next removes it otherwise.
-            let _ = fs::remove_file(self.home.socket());
+            let _ = host::with(|host| host.remove_file(&self.home.socket()));
         }
     }
 
@@ -162,7 +155,7 @@ impl Peer {
                 Ok(None) => break,
                 Ok(Some(ToScheduler::Hello { version: VERSION, .. })) => {
                     self.greeted = true;
-                    self.queue(&FromScheduler::Hello { version: VERSION, pid: std::process::id(), role });
+                    self.queue(&FromScheduler::Hello { version: VERSION, pid: host::own_pid(), role });
                 }
                 Ok(Some(ToScheduler::Hello { version, .. })) => {
                     let why = format!(

@@ -74,6 +74,8 @@ pub struct Watch {
     examined: BTreeMap<Process, u64>,
     /// Wish in force, for pages that appear later.
     target: u32,
+    /// The same as processes find it that start now; `None`: it was not written yet.
+    default_target: Option<u32>,
     declared_rigid: bool,
     /// It was running when it came: its directory of pages may serve other programs, too, and its
     /// place on a terminal is somebody else's doing.
@@ -128,6 +130,7 @@ impl Watch {
             outsiders: BTreeSet::new(),
             examined: BTreeMap::new(),
             target: 0,
+            default_target: Some(0),
             declared_rigid: record.demand.malleability == Malleability::Rigid,
             made_passive: record.terms.passive.is_some(),
             attached: record.terms.attached,
@@ -179,14 +182,15 @@ impl Watch {
 
     /// Wishes for teams of `threads` in the whole program; 0 takes the wish back.
     pub fn set_target(&mut self, threads: u32) -> Result<(), linux::Error> {
-        // Who came running may have no pages.
-        if self.target != threads && !self.pages.path().as_os_str().is_empty() {
-            self.target = threads;
-            if !self.attached {
-                self.pages.set_default(threads, self.declared_rigid)?;
-            }
-        }
+        self.target = threads;
+        // Teams that run are asked whatever becomes of those that are to come.
         self.spread();
+        // Who came running may have no pages, or share them.
+        if self.default_target == Some(threads) || self.attached || self.pages.path().as_os_str().is_empty() {
+            return Ok(());
+        }
+        self.pages.set_default(threads, self.declared_rigid)?;
+        self.default_target = Some(threads);
         Ok(())
     }
 

@@ -1,10 +1,12 @@
 //! The client's side of a connection.
 
-use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use linux::clock::now_ns;
+use linux::host::{self, Stream};
 
 use crate::line::{LineError, Lines};
 use crate::message::{FromScheduler, Role, ToScheduler, VERSION};
@@ -40,7 +42,7 @@ impl ClientError {
 
 /// A connection to a scheduler.
 pub struct Client {
-    stream: UnixStream,
+    stream: Box<dyn Stream>,
     lines: Lines,
     answer_within: Duration,
     pub role: Role,
@@ -63,13 +65,12 @@ impl Client {
 
     /// The same where nothing depends on how soon each answer comes.
     pub fn connect_within(socket: &Path, answer_within: Duration) -> Result<Client, ClientError> {
-        let stream = UnixStream::connect(socket)
+        let stream = host::with(|host| host.connect(socket))
             .map_err(|error| ClientError::NotThere { path: socket.display().to_string(), error })?;
-        stream.set_read_timeout(Some(SHORT)).map_err(LineError::Io)?;
-        stream.set_write_timeout(Some(answer_within)).map_err(LineError::Io)?;
+        stream.set_patience(Some(SHORT), Some(answer_within)).map_err(LineError::Io)?;
         let mut client =
             Client { stream, lines: Lines::default(), answer_within, role: Role::Leader, scheduler_pid: 0 };
-        client.send(&ToScheduler::Hello { version: VERSION, pid: std::process::id() })?;
+        client.send(&ToScheduler::Hello { version: VERSION, pid: host::own_pid() })?;
         match client.receive()? {
             FromScheduler::Hello { version: VERSION, pid, role } => {
                 client.role = role;
@@ -111,17 +112,22 @@ impl Client {
                 let error = io::Error::new(io::ErrorKind::TimedOut, "the scheduler does not answer");
                 return Err(LineError::Io(error).into());
             }
-            let began = Instant::now();
+            let began_ns = now_ns();
             self.lines.fill(&mut self.stream)?;
-            waited += began.elapsed().min(SHORT * 3 / 2);
+            waited += Duration::from_nanos(now_ns() - began_ns).min(SHORT * 3 / 2);
         }
     }
 
-    /// What has come without waiting; call it when `as_fd` is readable.
+    /// Readable when something has come; `None` in a model.
+    pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.stream.as_fd()
+    }
+
+    /// What has come without waiting; call it when [`Client::poll_fd`] is readable.
     pub fn drain(&mut self) -> Result<Vec<FromScheduler>, ClientError> {
-        self.stream.set_nonblocking(true).map_err(LineError::Io)?;
+        self.stream.set_patience(Some(Duration::ZERO), None).map_err(LineError::Io)?;
         let filled = self.lines.fill(&mut self.stream);
-        self.stream.set_nonblocking(false).map_err(LineError::Io)?;
+        self.stream.set_patience(Some(SHORT), Some(self.answer_within)).map_err(LineError::Io)?;
         filled?;
         let mut messages = Vec::new();
         while let Some(message) = self.lines.take()? {
@@ -145,11 +151,5 @@ impl Client {
                 message => aside.push(message),
             }
         }
-    }
-}
-
-impl AsFd for Client {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
     }
 }

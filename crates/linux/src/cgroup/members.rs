@@ -1,7 +1,6 @@
 //! Moving process trees into groups and back to where they were.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +9,7 @@ use topology::CpuSet;
 use super::{Mount, Origin, Origins, TOP, check_name, membership, mounts};
 use crate::affinity;
 use crate::error::{Error, Result};
+use crate::host;
 use crate::procfs::{self, Process, Tid};
 use crate::root::{Root, number, read, write};
 
@@ -63,15 +63,15 @@ pub(crate) fn group_path(scheduler: &str, app: &str) -> Result<PathBuf> {
 
 /// The names of the subdirectories of `path`; none if it does not exist.
 pub(crate) fn subgroups(path: &Path) -> Result<Vec<String>> {
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
+    let names = match host::with(|host| host.names(path)) {
+        Ok(names) => names,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(Error::io("list", path, e)),
     };
-    let mut names: Vec<String> = entries
-        .filter_map(|entry| entry.ok())
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .filter_map(|entry| entry.file_name().into_string().ok())
+    let mut names: Vec<String> = names
+        .into_iter()
+        .filter(|entry| host::is_directory(&path.join(&entry.name)))
+        .filter_map(|entry| entry.name.into_string().ok())
         .collect();
     names.sort();
     Ok(names)
@@ -91,7 +91,7 @@ pub(crate) fn make_levels<T>(mut make: impl FnMut() -> Result<T>) -> Result<T> {
 
 /// Makes one level of a group; that it exists already is as good.
 pub(crate) fn make_dir(path: &Path) -> Result<()> {
-    match fs::create_dir(path) {
+    match host::with(|host| host.make_directory(path, 0o777)) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(Error::io("make the group", path, e)),
         _ => Ok(()),
     }
@@ -139,7 +139,10 @@ fn cpuset_of(pid: u32, root: &Root) -> Option<CpuSet> {
     // Without the controller it is that of the next group above that has it.
     let groups = mount.dir(&path);
     let groups = groups.ancestors().take_while(|group| group.starts_with(&mount.point));
-    groups.map(|group| group.join("cpuset.cpus.effective")).find(|path| path.exists()).and_then(number_in)
+    groups
+        .map(|group| group.join("cpuset.cpus.effective"))
+        .find(|path| host::exists(path))
+        .and_then(number_in)
 }
 
 impl Members {
@@ -237,7 +240,7 @@ impl Members {
         }
         for place in &self.places {
             let waited = super::wait_until("removing the group", &place.dir, 1_000_000_000, || {
-                match fs::remove_dir(&place.dir) {
+                match host::with(|host| host.remove_directory(&place.dir)) {
                     Ok(()) => Ok(true),
                     Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
                     // Zombies and threads on their way out hold a group for a moment.
@@ -252,7 +255,7 @@ impl Members {
             }
             for level in place.dir.ancestors().skip(1).take_while(|level| *level != place.base) {
                 // Another application or scheduler may still be in there.
-                if fs::remove_dir(level).is_err() {
+                if host::with(|host| host.remove_directory(level)).is_err() {
                     break;
                 }
             }

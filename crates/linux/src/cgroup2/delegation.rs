@@ -9,10 +9,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rustix::fs::{Access, access};
-
 use crate::cgroup::{Mount, membership};
 use crate::error::{Absent, Result};
+use crate::host;
 use crate::procfs;
 use crate::root::Root;
 
@@ -21,7 +20,7 @@ pub const DELEGATE: &str = "start coplace by: systemd-run --user --scope -p Dele
 
 /// Whether groups can be made below `dir` and controllers handed down to them.
 pub(super) fn is_ours(dir: &Path) -> bool {
-    let writable = |path: &Path| access(path, Access::WRITE_OK).is_ok();
+    let writable = |path: &Path| host::with(|host| host.may_write(path));
     writable(dir) && writable(&dir.join("cgroup.procs")) && writable(&dir.join("cgroup.subtree_control"))
 }
 

@@ -11,13 +11,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use memmap2::{MmapOptions, MmapRaw};
-
 use super::{PAGE_BYTES, Raw};
+use crate::host::Mapping;
 
 #[derive(Debug)]
 pub(super) enum Access {
-    Mapped(MmapRaw),
+    Mapped(Mapping),
     ByCalls(File),
 }
 
@@ -39,13 +38,9 @@ impl Deref for View<'_> {
 }
 
 impl Access {
-    pub fn mapped(file: &File) -> io::Result<Access> {
-        MmapOptions::new().len(PAGE_BYTES).map_raw(file).map(Access::Mapped)
-    }
-
     pub fn view(&self) -> View<'_> {
         match self {
-            // SAFETY: the mapping is PAGE_BYTES long (checked at opening), page-aligned, lives as long as
+            // SAFETY: the mapping is PAGE_BYTES long (asked for at opening), aligned to eight bytes, lives as long as
             // `self`, and Raw consists of atomics only, for which every bit pattern is valid and which
             // other processes may change at any time.
             Access::Mapped(map) => View::Mapped(unsafe { &*map.as_ptr().cast::<Raw>() }),

@@ -1,14 +1,13 @@
 //! One application's pages on disk.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::mem::offset_of;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::access::open_of;
 use super::{MAGIC, Owner, PAGE_BYTES, Page, PageName, Raw, VERSION, pack};
 use crate::error::{Error, Result};
+use crate::host::{self, FileKind};
 use crate::procfs::Process;
 use crate::root::Root;
 
@@ -28,15 +27,15 @@ impl PageDir {
     /// the target and the declaration that processes start with.
     pub fn create(path: impl Into<PathBuf>, target: u32, declared_rigid: bool) -> Result<PageDir> {
         let path = path.into();
-        match fs::DirBuilder::new().mode(0o700).create(&path) {
+        match host::with(|host| host.make_directory(&path, 0o700)) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(Error::io("make the directory of pages", path, e));
             }
             _ => {}
         }
-        let metadata = fs::symlink_metadata(&path).map_err(|e| Error::io("look at", &path, e))?;
-        let owner = rustix::process::geteuid().as_raw();
-        if !metadata.is_dir() || metadata.uid() != owner || metadata.permissions().mode() & 0o022 != 0 {
+        let info = host::with(|host| host.look_at(&path)).map_err(|e| Error::io("look at", &path, e))?;
+        let owner = host::own_uid();
+        if info.kind != FileKind::Directory || info.uid != owner || info.mode & 0o022 != 0 {
             let why = "it must be a directory of this user that nobody else can write to; remove it";
             return Err(Error::io("use the directory of pages", path, io::Error::other(why)));
         }
@@ -51,7 +50,7 @@ impl PageDir {
     }
 
     fn is_ours(&self) -> bool {
-        self.owner == rustix::process::geteuid().as_raw()
+        self.owner == host::own_uid()
     }
 
     pub fn path(&self) -> &Path {
@@ -76,15 +75,7 @@ impl PageDir {
         put(offset_of!(Raw, rigid), &(u32::from(declared_rigid) << 2).to_ne_bytes());
         put(offset_of!(Raw, node), &pack(target, 1).to_ne_bytes());
         let (path, draft) = (self.path.join("default"), self.path.join(".default"));
-        let written = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&draft)
-            .and_then(|mut file| file.write_all(&bytes))
-            .and_then(|()| fs::rename(&draft, &path));
+        let written = host::replace(&path, &draft, &bytes, 0o600);
         written.map_err(|e| Error::io("write the default page", path, e))
     }
 
@@ -104,9 +95,8 @@ impl PageDir {
     pub fn pages(&self) -> Result<Vec<(PageName, Page)>> {
         let error = |e| Error::io("list", &self.path, e);
         let mut names: Vec<PageName> = Vec::new();
-        for entry in fs::read_dir(&self.path).map_err(error)? {
-            let name = entry.map_err(error)?.file_name();
-            names.extend(name.to_str().and_then(|name| name.parse::<PageName>().ok()));
+        for entry in host::with(|host| host.names(&self.path)).map_err(error)? {
+            names.extend(entry.name.to_str().and_then(|name| name.parse::<PageName>().ok()));
         }
         names.sort_unstable();
         let mut pages = Vec::new();
@@ -140,7 +130,7 @@ impl PageDir {
             return Ok(());
         }
         for path in [self.path.join(name.to_string()), self.tree_path(name)] {
-            match fs::remove_file(&path) {
+            match host::with(|host| host.remove_file(&path)) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {
                     return Err(Error::io("remove the page", path, e));
                 }
@@ -164,6 +154,7 @@ impl PageDir {
 
     /// Removes the directory with all pages. Programs that still run keep their mapping.
     pub fn remove(self) -> Result<()> {
-        fs::remove_dir_all(&self.path).map_err(|e| Error::io("remove the directory of pages", self.path, e))
+        host::with(|host| host.remove_tree(&self.path))
+            .map_err(|e| Error::io("remove the directory of pages", self.path, e))
     }
 }

@@ -7,7 +7,6 @@ mod accounting;
 mod tree;
 
 use std::ffi::OsString;
-use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 
 use crate::error::{Error, Result};
+use crate::host;
 use crate::root::{Root, read, read_bytes};
 
 pub use accounting::{
@@ -176,7 +176,8 @@ pub struct Status {
 /// The pid of the calling process as this root's `/proc` sees it.
 pub fn own_pid(root: &Root) -> Result<u32> {
     let path = root.proc.join("self");
-    let target = fs::read_link(&path).map_err(|e| Error::io("read the link", &path, e))?;
+    let target =
+        host::with(|host| host.read_link(&path)).map_err(|e| Error::io("read the link", &path, e))?;
     let target = target.to_string_lossy();
     target.parse().map_err(|e| Error::parse(path, &target, e))
 }
@@ -188,7 +189,8 @@ pub const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// ended. Readable for one's own processes and by root.
 pub fn pid_namespace(pid: u32, root: &Root) -> Result<u64> {
     let path = dir(pid, root).join("ns/pid");
-    let target = fs::read_link(&path).map_err(|e| Error::io("read the link", &path, e))?;
+    let target =
+        host::with(|host| host.read_link(&path)).map_err(|e| Error::io("read the link", &path, e))?;
     let target = target.to_string_lossy();
     let number = target.strip_prefix("pid:[").and_then(|rest| rest.strip_suffix(']'));
     number
@@ -220,10 +222,8 @@ pub fn threads(pid: u32, root: &Root) -> Result<Vec<Tid>> {
 pub(crate) fn numbered(path: &Path) -> Result<Vec<u32>> {
     let error = |e| Error::io("list", path, e);
     let mut numbers = Vec::new();
-    for entry in fs::read_dir(path).map_err(error)? {
-        if let Some(number) = entry.map_err(error)?.file_name().to_str().and_then(|name| name.parse().ok()) {
-            numbers.push(number);
-        }
+    for entry in host::with(|host| host.names(path)).map_err(error)? {
+        numbers.extend(entry.name.to_str().and_then(|name| name.parse::<u32>().ok()));
     }
     numbers.sort_unstable();
     Ok(numbers)
@@ -303,5 +303,5 @@ pub fn cmdline(pid: u32, root: &Root) -> Result<Vec<OsString>> {
 /// The program's file. Readable for one's own processes and by root.
 pub fn exe(pid: u32, root: &Root) -> Result<PathBuf> {
     let path = dir(pid, root).join("exe");
-    fs::read_link(&path).map_err(|e| Error::io("read the link", path, e))
+    host::with(|host| host.read_link(&path)).map_err(|e| Error::io("read the link", path, e))
 }

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::{Process, Stat, dir, environ, numbered, stat, threads};
 use crate::error::Result;
+use crate::host;
 use crate::root::{Root, read};
 
 /// Every process there is, zombies included. A process that ends during the scan is left out.
@@ -82,7 +83,7 @@ pub fn children(pid: u32, root: &Root) -> Option<Vec<u32>> {
         match read(&path) {
             Ok(text) => pids.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok())),
             // Only this thread may have ended; the file is really missing if its directory stays.
-            Err(error) if error.is_gone() && !path.parent().is_some_and(|dir| dir.exists()) => {}
+            Err(error) if error.is_gone() && !path.parent().is_some_and(host::exists) => {}
             Err(_) => return None,
         }
     }

@@ -1,14 +1,13 @@
 //! Who schedules in a home: who holds its lock.
 
-use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io;
 use std::path::PathBuf;
 
+use linux::host::{self, Lock, Locked};
 use protocol::Role;
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
-use super::{Home, open_lock};
+use super::Home;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
@@ -40,19 +39,14 @@ struct Holder {
 
 /// A daemon's word that it is about to schedule.
 #[derive(Debug)]
-pub struct Claim(File);
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        // Closing alone would leave it to a child that is between fork and exec.
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
-    }
+pub struct Claim {
+    _lock: Box<dyn Lock>,
 }
 
 /// Whoever has this is the only scheduler of its home.
 #[derive(Debug)]
 pub struct SchedulerLock {
-    file: File,
+    lock: Box<dyn Lock>,
     home: Home,
     role: Role,
 }
@@ -69,9 +63,7 @@ impl SchedulerLock {
 
 impl Drop for SchedulerLock {
     fn drop(&mut self) {
-        let _ = self.file.set_len(0);
-        // Closing alone would leave the lock to a child that is between fork and exec.
-        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        let _ = self.lock.replace(b"");
     }
 }
 
@@ -82,27 +74,22 @@ impl Home {
         if role == Role::Leader && self.claim(true)?.is_none() {
             return Err(held(None, Some(Role::Daemon)));
         }
-        let path = self.lock();
+        let path = match broken!(LockTakenTwice) {
+            true => self.path.join(format!("lock-{}", host::own_pid())),
+            false => self.lock(),
+        };
         let io_error = |error: io::Error| LockError::Io { path: path.clone(), error };
-        let mut file = open_lock(&path).map_err(io_error)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut text = String::new();
-                file.read_to_string(&mut text).map_err(io_error)?;
-                let holder: Option<Holder> = serde_json::from_str(&text).ok();
+        let lock = match host::with(|host| host.lock(&path, false)).map_err(io_error)? {
+            Locked::Held(lock) => lock,
+            Locked::ByAnother(text) => {
+                let holder: Option<Holder> = serde_json::from_slice(&text).ok();
                 return Err(held(holder.as_ref().map(|h| h.pid), holder.map(|h| h.role)));
             }
-            Err(error) => return Err(io_error(error.into())),
-        }
-        let lock = SchedulerLock { file, home: self.clone(), role };
+        };
+        let lock = SchedulerLock { lock, home: self.clone(), role };
         let text =
-            serde_json::to_vec(&Holder { pid: std::process::id(), role }).map_err(|e| io_error(e.into()))?;
-        let mut file = &lock.file;
-        file.set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(&text))
-            .map_err(io_error)?;
+            serde_json::to_vec(&Holder { pid: host::own_pid(), role }).map_err(|e| io_error(e.into()))?;
+        lock.lock.replace(&text).map_err(io_error)?;
         Ok(lock)
     }
 
@@ -114,16 +101,10 @@ impl Home {
 
     fn claim(&self, shared: bool) -> Result<Option<Claim>, LockError> {
         let path = self.claim_path();
-        let io_error = |error: io::Error| LockError::Io { path: path.clone(), error };
-        let file = open_lock(&path).map_err(io_error)?;
-        let how = match shared {
-            true => FlockOperation::NonBlockingLockShared,
-            false => FlockOperation::NonBlockingLockExclusive,
-        };
-        match rustix::fs::flock(&file, how) {
-            Ok(()) => Ok(Some(Claim(file))),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(io_error(error.into())),
+        match host::with(|host| host.lock(&path, shared)) {
+            Ok(Locked::Held(lock)) => Ok(Some(Claim { _lock: lock })),
+            Ok(Locked::ByAnother(_)) => Ok(None),
+            Err(error) => Err(LockError::Io { path, error }),
         }
     }
 }

@@ -1,21 +1,22 @@
 //! A scheduler in a thread of this process.
 
 use std::sync::mpsc;
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 use linux::clock::now_ns;
+use linux::host::{self, Thread};
 use protocol::Role;
 
 use crate::home::{Home, SchedulerLock};
-use crate::scheduler::{Ended, Options, Scheduler, StartError, Stopper};
+use crate::scheduler::{Options, Scheduler, StartError, Stopper};
 
 /// How long a scheduler may take to set everything free.
 const STOP_NS: u64 = 3_000_000_000;
+/// How often it is looked whether it has.
+const STOP_LOOK_NS: u64 = 500_000;
 
 pub struct Host {
     stopper: Stopper,
-    thread: JoinHandle<Ended>,
+    thread: Box<dyn Thread>,
 }
 
 impl Host {
@@ -28,18 +29,18 @@ impl Host {
                 Ok(scheduler) => scheduler,
                 Err(error) => {
                     let _ = sender.send(Err(error));
-                    return Ended::Stopped;
+                    return;
                 }
             };
             let _ = sender.send(Ok(scheduler.stopper()));
-            scheduler.run()
+            scheduler.run();
         };
         // Signals are this process's business, and its main thread's.
-        let thread = without_signals(|| std::thread::Builder::new().name("scheduler".into()).spawn(body))?;
-        match started.recv() {
-            Ok(Ok(stopper)) => Ok(Host { stopper, thread }),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(StartError::Other("the scheduler's thread has died".into())),
+        let thread = without_signals(|| host::with(|host| host.spawn("scheduler", Box::new(body))))?;
+        match host::receive(&started) {
+            Some(Ok(stopper)) => Ok(Host { stopper, thread }),
+            Some(Err(error)) => Err(error),
+            None => Err(StartError::Other("the scheduler's thread has died".into())),
         }
     }
 
@@ -50,7 +51,7 @@ impl Host {
     /// What is left of one that has ended. One that panicked has said so already, and its lock
     /// went with it: the next scheduler sets its programs free.
     pub fn collect(self) {
-        let _ = self.thread.join();
+        self.thread.join();
     }
 
     /// Ends it in order. One that hangs is left behind: the lease tells the guard.
@@ -58,7 +59,7 @@ impl Host {
         self.stopper.stop();
         let began_ns = now_ns();
         while !self.thread.is_finished() && now_ns() - began_ns < STOP_NS {
-            std::thread::sleep(Duration::from_micros(500));
+            linux::clock::sleep_until(now_ns() + STOP_LOOK_NS);
         }
         if self.thread.is_finished() {
             self.collect();

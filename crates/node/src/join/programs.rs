@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use linux::clock::now_ns;
 use protocol::{Account, AppRecord, ClientError, FromScheduler, ToScheduler};
 use workload::AppId;
 
@@ -10,6 +11,9 @@ use super::trying::Trying;
 use super::{JoinError, LAST_ANSWER, Link, Membership, Program, is_done};
 use crate::registry::Registry;
 use crate::restore;
+
+/// How long somebody who sets programs free is waited for; one that hangs is not.
+const NOTE_PATIENCE_NS: u64 = 100_000_000;
 
 impl Membership {
     /// [`Membership::register`], again and again while schedulers go, until one that lives has the program.
@@ -174,8 +178,28 @@ impl Membership {
         let Some(program) = self.program(id) else { return };
         program.suspended = suspended;
         let id = program.record.id.clone();
+        self.note_stopped(&id, suspended);
         let request = if suspended { ToScheduler::Suspend { id } } else { ToScheduler::Resume { id } };
         self.ask(&request, is_done);
+    }
+
+    /// On record, too: who schedules may be just leaving, or coming, and would continue what its user has stopped.
+    fn note_stopped(&self, id: &AppId, stopped: bool) {
+        // In root's home nothing can be noted.
+        if !self.home.may_schedule() {
+            return;
+        }
+        let until_ns = now_ns() + NOTE_PATIENCE_NS;
+        // Who is at it now has read the record already.
+        let _lock = loop {
+            match self.home.lock_programs() {
+                Ok(None) if now_ns() < until_ns => {
+                    linux::clock::sleep_until(now_ns() + restore::LOCKED_NS);
+                }
+                other => break other,
+            }
+        };
+        Registry::new(&self.home).note_stopped(id, stopped);
     }
 
     /// Makes it run, whatever is done to it now, so that a signal reaches it.

@@ -156,9 +156,17 @@ impl Membership {
                 Ok(_) | Err(ClientError::Refused(_)) => continue,
                 Err(error) => return Err(error.into()),
             }
-            if program.suspended {
-                let request = ToScheduler::Suspend { id: program.record.id.clone() };
-                client.ask(&request, &mut self.inbox, is_done)?;
+            if program.record.started {
+                // It may have heard otherwise, from a connection that is no more.
+                let id = program.record.id.clone();
+                let request = match program.suspended {
+                    true => ToScheduler::Suspend { id },
+                    false => ToScheduler::Resume { id },
+                };
+                match client.ask(&request, &mut self.inbox, is_done) {
+                    Err(ClientError::Refused(_)) | Ok(_) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
         self.set_link(Link::To(client));

@@ -1,8 +1,6 @@
 //! For how long somebody who finds no scheduler goes on trying: a leader ends with its program, so that
 //! whoever comes just then meets one that is leaving, or another that is about to lead.
 
-use std::time::Duration;
-
 use linux::clock::now_ns;
 
 use super::{JoinError, SHORTEST_PAUSE_NS};
@@ -44,7 +42,7 @@ impl Trying {
         if !is_passing(&error) || self.is_over(home) {
             return Err(error);
         }
-        std::thread::sleep(Duration::from_nanos(SHORTEST_PAUSE_NS));
+        linux::clock::sleep_until(now_ns() + SHORTEST_PAUSE_NS);
         Ok(())
     }
 

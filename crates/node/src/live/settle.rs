@@ -32,14 +32,17 @@ impl Live {
             if managed.harness.is_none() {
                 continue;
             }
-            let asks_first = steps::asks_first(managed.watch.target(), threads);
+            let asks_first = steps::asks_first(managed.watch.target(), threads) || broken!(TeamsWidenedFirst);
             if asks_first && let Err(error) = managed.watch.set_target(threads) {
                 self.failures.push(Failure::of(app, error));
             }
             let next = managed.next(&place);
             on_its_way |= next.on_its_way;
             let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
-            match managed.place(&next.cpus, keep) {
+            let placed = managed.place(&next.cpus, keep);
+            // A team is widened on CPUs that it has.
+            let widens = !asks_first && placed.is_ok();
+            match placed {
                 Ok(true) => {
                     let members = managed.watch.members();
                     if self.follower.moved(app, members, &managed.placed, &next.cpus) {
@@ -57,7 +60,7 @@ impl Live {
                     }
                 }
             }
-            if !asks_first && let Err(error) = managed.watch.set_target(threads) {
+            if widens && let Err(error) = managed.watch.set_target(threads) {
                 self.failures.push(Failure::of(app, error));
             }
         }
@@ -141,6 +144,9 @@ impl Managed {
     fn next(&mut self, wished: &CpuSet) -> Next {
         if self.sight.is_none() {
             self.watch.look_for_pages();
+        }
+        if broken!(CpusTakenFirst) {
+            return Next { cpus: wished.clone(), on_its_way: false };
         }
         steps::next(&Standing {
             wished,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::PoisonError;
 
 use linux::affinity::{self, Chosen, Said};
+use linux::host;
 use linux::{Process, Tid};
 
 use super::{Harness, Placement, other};
@@ -25,7 +25,7 @@ impl Harness {
         }
         let failed: Option<(Tid, String)> = {
             // A thread that is being moved has another mask for a moment, which is not its own.
-            let _unmoved = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+            let _unmoved = host::lock(&self.targets);
             let strayed = self.masks.look(processes, said, &self.root);
             match self.masks.place().cloned() {
                 Some(place) if strayed => {
@@ -48,7 +48,6 @@ impl Harness {
         if self.traces.own == own {
             return Ok(());
         }
-        self.traces.own = own;
-        keep(&self.traces)
+        self.note(keep, |traces| traces.own = own)
     }
 }

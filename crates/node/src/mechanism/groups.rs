@@ -11,6 +11,7 @@ use std::io;
 use std::path::PathBuf;
 
 use linux::cgroup::{self, Membership};
+use linux::host;
 use linux::{Process, Root, Switch, cgroup1, cgroup2};
 
 use super::{Harness, Mechanisms, Placement, Strict, Version, other};
@@ -142,8 +143,7 @@ impl Harness {
                 return Ok(None);
             }
             let made = hierarchy.group(&later.scheduler, &later.app).map_err(other)?;
-            self.traces.groups.extend(made.dir("cpu").map(PathBuf::from));
-            keep(&self.traces)?;
+            self.note(&keep, |traces| traces.groups.extend(made.dir("cpu").map(PathBuf::from)))?;
             let group = match &mut self.v1 {
                 Some(group) => {
                     group.join(made);
@@ -157,6 +157,6 @@ impl Harness {
     }
 
     fn processes(&self) -> Vec<Process> {
-        self.targets.lock().unwrap_or_else(std::sync::PoisonError::into_inner).processes()
+        host::lock(&self.targets).processes()
     }
 }

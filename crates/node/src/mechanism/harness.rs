@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use linux::affinity::{self, Masks};
+use linux::host;
 use linux::job::launchers;
 use linux::signals::Targets;
 use linux::{Process, Root, cgroup, cgroup1, cgroup2};
@@ -15,7 +16,6 @@ use super::bound::Bound;
 use super::groups::{Groups, Later};
 use super::turns::{Freeze, Idle, Stop};
 use super::{Mechanisms, Placement, Strict, Version, other};
-use crate::before::Before;
 use crate::clock::Turn;
 use crate::registry::Traces;
 
@@ -39,13 +39,13 @@ pub struct Harness {
 
 impl Harness {
     /// Takes a program in: its groups are made and its processes moved into them, running as
-    /// before. `traces` are handed out before anything is done, to be kept where a guard finds
-    /// them.
+    /// before. `known`: what was done to it already, or by others. The traces are handed out before
+    /// anything is done, to be kept where a guard finds them.
     pub fn take(
         mechanisms: &Mechanisms,
         group: &str,
         processes: &[Process],
-        before: Option<Before>,
+        known: Traces,
         original: &CpuSet,
         keep: impl Fn(&Traces) -> io::Result<()>,
     ) -> io::Result<Harness> {
@@ -55,16 +55,20 @@ impl Harness {
             // What a hierarchy refuses, signals will do.
             stops_by_signal: None,
             places: Some(BTreeSet::new()),
-            before,
-            ..Traces::default()
+            ..known
         };
         traces.groups.extend(groups.v1.iter().flat_map(group_dirs));
         traces.groups.extend(groups.v2.iter().map(|group| group.dir().to_owned()));
         if let Some(first) = processes.first() {
             origins(first.pid, &mut traces, root);
         }
-        keep(&traces)?;
-        let outside: BTreeSet<Process> = launchers(processes, root).into_iter().collect();
+        if !broken!(GroupsNotedLate) {
+            keep(&traces)?;
+        }
+        let outside: BTreeSet<Process> = match broken!(LaunchersStopped) {
+            true => BTreeSet::new(),
+            false => launchers(processes, root).into_iter().collect(),
+        };
         let inside: Vec<Process> =
             processes.iter().copied().filter(|process| !outside.contains(process)).collect();
         groups.fill(&inside, &outside, root)?;
@@ -95,8 +99,10 @@ impl Harness {
         cpus: &CpuSet,
         keep: impl Fn(&Traces) -> io::Result<()>,
     ) -> io::Result<()> {
-        if self.traces.places.get_or_insert_default().insert(cpus.clone()) {
-            keep(&self.traces)?;
+        if self.traces.places.as_ref().is_none_or(|places| !places.contains(cpus))
+            && !broken!(PlacesNotedLate)
+        {
+            self.note(&keep, |traces| traces.places.get_or_insert_default().extend([cpus.clone()]))?;
         }
         if self.placement != Placement::Affinity {
             self.note_own(processes);
@@ -106,7 +112,7 @@ impl Harness {
             (Placement::Cpuset(Version::V2), _, Some(group)) => group.set_cpus(cpus).map_err(other)?,
             _ => {
                 // A thread that is being moved has another mask for a moment, which is not its own.
-                let unmoved = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+                let unmoved = host::lock(&self.targets);
                 let outcome =
                     affinity::set_all(processes, cpus, &mut self.masks, &self.root).map_err(other)?;
                 drop(unmoved);
@@ -141,8 +147,7 @@ impl Harness {
             && let Some(switch) = self.idle_switch(&keep)?
         {
             if !self.traces.spreads {
-                self.traces.spreads = true;
-                keep(&self.traces)?;
+                self.note(&keep, |traces| traces.spreads = true)?;
             }
             return Ok(Box::new(Idle {
                 switch,
@@ -158,13 +163,25 @@ impl Harness {
         match switch {
             Some(switch) => Ok(Box::new(Freeze { switch: switch.map_err(other)? })),
             None => {
-                if self.traces.stops_by_signal != Some(true) {
-                    self.traces.stops_by_signal = Some(true);
-                    keep(&self.traces)?;
+                if self.traces.stops_by_signal != Some(true) && !broken!(StopsNotNoted) {
+                    self.note(&keep, |traces| traces.stops_by_signal = Some(true))?;
                 }
                 Ok(Box::new(Stop { targets: Arc::clone(&self.targets), root: self.root.clone() }))
             }
         }
+    }
+
+    /// Writes down what is about to be done. Where that fails it counts as not noted, and nothing may be done.
+    pub(super) fn note(
+        &mut self,
+        keep: impl Fn(&Traces) -> io::Result<()>,
+        change: impl FnOnce(&mut Traces),
+    ) -> io::Result<()> {
+        let mut traces = self.traces.clone();
+        change(&mut traces);
+        keep(&traces)?;
+        self.traces = traces;
+        Ok(())
     }
 
     pub fn traces(&self) -> &Traces {

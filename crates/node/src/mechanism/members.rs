@@ -3,8 +3,8 @@
 //! They stay outside, and what they launch is brought in from there.
 
 use std::collections::BTreeSet;
-use std::sync::PoisonError;
 
+use linux::host;
 use linux::{Process, affinity, procfs};
 use topology::CpuSet;
 
@@ -25,7 +25,7 @@ impl Harness {
         }
         self.outside = outsiders.clone();
         {
-            let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut targets = host::lock(&self.targets);
             match self.traces.user_stopped {
                 true => targets.forget(&leaving),
                 false => targets.let_out(&leaving, &self.root),

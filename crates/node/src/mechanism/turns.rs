@@ -1,8 +1,9 @@
 //! How a program is stopped and let go, by each mechanism.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use linux::host;
 use linux::protection::is_launcher;
 use linux::signals::Targets;
 use linux::spread::spread;
@@ -58,7 +59,7 @@ pub(super) struct Stop {
 
 impl Stop {
     fn targets(&self) -> std::sync::MutexGuard<'_, Targets> {
-        self.targets.lock().unwrap_or_else(PoisonError::into_inner)
+        host::lock(&self.targets)
     }
 }
 

@@ -6,10 +6,11 @@ use std::io::{Read, Seek};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use glob::Pattern;
+use linux::host;
 use linux::mapped::{self, Gone, Mapped};
 use linux::{Process, Root, procfs};
 use regions::{Because, Cause, Finding, Look, Obstacle, Reason, Verdict, judge};
@@ -42,33 +43,30 @@ pub struct Analyst {
     queue: Option<Sender<Question>>,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Analyst {
     /// `notes`: where findings about files are kept. Without a thread nobody is ever found resizable.
     pub fn start(notes: Option<PathBuf>, root: &Root) -> Analyst {
         let answers: Arc<Mutex<BTreeMap<Question, Option<Finding>>>> = Arc::default();
         let (queue, questions) = mpsc::channel();
         let (root, to) = (root.clone(), answers.clone());
-        let began = std::thread::Builder::new().name("analyst".into()).spawn(move || {
+        let body = move || {
             let mut library = Library { kept: Kept::at(notes), files: BTreeMap::new(), listed: listed() };
-            for question in questions {
+            while let Some(question) = host::receive(&questions) {
                 let finding = library.look(&question, &root);
-                let mut answers = locked(&to);
+                let mut answers = host::lock(&to);
                 if answers.len() > MOST_ANSWERS {
                     answers.clear();
                 }
                 answers.insert(question, Some(finding));
             }
-        });
+        };
+        let began = host::with(|host| host.spawn("analyst", Box::new(body)));
         Analyst { answers, queue: began.is_ok().then_some(queue) }
     }
 
     /// `None`: not known yet.
     pub fn ask(&self, question: Question) -> Option<Finding> {
-        let mut answers = locked(&self.answers);
+        let mut answers = host::lock(&self.answers);
         match answers.get(&question) {
             Some(answer) => answer.clone(),
             None => {

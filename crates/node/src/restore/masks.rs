@@ -12,6 +12,9 @@ impl Freeing<'_> {
     /// Gives threads their original CPUs back. `moved`: leaving a cpuset may have widened them
     /// beyond what they had (before Linux 6.2).
     pub(super) fn widen(&mut self, mut members: BTreeSet<Process>, moved: bool) {
+        if broken!(NothingWidened) {
+            return;
+        }
         if let Some(before) = self.traces.before.clone() {
             return self.give_back_masks(&before, members, moved);
         }

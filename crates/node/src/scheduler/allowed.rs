@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use engine::Event;
 use linux::cgroup::{self, CpuMax};
 use linux::clock::now_ns;
-use linux::{Root, procfs, unmanaged};
+use linux::{Root, host, procfs, unmanaged};
 use plan::App;
 use protocol::{AppRecord, News};
 use topology::{Allowance, CpuSet};
@@ -52,10 +52,8 @@ fn paid_milli_cpus(limits: impl IntoIterator<Item = BTreeMap<PathBuf, CpuMax>>) 
 }
 
 /// What the machine has for the programs of everybody.
-pub(super) fn for_all(configured: Option<&CpuSet>, root: &Root) -> io::Result<Allowance> {
-    let own = linux::affinity::get(rustix::process::getpid().as_raw_nonzero().get() as u32)
-        .map_err(io::Error::other)?;
-    Allowance::without_mask(&root.base, &own, configured).map_err(io::Error::other)
+pub(super) fn for_all(configured: Option<&CpuSet>) -> io::Result<Allowance> {
+    host::with(|host| host.allowance(configured))
 }
 
 impl Scheduler {
@@ -65,7 +63,7 @@ impl Scheduler {
         if afresh || now >= self.allowance_at_ns {
             self.allowance_at_ns = now + ALLOWANCE_NS;
             // What could be read last holds while it cannot be read.
-            let read = for_all(self.options.cpus.as_ref(), &Root::live());
+            let read = for_all(self.options.cpus.as_ref());
             self.allowance = read.ok().or(self.allowance.take());
             self.paid_milli_cpus = self.paid(newcomer);
         }
@@ -124,7 +122,7 @@ impl Scheduler {
     fn paid(&self, newcomer: Option<&AppRecord>) -> Option<u32> {
         let root = Root::live();
         let pids: Vec<u32> = self.records(newcomer).map(|record| record.process.pid).collect();
-        let pids = if pids.is_empty() { vec![std::process::id()] } else { pids };
+        let pids = if pids.is_empty() { vec![host::own_pid()] } else { pids };
         paid_milli_cpus(pids.into_iter().filter_map(|pid| cgroup::cpu_limits(pid, &root).ok()))
     }
 }

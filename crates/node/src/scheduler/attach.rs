@@ -26,7 +26,7 @@ impl Scheduler {
         let uid = self.server.uid(peer).unwrap_or(u32::MAX);
         let answer = match self.role {
             Role::Observer => Err("this daemon only observes; start one without --observe".to_owned()),
-            _ => attach::look(pid, uid, rustix::process::geteuid().as_raw(), &Root::live())
+            _ => attach::look(pid, uid, linux::host::own_uid(), &Root::live())
                 .map_err(|refusal| refusal.to_string())
                 .and_then(|candidate| self.take_running(candidate, name, demand)),
         };
@@ -197,7 +197,7 @@ impl Scheduler {
             return Vec::new();
         }
         let root = Root::live();
-        let own = rustix::process::geteuid().as_raw();
+        let own = linux::host::own_uid();
         let roots = self.live.apps().values().map(|app| identity::to_linux(app.record.process));
         let managed: BTreeSet<Process> =
             roots.chain(self.live.apps().values().flat_map(|app| app.members()).copied()).collect();

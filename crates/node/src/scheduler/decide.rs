@@ -59,6 +59,7 @@ impl Scheduler {
     /// Programs that may start are let go, where somebody is there to do that.
     pub(super) fn let_go(&mut self) {
         let ready = self.live.apps().values().filter(|app| !app.record.started && app.waits_to_be_let_go());
+        let ready = ready.filter(|_| !broken!(HeldForEver));
         let ready: Vec<AppId> = ready.map(|app| app.record.id.clone()).collect();
         for id in ready {
             if let Some(peer) = self.owners.get(&id).copied() {
@@ -99,6 +100,9 @@ impl Scheduler {
         self.live.expect(&id, expected.demand, expected.bytes, expected.speedup);
         self.live.members_changed();
         events.push(Event::Arrived(app));
+        if self.live.apps().get(&id).is_some_and(|app| app.user_stopped) {
+            events.push(Event::Suspend(id));
+        }
         events
     }
 }

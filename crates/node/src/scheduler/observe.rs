@@ -51,6 +51,7 @@ impl Scheduler {
             let mut seen = known.clone();
             seen.demand = app.record.demand.clone();
             match &sight.nature {
+                Nature::Rigid(_) if broken!(RigidTakenForResizable) => {}
                 Nature::Rigid(_) => {
                     seen.demand.malleability = Malleability::Rigid;
                     // The widest team it ever ran is the place that it needs, or what its user knows of it.
@@ -151,7 +152,9 @@ impl Scheduler {
         }
         self.live.forget(id, now_ns());
         restore::set_free(&record, &Root::live(), &self.home);
-        self.registry.remove(id);
+        if !broken!(RecordsKept) {
+            self.registry.remove(id);
+        }
         restore::remove_pages(&record);
         self.live.members_changed();
         self.note(News::Ended { app: id.clone() });

@@ -48,17 +48,20 @@ impl Scheduler {
                 Vec::new()
             }
             ToScheduler::Ended { id } if self.owns(peer, &id) => {
-                // Descendants that outlive the root stay under the scheduler until they end too.
-                self.live.look(now);
+                // Descendants that outlive the root stay under the scheduler until they end too. What else this look
+                // shows the engine is to know before it decides: who is rigid is not placed as if he were not.
+                let mut events = self.look(now);
                 let account = self.live.account(&id, now).unwrap_or_default();
                 self.server.send(peer, &FromScheduler::Account { account });
                 self.owners.remove(&id);
                 if let Some(held) = self.pending.take(&id) {
                     self.registry.remove(&id);
                     restore::remove_pages(&held.record);
-                    return vec![Event::Left(id)];
+                    events.push(Event::Left(id));
+                    return events;
                 }
-                self.leave_if_ended(&id)
+                events.extend(self.leave_if_ended(&id));
+                events
             }
             ToScheduler::Suspend { id } if self.owns(peer, &id) => {
                 self.live.user_stopped(&id, true);
@@ -142,7 +145,7 @@ impl Scheduler {
 
     /// Whether a peer may change what concerns everybody.
     fn may_command(&self, peer: PeerId) -> bool {
-        let own = rustix::process::geteuid().as_raw();
+        let own = linux::host::own_uid();
         self.server.uid(peer).is_some_and(|uid| uid == 0 || uid == own)
     }
 
@@ -172,6 +175,10 @@ impl Scheduler {
             // Its `run` has come back to a scheduler that adopted the program already.
             self.owners.insert(id.clone(), peer);
             self.live.guarded_by(&id, record.guardian);
+            if !record.started {
+                // Whatever was said to it before reached nobody.
+                self.live.is_held_again(&id);
+            }
             self.server.send(peer, &FromScheduler::Registered { asked, id, environment });
             self.let_go();
             return Vec::new();
@@ -292,7 +299,7 @@ impl Scheduler {
         let snapshot = self.engine.snapshot(now - self.began_ns);
         let mechanisms = self.live.mechanisms();
         Status {
-            pid: std::process::id(),
+            pid: linux::host::own_pid(),
             role: self.role,
             policy: self.engine.policy().name(),
             plan: self.engine.plan().to_string(),

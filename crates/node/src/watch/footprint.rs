@@ -6,6 +6,7 @@
 
 use std::sync::mpsc::{Receiver, channel};
 
+use linux::host;
 use linux::memory::{self, Resident};
 use linux::{Process, Root, clock};
 
@@ -79,7 +80,7 @@ fn ask(members: Vec<Process>, root: Root) -> Option<Receiver<Shared>> {
         // Nobody listens to it where the program has ended meanwhile.
         let _ = answer.send(shared);
     };
-    std::thread::Builder::new().name("footprint".into()).spawn(count).ok()?;
+    host::with(|host| host.spawn("footprint", Box::new(count))).ok()?;
     Some(asked)
 }
 

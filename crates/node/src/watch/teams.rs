@@ -6,9 +6,9 @@
 //! the ones that run regions share the place; who only waits for the others is left out.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::DirEntryExt;
 
 use linux::affinity::Said;
+use linux::host;
 use linux::page::{Owner, Page, PageDir, PageName, RigidReason, state};
 use linux::{Process, Root};
 
@@ -48,11 +48,11 @@ impl Teams {
         living: &[Process],
         root: &Root,
     ) {
-        let Ok(entries) = std::fs::read_dir(pages.path()) else { return };
+        let Ok(entries) = host::with(|host| host.names(pages.path())) else { return };
         let names = entries
-            .flatten()
+            .into_iter()
             .take(MOST_FILES)
-            .filter_map(|entry| Some((entry.file_name().to_str()?.parse::<PageName>().ok()?, entry.ino())));
+            .filter_map(|entry| Some((entry.name.to_str()?.parse::<PageName>().ok()?, entry.inode)));
         let new: Vec<_> = names.filter(|name| !self.members.contains_key(name)).collect();
         if new.is_empty() {
             return;

@@ -1,0 +1,694 @@
+//! The world's calls, answered by the model.
+
+use std::io::{self, Read, Write};
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use linux::clock::Priority;
+use linux::host::{
+    FileInfo, FileKind, Host, Listener, Lock, Locked, Mapping, Named, OpenFile, OpenProcess, Started, Stream,
+    Thread,
+};
+use rustix::event::PollFd;
+use rustix::process::Signal;
+use topology::{Allowance, CpuSet, Machine};
+
+use crate::files::{self, Body, Content};
+use crate::groups::GroupFile;
+use crate::kernel::Act;
+use crate::procfs;
+use crate::world::{Wake, World, here};
+
+/// Between two looks of who waits for something that nobody tells him of.
+const PAUSE_NS: u64 = 100_000;
+
+/// Answers for the world of this thread.
+#[derive(Debug)]
+pub struct ModelHost;
+
+fn error(code: i32) -> io::Error {
+    io::Error::from_raw_os_error(code)
+}
+
+/// What the dead ask for reaches nothing.
+fn dead() -> io::Error {
+    error(libc::EIO)
+}
+
+/// Begins a call of the running thread.
+fn called() -> io::Result<std::rc::Rc<World>> {
+    let world = here().ok_or_else(dead)?;
+    world.call();
+    if world.is_burying() { Err(dead()) } else { Ok(world) }
+}
+
+fn proc_parts(path: &Path) -> Option<Vec<&str>> {
+    let rest = path.strip_prefix("/proc").ok()?;
+    Some(rest.iter().filter_map(|part| part.to_str()).collect())
+}
+
+impl World {
+    fn own_pid(&self) -> u32 {
+        self.caller().unwrap_or(crate::kernel::INIT)
+    }
+
+    fn uid_of_caller(&self) -> u32 {
+        let kernel = self.kernel.borrow();
+        kernel.processes.get(&self.own_pid()).map_or(0, |process| process.uid)
+    }
+
+    fn may_touch(&self, pid: u32) -> bool {
+        let own = self.uid_of_caller();
+        own == 0 || self.kernel.borrow().processes.get(&pid).is_some_and(|process| process.uid == own)
+    }
+
+    fn group_file(&self, path: &Path) -> Option<GroupFile> {
+        self.kernel.borrow().groups.find(path)
+    }
+
+    fn read_group(&self, file: &GroupFile) -> io::Result<Vec<u8>> {
+        let kernel = self.kernel.borrow();
+        let members = kernel.members(file.0, &file.1);
+        if file.2 == "cgroup.procs" {
+            return Ok(members.iter().map(|pid| format!("{pid}\n")).collect::<String>().into_bytes());
+        }
+        Ok(kernel.groups.read(file, !members.is_empty())?.into_bytes())
+    }
+
+    fn write_group(&self, file: &GroupFile, text: &str) -> io::Result<()> {
+        let dir = PathBuf::from(file.0.mount()).join(file.1.trim_start_matches('/'));
+        if file.2 == "cgroup.procs" {
+            let pid: u32 = text.trim().parse().map_err(|_| error(libc::EINVAL))?;
+            if !self.may_touch(pid) {
+                let there = self.kernel.borrow().processes.contains_key(&pid);
+                return Err(error(if there { libc::EACCES } else { libc::ESRCH }));
+            }
+            self.kernel.borrow().groups.takes(file.0, &file.1)?;
+            self.kernel.borrow_mut().move_to(pid, file.0, &file.1).map_err(error)?;
+            self.acted(Act::Moved { pid, group: dir });
+            return Ok(());
+        }
+        let holds = !self.kernel.borrow().members(file.0, &file.1).is_empty();
+        self.kernel.borrow_mut().groups.write(file, text, holds)?;
+        let on = matches!(text.trim(), "1" | "FROZEN");
+        match file.2.as_str() {
+            "cgroup.freeze" | "freezer.state" => {
+                self.kernel.borrow_mut().after_thaw();
+                self.acted(Act::Froze { group: dir, on });
+            }
+            "cpu.idle" => {
+                self.kernel.borrow_mut().after_thaw();
+                self.acted(Act::Idled { group: dir, on });
+            }
+            "cpuset.cpus" => {
+                self.kernel.borrow_mut().after_confining(file.0, &file.1);
+                let cpus = text.trim().parse().unwrap_or_default();
+                self.acted(Act::Confined { group: dir, cpus });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+enum Open {
+    Content(Content),
+    Group(PathBuf),
+}
+
+impl OpenFile for Open {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        let world = called()?;
+        let all = match self {
+            Open::Content(content) => files::bytes_of(content),
+            Open::Group(path) => {
+                let file = world.group_file(path).ok_or_else(|| error(libc::ENODEV))?;
+                world.read_group(&file)?
+            }
+        };
+        let part = all.get(offset as usize..offset as usize + bytes.len());
+        bytes.copy_from_slice(part.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let world = called()?;
+        match self {
+            Open::Content(content) => {
+                *content.lock().expect("no thread but this one") = Body::Bytes(bytes.to_vec());
+            }
+            Open::Group(path) => {
+                let file = world.group_file(path).ok_or_else(|| error(libc::ENODEV))?;
+                world.write_group(&file, &String::from_utf8_lossy(bytes))?;
+            }
+        }
+        Ok(bytes.len())
+    }
+}
+
+#[derive(Debug)]
+struct Handle {
+    pid: u32,
+    start_ticks: u64,
+}
+
+impl OpenProcess for Handle {
+    fn send(&self, signal: Signal) -> io::Result<()> {
+        let world = called()?;
+        if world.kernel.borrow().processes.get(&self.pid).is_none_or(|p| p.start_ticks != self.start_ticks) {
+            return Err(error(libc::ESRCH));
+        }
+        send(&world, self.pid, signal)
+    }
+
+    fn wait_exit(&self, timeout_ns: u64) -> io::Result<bool> {
+        let world = called()?;
+        let until_ns = world.now_ns().saturating_add(timeout_ns);
+        loop {
+            let lives = |process: &crate::Process| process.start_ticks == self.start_ticks && !process.zombie;
+            if !world.kernel.borrow().processes.get(&self.pid).is_some_and(lives) {
+                return Ok(true);
+            }
+            let now_ns = world.now_ns();
+            if now_ns >= until_ns || world.is_burying() {
+                return Ok(false);
+            }
+            world.suspend(Wake::At(until_ns.min(now_ns + 5_000_000)));
+        }
+    }
+}
+
+fn send(world: &World, pid: u32, signal: Signal) -> io::Result<()> {
+    if !world.kernel.borrow().processes.contains_key(&pid) {
+        return Err(error(libc::ESRCH));
+    }
+    if !world.may_touch(pid) {
+        return Err(error(libc::EPERM));
+    }
+    let from = world.own_pid();
+    world.kernel.borrow_mut().signal(from, pid, signal).map_err(error)?;
+    world.acted(Act::Signalled { to: pid, signal });
+    Ok(())
+}
+
+#[derive(Debug)]
+struct HeldLock {
+    number: u64,
+    content: Content,
+}
+
+impl Lock for HeldLock {
+    fn read(&self) -> io::Result<Vec<u8>> {
+        called()?;
+        Ok(files::bytes_of(&self.content))
+    }
+
+    fn replace(&self, bytes: &[u8]) -> io::Result<()> {
+        called()?;
+        *self.content.lock().expect("no thread but this one") = Body::Bytes(bytes.to_vec());
+        Ok(())
+    }
+}
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        if let Some(world) = here() {
+            world.kernel.borrow_mut().files.unlock(self.number);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Child {
+    pid: u32,
+    start_ticks: u64,
+}
+
+impl Started for Child {
+    fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    fn has_ended(&mut self) -> io::Result<bool> {
+        let world = called()?;
+        let mut kernel = world.kernel.borrow_mut();
+        let lives =
+            kernel.processes.get(&self.pid).is_some_and(|p| p.start_ticks == self.start_ticks && !p.zombie);
+        if !lives {
+            kernel.reap(self.pid);
+        }
+        Ok(!lives)
+    }
+}
+
+#[derive(Debug)]
+struct Task(u64);
+
+impl Thread for Task {
+    fn is_finished(&self) -> bool {
+        here().is_none_or(|world| !world.has_task(self.0))
+    }
+
+    fn join(self: Box<Self>) {
+        while let Some(world) = here().filter(|world| !world.is_burying())
+            && world.has_task(self.0)
+        {
+            let now_ns = world.now_ns();
+            world.suspend(Wake::At(now_ns + PAUSE_NS));
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Connection {
+    number: u64,
+    side: usize,
+    patience_ns: Mutex<Option<u64>>,
+}
+
+impl Connection {
+    fn new(number: u64, side: usize) -> Box<Connection> {
+        Box::new(Connection { number, side, patience_ns: Mutex::new(None) })
+    }
+}
+
+impl Read for Connection {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let world = called()?;
+        let patience_ns = *self.patience_ns.lock().expect("no thread but this one");
+        let until_ns = world.now_ns().saturating_add(patience_ns.unwrap_or(u64::MAX));
+        loop {
+            let read = world.sockets.borrow_mut().read(self.number, self.side, into);
+            if let Some(count) = read {
+                return Ok(count);
+            }
+            if world.now_ns() >= until_ns || world.is_burying() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            world.suspend(Wake::Poll(until_ns));
+        }
+    }
+}
+
+impl Write for Connection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let world = called()?;
+        let to = world.sockets.borrow_mut().write(self.number, self.side, bytes);
+        world.poke(to.ok_or_else(|| error(libc::EPIPE))?);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Stream for Connection {
+    fn set_patience(&self, read: Option<Duration>, _write: Option<Duration>) -> io::Result<()> {
+        *self.patience_ns.lock().expect("no thread but this one") = read.map(|read| read.as_nanos() as u64);
+        Ok(())
+    }
+
+    fn peer_uid(&self) -> io::Result<u32> {
+        let world = called()?;
+        let pid = world.sockets.borrow().pid_at(self.number, 1 - self.side);
+        let kernel = world.kernel.borrow();
+        Ok(kernel.processes.get(&pid).map_or(kernel.machine.uid, |process| process.uid))
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(world) = here() {
+            let other = world.sockets.borrow().pid_at(self.number, 1 - self.side);
+            world.sockets.borrow_mut().close(self.number, self.side);
+            world.poke(other);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Door {
+    path: PathBuf,
+    number: u64,
+}
+
+impl Listener for Door {
+    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        let world = called()?;
+        let accepted = world.sockets.borrow_mut().accept(&self.path, self.number);
+        Ok(Connection::new(accepted.ok_or(io::ErrorKind::WouldBlock)?, 1))
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        if let Some(world) = here() {
+            world.sockets.borrow_mut().stop_listening(&self.path, self.number);
+        }
+    }
+}
+
+impl ModelHost {
+    fn write_file(&self, world: &World, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+        let uid = world.uid_of_caller();
+        if world.now_ns() < world.disk_full_until_ns.get() {
+            let part = &bytes[..bytes.len() / 2];
+            world.kernel.borrow_mut().files.create(path, part, uid, mode)?;
+            return Err(error(libc::ENOSPC));
+        }
+        world.kernel.borrow_mut().files.create(path, bytes, uid, mode)?;
+        world.acted(Act::Wrote(path.to_owned()));
+        Ok(())
+    }
+}
+
+impl Host for ModelHost {
+    fn now_ns(&self) -> u64 {
+        here().map_or(0, |world| world.now_ns())
+    }
+
+    fn sleep_until(&self, deadline_ns: u64) {
+        match called() {
+            Ok(world) => world.suspend(Wake::At(deadline_ns)),
+            // Who is dropped waits for another thread of its process: that one is dropped first.
+            Err(_) => {
+                if let Some(world) = here() {
+                    world.bury_one();
+                }
+            }
+        }
+    }
+
+    fn own_pid(&self) -> u32 {
+        here().map_or(0, |world| world.own_pid())
+    }
+
+    fn own_uid(&self) -> u32 {
+        here().map_or(0, |world| world.uid_of_caller())
+    }
+
+    fn raise_priority(&self) -> Priority {
+        Priority::Unchanged { why: "this is a model".to_owned() }
+    }
+
+    fn spawn(&self, _name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<Box<dyn Thread>> {
+        let world = called()?;
+        let pid = world.own_pid();
+        world.kernel.borrow_mut().start_thread(pid);
+        Ok(Box::new(Task(world.start_task(pid, false, body))))
+    }
+
+    fn poll(&self, _fds: &mut [PollFd<'_>], timeout_ns: u64) {
+        if let Ok(world) = called() {
+            let until_ns = world.now_ns().saturating_add(timeout_ns);
+            world.suspend(Wake::Poll(until_ns));
+        }
+    }
+
+    fn own_cpu_ns(&self) -> u64 {
+        0
+    }
+
+    fn cpu_ns_of(&self, pid: u32) -> Option<u64> {
+        let world = called().ok()?;
+        let kernel = world.kernel.borrow();
+        Some(kernel.processes.get(&pid)?.threads.values().map(|thread| thread.run_ns).sum())
+    }
+
+    fn affinity(&self, tid: u32) -> io::Result<CpuSet> {
+        let world = called()?;
+        let tid = if tid == 0 { world.own_pid() } else { tid };
+        let kernel = world.kernel.borrow();
+        let (process, thread) = kernel.find_thread(tid).ok_or_else(|| error(libc::ESRCH))?;
+        Ok(kernel.effective(process, thread))
+    }
+
+    fn set_affinity(&self, tid: u32, mask: &CpuSet) -> io::Result<()> {
+        let world = called()?;
+        let tid = if tid == 0 { world.own_pid() } else { tid };
+        let owner = world.kernel.borrow().find_thread(tid).map(|(process, _)| process.pid);
+        if !world.may_touch(owner.ok_or_else(|| error(libc::ESRCH))?) {
+            return Err(error(libc::EPERM));
+        }
+        let pid = world.kernel.borrow_mut().set_mask(tid, mask).map_err(error)?;
+        world.acted(Act::Masked { pid, tid, mask: mask.clone() });
+        Ok(())
+    }
+
+    fn send(&self, pid: u32, signal: Signal) -> io::Result<()> {
+        let world = called()?;
+        send(&world, pid, signal)
+    }
+
+    fn send_to_thread(&self, pid: u32, tid: u32, signal: Signal) -> io::Result<()> {
+        let world = called()?;
+        if world.kernel.borrow().find_thread(tid).is_none_or(|(process, _)| process.pid != pid) {
+            return Err(error(libc::ESRCH));
+        }
+        send(&world, pid, signal)
+    }
+
+    fn open_process(&self, pid: u32) -> io::Result<Box<dyn OpenProcess>> {
+        let world = called()?;
+        let start_ticks = world.kernel.borrow().processes.get(&pid).map(|process| process.start_ticks);
+        Ok(Box::new(Handle { pid, start_ticks: start_ticks.ok_or_else(|| error(libc::ESRCH))? }))
+    }
+
+    fn own_executable(&self) -> io::Result<PathBuf> {
+        Ok(PathBuf::from("/usr/bin/coplace"))
+    }
+
+    fn start_guard(&self, _program: &Path, home: &Path) -> io::Result<Box<dyn Started>> {
+        let world = called()?;
+        let body = world.guard(home).ok_or_else(|| error(libc::ENOENT))?;
+        let pid = world.start_process(world.own_pid(), body);
+        let mut kernel = world.kernel.borrow_mut();
+        let process = kernel.processes.get_mut(&pid).expect("just started");
+        process.is_waited_for = true;
+        process.session = pid;
+        let start_ticks = process.start_ticks;
+        drop(kernel);
+        world.acted(Act::StartedGuard(pid));
+        Ok(Box::new(Child { pid, start_ticks }))
+    }
+
+    fn machine(&self) -> Machine {
+        let cpus = here().map_or_else(CpuSet::new, |world| world.kernel.borrow().machine.cpus.clone());
+        let all = cpus.iter().last().map_or(1, |last| last + 1);
+        Machine::synthetic(&format!("core:{all}")).expect("cores alone are a machine").only(&cpus)
+    }
+
+    fn allowance(&self, configured: Option<&CpuSet>) -> io::Result<Allowance> {
+        let world = called()?;
+        let online = world.kernel.borrow().machine.cpus.clone();
+        let allowed = configured.map_or_else(|| online.clone(), |configured| online.intersection(configured));
+        Ok(Allowance {
+            affinity: online.clone(),
+            cpuset: None,
+            online,
+            configured: configured.cloned(),
+            allowed,
+            quota_milli_cpus: None,
+            notes: Vec::new(),
+        })
+    }
+
+    fn connect(&self, path: &Path) -> io::Result<Box<dyn Stream>> {
+        let world = called()?;
+        world.kernel.borrow().files.look_at(path)?;
+        let own = world.own_pid();
+        let connected = world.sockets.borrow_mut().connect(path, own);
+        let (number, other) = connected.ok_or_else(|| error(libc::ECONNREFUSED))?;
+        world.poke(other);
+        Ok(Connection::new(number, 0))
+    }
+
+    fn listen(&self, path: &Path, mode: u32) -> io::Result<Box<dyn Listener>> {
+        let world = called()?;
+        let uid = world.uid_of_caller();
+        world.kernel.borrow_mut().files.make_socket(path, uid, mode)?;
+        let number = world.sockets.borrow_mut().listen(path, world.own_pid());
+        Ok(Box::new(Door { path: path.to_owned(), number }))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let world = called()?;
+        if let Some(parts) = proc_parts(path) {
+            let own = world.own_pid();
+            let read = procfs::read(&world.kernel.borrow(), own, &parts);
+            return read.ok_or_else(|| error(libc::ENOENT));
+        }
+        if let Some(file) = world.group_file(path) {
+            return match file.2.is_empty() {
+                true => Err(error(libc::EISDIR)),
+                false => world.read_group(&file),
+            };
+        }
+        let content = world.kernel.borrow().files.content(path)?;
+        Ok(files::bytes_of(&content))
+    }
+
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<usize> {
+        let world = called()?;
+        if let Some(file) = world.group_file(path).filter(|file| !file.2.is_empty()) {
+            world.write_group(&file, &String::from_utf8_lossy(bytes))?;
+            return Ok(bytes.len());
+        }
+        if proc_parts(path).is_some() {
+            return Err(error(libc::EACCES));
+        }
+        world.kernel.borrow().files.content(path)?;
+        self.write_file(&world, path, bytes, 0o600)?;
+        Ok(bytes.len())
+    }
+
+    fn create(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+        let world = called()?;
+        self.write_file(&world, path, bytes, mode)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let world = called()?;
+        world.kernel.borrow_mut().files.rename(from, to)?;
+        world.acted(Act::Wrote(to.to_owned()));
+        Ok(())
+    }
+
+    fn names(&self, directory: &Path) -> io::Result<Vec<Named>> {
+        let world = called()?;
+        let kernel = world.kernel.borrow();
+        let plain = |names: Vec<String>| {
+            names.into_iter().map(|name| Named { name: name.into(), inode: 0 }).collect()
+        };
+        if let Some(parts) = proc_parts(directory) {
+            return procfs::names(&kernel, &parts).map(plain).ok_or_else(|| error(libc::ENOENT));
+        }
+        if let Some((hierarchy, group, file)) = kernel.groups.find(directory) {
+            return match file.is_empty() {
+                true => Ok(plain(kernel.groups.child_names(hierarchy, &group))),
+                false => Err(error(libc::ENOTDIR)),
+            };
+        }
+        let names = kernel.files.names(directory)?;
+        Ok(names.into_iter().map(|(name, inode)| Named { name: name.into(), inode }).collect())
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        let world = called()?;
+        let own = world.own_pid();
+        let parts = proc_parts(path).ok_or_else(|| error(libc::EINVAL))?;
+        let target = procfs::link(&world.kernel.borrow(), own, &parts);
+        target.map(PathBuf::from).ok_or_else(|| error(libc::ENOENT))
+    }
+
+    fn look_at(&self, path: &Path) -> io::Result<FileInfo> {
+        let world = called()?;
+        let kernel = world.kernel.borrow();
+        let info = |kind| FileInfo { kind, uid: 0, mode: 0o755, bytes: 0 };
+        if let Some(parts) = proc_parts(path) {
+            let own = world.own_pid();
+            let is_there = procfs::exists(&kernel, own, &parts);
+            return is_there.then(|| info(FileKind::Directory)).ok_or_else(|| error(libc::ENOENT));
+        }
+        if let Some((_, _, file)) = kernel.groups.find(path) {
+            return Ok(info(if file.is_empty() { FileKind::Directory } else { FileKind::File }));
+        }
+        kernel.files.look_at(path)
+    }
+
+    fn may_write(&self, path: &Path) -> bool {
+        called().is_ok_and(|world| world.group_file(path).is_some() && world.uid_of_caller() == 0)
+    }
+
+    fn make_directory(&self, path: &Path, mode: u32) -> io::Result<()> {
+        let world = called()?;
+        if world.kernel.borrow().groups.is_below_mount(path) {
+            if world.uid_of_caller() != 0 {
+                return Err(error(libc::EACCES));
+            }
+            world.kernel.borrow_mut().groups.make(path)?;
+            world.acted(Act::MadeGroup(path.to_owned()));
+            return Ok(());
+        }
+        let uid = world.uid_of_caller();
+        world.kernel.borrow_mut().files.make_directory(path, uid, mode)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        let world = called()?;
+        if let Some((hierarchy, group, file)) = world.group_file(path) {
+            let mut kernel = world.kernel.borrow_mut();
+            let in_use = !kernel.members(hierarchy, &group).is_empty()
+                || kernel.groups.has_children(hierarchy, &group);
+            if !file.is_empty() {
+                return Err(error(libc::ENOTDIR));
+            }
+            if in_use {
+                return Err(error(libc::EBUSY));
+            }
+            kernel.groups.remove(hierarchy, &group);
+            // What is dead and not waited for stands in no group that is gone.
+            for process in kernel.processes.values_mut().filter(|process| process.zombie) {
+                if process.groups.get(&hierarchy) == Some(&group) {
+                    process.groups.insert(hierarchy, "/".to_owned());
+                }
+            }
+            drop(kernel);
+            world.acted(Act::RemovedGroup(path.to_owned()));
+            return Ok(());
+        }
+        if world.kernel.borrow().groups.is_below_mount(path) {
+            return Err(error(libc::ENOENT));
+        }
+        world.kernel.borrow_mut().files.remove_directory(path)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let world = called()?;
+        world.kernel.borrow_mut().files.remove_file(path)?;
+        world.acted(Act::Removed(path.to_owned()));
+        Ok(())
+    }
+
+    fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        let world = called()?;
+        world.kernel.borrow_mut().files.remove_tree(path)
+    }
+
+    fn open(&self, path: &Path, _writes: bool) -> io::Result<Box<dyn OpenFile>> {
+        let world = called()?;
+        if world.group_file(path).is_some_and(|file| !file.2.is_empty()) {
+            return Ok(Box::new(Open::Group(path.to_owned())));
+        }
+        let content = world.kernel.borrow().files.content(path)?;
+        Ok(Box::new(Open::Content(content)))
+    }
+
+    fn map(&self, path: &Path, bytes: usize) -> io::Result<Option<Mapping>> {
+        let world = called()?;
+        let content = world.kernel.borrow().files.content(path)?;
+        Ok(files::map(&content, bytes).map(Mapping::Model))
+    }
+
+    fn lock(&self, path: &Path, shared: bool) -> io::Result<Locked> {
+        let world = called()?;
+        let (pid, uid) = (world.own_pid(), world.uid_of_caller());
+        let (content, number) = world.kernel.borrow_mut().files.lock(path, pid, uid, shared)?;
+        Ok(match number {
+            Some(number) => Locked::Held(Box::new(HeldLock { number, content })),
+            None => Locked::ByAnother(files::bytes_of(&content)),
+        })
+    }
+}

@@ -1,0 +1,436 @@
+//! Explores what may happen to a node: seeds become scenes on a modelled machine, in which the real scheduler, clock,
+//! guards and members act and are killed, stalled and cut short between any two of their calls, and an onlooker looks
+//! for what must never be.
+//!
+//! `COPLACE_SEEDS=from..to` explores others than the usual ones, `COPLACE_SEED=7` one. With `COPLACE_SHOW=1` each act of
+//! its shortest form is printed.
+
+mod actors;
+mod invariants;
+mod scene;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use model::world::Fate;
+use model::{Machine, World};
+use rustix::process::Signal;
+
+use actors::{HOME, Part, Stage, Truth, UserAct};
+use invariants::Onlooker;
+
+use crate::mutants::{self, Mutant};
+use scene::{Happening, Scene, Whom};
+
+const MS: u64 = 1_000_000;
+/// Seeds of a usual run.
+const SEEDS: u64 = 20_000;
+/// No world takes as long.
+const LONGEST: Duration = Duration::from_secs(20);
+/// By then every program has done its work, if anybody lets it.
+const END_NS: u64 = 20_000 * MS;
+/// How long a world goes on after its last program, until everything is tidied up.
+const TIDY_NS: u64 = 3_000 * MS;
+
+/// Plays a scene; what was found to be wrong.
+fn play(scene: &Scene) -> Option<String> {
+    play_out(scene, false)
+}
+
+/// The same of a node with a deliberate fault.
+fn play_broken(scene: &Scene, mutant: Mutant) -> Option<String> {
+    mutants::set(Some(mutant));
+    let found = play(scene);
+    mutants::set(None);
+    found
+}
+
+/// The same; `shows`: each act is printed.
+fn play_out(scene: &Scene, shows: bool) -> Option<String> {
+    let machine = Machine {
+        cpus: scene.cpus.clone(),
+        mounted: scene.mounted.clone(),
+        keeps_masks: scene.keeps_masks,
+        pids: scene.pids,
+        uid: scene.uid,
+    };
+    let world = World::new(machine, scene.seed);
+    world.enter();
+    let shell = world.kernel.borrow_mut().start(model::kernel::INIT, "bash");
+    world.kernel.borrow_mut().start(model::kernel::INIT, "editor");
+    let stage = Rc::new(Stage {
+        scene: scene.clone(),
+        world: Rc::clone(&world),
+        parts: RefCell::default(),
+        truths: RefCell::new(vec![Truth::default(); scene.programs.len()]),
+        stopper: RefCell::default(),
+        daemon: Cell::new(None),
+        shell: Cell::new(shell),
+        shows,
+    });
+    stage.guards();
+    invariants::observe(&stage);
+    plan(&stage);
+    let onlooker = Onlooker::default();
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut until_ns = world.now_ns();
+        loop {
+            until_ns += 100 * MS;
+            world.run_until(until_ns, |world| {
+                onlooker.look(&stage, world);
+                stage.let_orphans_go();
+                act_for_the_dead(&stage);
+            });
+            if world.kernel.borrow().violation.is_some() || is_over(&stage) {
+                break;
+            }
+            if world.now_ns() > END_NS {
+                let what = unfinished(&stage);
+                world.kernel.borrow_mut().found(what);
+                break;
+            }
+        }
+        world.run_until(world.now_ns() + TIDY_NS, |world| onlooker.look(&stage, world));
+        if world.kernel.borrow().violation.is_none() {
+            let left = left_behind(&stage);
+            if let Some(what) = left {
+                world.kernel.borrow_mut().found(what);
+            }
+        }
+    }));
+    let mut found = world.kernel.borrow().violation.clone();
+    if let Err(panic) = outcome {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        found = Some(format!("panicked: {}", text.unwrap_or_default()));
+    }
+    world.leave();
+    found
+}
+
+fn plan(stage: &Rc<Stage>) {
+    let began_ns = stage.world.now_ns();
+    for (number, program) in stage.scene.programs.iter().enumerate() {
+        let own = Rc::clone(stage);
+        stage.world.plan(began_ns + program.at_ms * MS, Box::new(move |_| own.start_run(number)));
+    }
+    for (at_ms, happening) in stage.scene.happenings.clone() {
+        let own = Rc::clone(stage);
+        stage.world.plan(began_ns + at_ms * MS, Box::new(move |_| happen(&own, happening)));
+    }
+    // Others come and go on the machine, so that numbers of processes are used again.
+    for at in 0..60 {
+        let churn = move |world: &Rc<World>| {
+            let mut kernel = world.kernel.borrow_mut();
+            let pids: Vec<u32> = (0..4).map(|_| kernel.start(model::kernel::INIT, "ls")).collect();
+            pids.into_iter().for_each(|pid| kernel.exit(pid, false));
+        };
+        stage.world.plan(began_ns + at * 25 * MS, Box::new(churn));
+    }
+}
+
+fn happen(stage: &Rc<Stage>, happening: Happening) {
+    let wish = |app: usize, wish: UserAct| {
+        let run = stage.truths.borrow()[app].run.filter(|run| stage.world.runs(*run));
+        // Whose `run` is gone is signalled by its user himself.
+        match run {
+            Some(_) => stage.truths.borrow_mut()[app].wishes.push_back(wish),
+            None => by_hand(stage, app, wish),
+        }
+    };
+    match happening {
+        Happening::Kill(whom, calls) => befall(stage, whom, calls, Fate::Killed),
+        Happening::Stall(whom, calls, ms) => befall(stage, whom, calls, Fate::Stalled(ms * MS)),
+        Happening::Standstill(ms) => stage.world.stand_still(ms * MS),
+        Happening::Stop(app) => wish(app, UserAct::Stop),
+        Happening::Continue(app) => wish(app, UserAct::Continue),
+        Happening::Terminate(app) => wish(app, UserAct::Terminate),
+        Happening::KillProgram(app) => {
+            let now_ns = stage.world.now_ns();
+            // There may be nothing to be killed yet.
+            if stage.truths.borrow()[app].started {
+                stage.truths.borrow_mut()[app].doomed_at_ns.get_or_insert(now_ns);
+                signal_all(stage, app, Signal::KILL);
+            }
+        }
+        Happening::DiskFull(ms) => stage.world.disk_full_until_ns.set(stage.world.now_ns() + ms * MS),
+        Happening::RemoveGroups => {
+            let mut kernel = stage.world.kernel.borrow_mut();
+            let paths = kernel.groups.paths();
+            for path in paths.iter().rev() {
+                let used =
+                    kernel.processes.values().any(|process| kernel.group_paths(process).contains(path));
+                if !used {
+                    kernel.groups.forget(path);
+                }
+            }
+        }
+        Happening::DaemonStarts => {
+            if stage.daemon.get().is_none_or(|pid| !stage.world.runs(pid)) {
+                stage.start_daemon();
+            }
+        }
+        Happening::DaemonEnds => {
+            if let Some(stopper) = &*stage.stopper.borrow() {
+                stopper.stop();
+            }
+        }
+    }
+}
+
+/// What users wanted of a `run` that was killed before it obeyed.
+fn act_for_the_dead(stage: &Stage) {
+    for app in 0..stage.scene.programs.len() {
+        let dead = stage.truths.borrow()[app].run.is_some_and(|run| !stage.world.runs(run));
+        while dead && let Some(wish) = stage.next_wish(app) {
+            by_hand(stage, app, wish);
+        }
+    }
+}
+
+/// A user whose `run` is gone has the program's own process.
+fn by_hand(stage: &Stage, app: usize, wish: UserAct) {
+    if !stage.truths.borrow()[app].started {
+        return;
+    }
+    match wish {
+        // Who sends it cannot know whether it stands by turns; nothing is promised then.
+        UserAct::Stop => {}
+        UserAct::Continue => {
+            stage.truths.borrow_mut()[app].user_stopped = false;
+            signal_all(stage, app, Signal::CONT);
+        }
+        UserAct::Terminate => {
+            let now_ns = stage.world.now_ns();
+            stage.truths.borrow_mut()[app].doomed_at_ns.get_or_insert(now_ns);
+            signal_all(stage, app, Signal::TERM);
+        }
+    }
+}
+
+fn signal_all(stage: &Stage, app: usize, signal: Signal) {
+    let mut kernel = stage.world.kernel.borrow_mut();
+    let pids: Vec<u32> = kernel.of_app(app as u32).map(|process| process.pid).collect();
+    for pid in pids {
+        let _ = kernel.signal(stage.shell.get(), pid, signal);
+    }
+}
+
+fn befall(stage: &Rc<Stage>, whom: Whom, calls: u64, fate: Fate) {
+    let kernel = stage.world.kernel.borrow();
+    let parts = stage.parts.borrow();
+    let guards = || {
+        let coplace =
+            kernel.processes.values().filter(|process| process.name == "coplace" && !process.zombie);
+        coplace.map(|process| process.pid).find(|pid| parts.get(pid).is_none_or(|part| *part == Part::Guard))
+    };
+    let pid = match whom {
+        Whom::Guard => guards(),
+        Whom::Run(app) => stage.truths.borrow()[app].run,
+        // The holder of the lease.
+        Whom::Scheduler => kernel.file(&Path::new(HOME).join("lease")).and_then(|bytes| {
+            let word = bytes.get(16..24)?.try_into().ok()?;
+            u32::try_from(u64::from_ne_bytes(word)).ok()
+        }),
+    };
+    drop((kernel, parts));
+    if let Some(pid) = pid.filter(|pid| stage.world.runs(*pid)) {
+        stage.world.doom(pid, calls, fate);
+    }
+}
+
+fn is_over(stage: &Stage) -> bool {
+    let truths = stage.truths.borrow();
+    let kernel = stage.world.kernel.borrow();
+    let over =
+        |app: usize, truth: &Truth| truth.process.is_some() && kernel.of_app(app as u32).next().is_none();
+    truths.iter().enumerate().all(|(app, truth)| over(app, truth))
+}
+
+fn unfinished(stage: &Stage) -> String {
+    let kernel = stage.world.kernel.borrow();
+    let mut text = String::from("not all programs have done their work:");
+    for app in 0..stage.scene.programs.len() {
+        for process in kernel.of_app(app as u32) {
+            let (frozen, cpus) = (kernel.is_frozen(process), kernel.cpus_of(process));
+            let program = process.program.as_ref().map(|program| (program.now.clone(), program.left_ns));
+            text += &format!(
+                " p{app} process {} stopped {} by {} frozen {frozen} on {cpus} at {program:?};",
+                process.pid, process.stopped, process.stopped_by
+            );
+        }
+    }
+    text
+}
+
+/// What nobody will tidy up any more.
+fn left_behind(stage: &Stage) -> Option<String> {
+    let kernel = stage.world.kernel.borrow();
+    for (app, truth) in stage.truths.borrow().iter().enumerate() {
+        let died = truth.doomed_at_ns.is_some();
+        if !died && !kernel.finished.contains_key(&(app as u32)) {
+            return Some(format!("p{app} has ended before its work was done (invariant 8)"));
+        }
+    }
+    // Who was to tidy up may have been killed, and nobody come after.
+    let lives = kernel.processes.values().any(|process| process.name == "coplace" && !process.zombie);
+    let killed = stage.scene.happenings.iter().any(|(_, what)| {
+        matches!(
+            what,
+            Happening::Kill(..) | Happening::Stall(..) | Happening::DiskFull(_) | Happening::Standstill(_)
+        )
+    });
+    if killed && !lives {
+        return None;
+    }
+    let files = kernel.files_below(&Path::new(HOME).join("apps"));
+    let ours = |path: &std::path::PathBuf| path.to_string_lossy().contains("/coplace/");
+    let groups: Vec<_> = kernel.groups.paths().into_iter().filter(ours).collect();
+    match (files.first(), groups.first()) {
+        (Some(path), _) | (None, Some(path)) => Some(format!("{} is left behind", path.display())),
+        (None, None) => None,
+    }
+}
+
+/// The same scene with as little in it as still shows something wrong.
+fn shortened(scene: &Scene) -> (Scene, String) {
+    let mut best = scene.clone();
+    let mut what = play(scene).unwrap_or_default();
+    let mut shorter = true;
+    while shorter {
+        shorter = false;
+        for at in (0..best.happenings.len()).rev() {
+            if at >= best.happenings.len() {
+                continue;
+            }
+            let mut less = best.clone();
+            match less.happenings.remove(at).1 {
+                // Who is stopped by his user is continued by him, or waits for ever.
+                Happening::Continue(_) => continue,
+                Happening::Stop(app) => less.happenings.retain(|(_, what)| *what != Happening::Continue(app)),
+                _ => {}
+            }
+            if let Some(found) = play(&less) {
+                (best, what, shorter) = (less, found, true);
+            }
+        }
+    }
+    (best, what)
+}
+
+fn report(seed: u64) -> String {
+    let (scene, what) = shortened(&Scene::of(seed));
+    let mut text = format!("seed {seed}: {what}\n");
+    text += &format!("  again: COPLACE_SEED={seed} cargo test -p coplace-node explore::\n");
+    text += &format!(
+        "  CPUs {}, {:?}, user {}, keeps masks {}, policy {} slices {} ms, {:?} {:?}\n",
+        scene.cpus,
+        scene.mounted,
+        scene.uid,
+        scene.keeps_masks,
+        scene.policy,
+        scene.slice_ms,
+        scene.placement,
+        scene.turns
+    );
+    for (number, program) in scene.programs.iter().enumerate() {
+        text += &format!(
+            "  {:>5} ms: p{number} {:?} mask {} nice {} with {} steps\n",
+            program.at_ms,
+            program.kind,
+            program.mask,
+            program.nice,
+            program.script.len()
+        );
+    }
+    for (at_ms, happening) in &scene.happenings {
+        text += &format!("  {at_ms:>5} ms: {happening:?}\n");
+    }
+    text
+}
+
+/// Explores seeds with all CPUs; those under which something is wrong, at most so many.
+fn explore(
+    seeds: Range<u64>,
+    most: usize,
+    play: impl Fn(&Scene) -> Option<String> + Sync,
+) -> BTreeMap<u64, String> {
+    let next = AtomicU64::new(seeds.start);
+    let found = std::sync::Mutex::new(BTreeMap::new());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let under_way = std::sync::Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (next, found, under_way, play, seeds) = (&next, &found, &under_way, &play, &seeds);
+            scope.spawn(move || {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end || found.lock().is_ok_and(|found| found.len() >= most) {
+                        linux::host::lock(under_way).remove(&thread);
+                        return;
+                    }
+                    let mut all = under_way.lock().expect("nobody panics with it");
+                    all.insert(thread, (seed, Instant::now()));
+                    // A world that never ends would hide that.
+                    for (seed, began) in all.values() {
+                        assert!(began.elapsed() < LONGEST, "seed {seed} does not end");
+                    }
+                    drop(all);
+                    if let Some(what) = play(&Scene::of(seed)) {
+                        linux::host::lock(&found).insert(seed, what);
+                    }
+                }
+            });
+        }
+    });
+    found.into_inner().expect("no thread panicked")
+}
+
+fn seeds_asked_for() -> Option<Range<u64>> {
+    let range = std::env::var("COPLACE_SEEDS").ok()?;
+    let (from, to) = range.split_once("..")?;
+    Some(from.parse().ok()?..to.parse().ok()?)
+}
+
+/// The first seed that shows each deliberate fault. `COPLACE_SEEDS=from..to` looks for others.
+const SHOWN_BY: &[(Mutant, u64)] = &[];
+
+#[test]
+fn each_deliberate_fault_is_shown_by_a_seed() {
+    if let Some(seeds) = seeds_asked_for() {
+        for mutant in mutants::ALL {
+            let found = explore(seeds.clone(), 1, |scene| play_broken(scene, mutant));
+            eprintln!("(Mutant::{mutant:?}, {:?}),", found.first_key_value());
+        }
+        return;
+    }
+    for (mutant, seed) in SHOWN_BY {
+        let scene = Scene::of(*seed);
+        assert!(play_broken(&scene, *mutant).is_some(), "{mutant:?} is not found by seed {seed}");
+        assert_eq!(play(&scene), None, "seed {seed} without a fault");
+    }
+    assert!(SHOWN_BY.len() >= 15);
+}
+
+#[test]
+fn nothing_that_must_not_be_happens_in_many_worlds() {
+    if let Some(seed) = std::env::var("COPLACE_SEED").ok().and_then(|seed| seed.parse().ok()) {
+        let found = play(&Scene::of(seed));
+        if found.is_some() && std::env::var_os("COPLACE_SHOW").is_some() {
+            play_out(&shortened(&Scene::of(seed)).0, true);
+        }
+        assert!(found.is_none(), "{}", report(seed));
+        return;
+    }
+    let seeds = seeds_asked_for().unwrap_or(0..SEEDS);
+    let (count, began) = (seeds.end - seeds.start, Instant::now());
+    let found = explore(seeds, 5, play);
+    eprintln!("{count} seeds in {:.1} s", began.elapsed().as_secs_f64());
+    let reports: Vec<String> = found.keys().map(|seed| report(*seed)).collect();
+    assert!(found.is_empty(), "{}", reports.join("\n"));
+}

@@ -1,0 +1,265 @@
+//! What a seed means: a machine, programs, and what befalls them.
+
+use std::collections::VecDeque;
+
+use model::{Hierarchy, Op, Script, phases};
+use topology::CpuSet;
+use workload::Random;
+
+use crate::mechanism::{PlacementChoice, TurnsChoice};
+
+const MS: u64 = 1_000_000;
+
+/// What sort of program it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Teams that follow what they are asked for.
+    Resizable,
+    /// Teams with the preload library that keep their threads.
+    Rigid,
+    /// Threads that no library tells of.
+    Foreign,
+    Serial,
+    /// A script that starts others and waits for them.
+    Forking,
+    /// Goes on in a child of init.
+    Daemon,
+    /// Becomes another program.
+    Executing,
+    /// Restricts itself, or binds its first thread.
+    Choosing,
+    /// A launcher with ranks.
+    Launcher,
+    /// Waits without spinning.
+    Passive,
+}
+
+#[derive(Clone, Debug)]
+pub struct Planned {
+    pub at_ms: u64,
+    pub kind: Kind,
+    pub script: Script,
+    /// As its user started it; empty: all CPUs.
+    pub mask: CpuSet,
+    pub nice: i32,
+}
+
+impl Planned {
+    pub fn name(&self, number: usize) -> String {
+        match self.kind {
+            Kind::Launcher => "mpirun".to_owned(),
+            _ => format!("p{number}"),
+        }
+    }
+}
+
+/// A process of coplace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom {
+    Scheduler,
+    Guard,
+    /// The `coplace run` of a program.
+    Run(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// Killed after so many more calls.
+    Kill(Whom, u64),
+    /// Kept from running after so many more calls, for so many milliseconds.
+    Stall(Whom, u64, u64),
+    /// The whole machine stands still.
+    Standstill(u64),
+    /// Its user stops a program by its `run` (Ctrl-Z), continues it, ends it (Ctrl-C).
+    Stop(usize),
+    Continue(usize),
+    Terminate(usize),
+    /// A program is killed outright.
+    KillProgram(usize),
+    /// No file can be written for so long.
+    DiskFull(u64),
+    /// A service manager removes groups that are empty.
+    RemoveGroups,
+    DaemonStarts,
+    DaemonEnds,
+}
+
+#[derive(Clone, Debug)]
+pub struct Scene {
+    pub seed: u64,
+    pub cpus: CpuSet,
+    pub mounted: Vec<Hierarchy>,
+    pub uid: u32,
+    pub keeps_masks: bool,
+    pub pids: u32,
+    pub policy: &'static str,
+    pub slice_ms: u64,
+    pub placement: PlacementChoice,
+    pub turns: TurnsChoice,
+    pub programs: Vec<Planned>,
+    pub happenings: Vec<(u64, Happening)>,
+}
+
+impl Scene {
+    pub fn of(seed: u64) -> Scene {
+        let mut random = Random::for_purpose(seed, "scene");
+        let count = 2 + random.below(5) as u32;
+        let mounted = any_mounts(&mut random);
+        let uid = if random.chance(70) { 0 } else { 1000 };
+        let policies = ["TA", "TA", "TA", "TA", "EQ", "CO", "LV", "UE", "BP", "LA"];
+        let has_groups = !mounted.is_empty() && uid == 0;
+        let placement = match has_groups && random.chance(25) {
+            true if mounted.contains(&Hierarchy::Cpuset) || mounted.contains(&Hierarchy::V2) => {
+                PlacementChoice::Cpuset
+            }
+            _ => PlacementChoice::Auto,
+        };
+        let turns = match random.below(6) {
+            0 => TurnsChoice::Stop,
+            1 if has_groups => TurnsChoice::Idle,
+            _ => TurnsChoice::Auto,
+        };
+        let many = 1 + random.below(4) as usize;
+        let programs: Vec<Planned> = (0..many).map(|_| any_program(&mut random, count)).collect();
+        let mut scene = Scene {
+            seed,
+            cpus: CpuSet::first(count),
+            mounted,
+            uid,
+            keeps_masks: random.chance(60),
+            pids: 150 + random.below(200) as u32,
+            policy: policies[random.below(policies.len() as u64) as usize],
+            slice_ms: *random.pick(&[20, 50, 100]),
+            placement,
+            turns,
+            programs,
+            happenings: Vec::new(),
+        };
+        scene.befall(&mut random);
+        scene
+    }
+
+    /// Whether a guard may be missing at times.
+    pub fn harms_guards(&self) -> bool {
+        self.happenings.iter().any(|(_, what)| {
+            matches!(
+                what,
+                Happening::Kill(Whom::Guard, _) | Happening::Stall(Whom::Guard, ..) | Happening::DiskFull(_)
+            )
+        })
+    }
+
+    fn befall(&mut self, random: &mut Random) {
+        let many = self.programs.len();
+        if random.chance(55) {
+            self.happenings.push((0, Happening::DaemonStarts));
+        }
+        for app in 0..many {
+            let at_ms = self.programs[app].at_ms + 20 + random.below(400);
+            match random.below(12) {
+                0 | 1 => {
+                    self.happenings.push((at_ms, Happening::Stop(app)));
+                    self.happenings.push((at_ms + 50 + random.below(500), Happening::Continue(app)));
+                }
+                2 => self.happenings.push((at_ms, Happening::Terminate(app))),
+                3 => self.happenings.push((at_ms, Happening::KillProgram(app))),
+                _ => {}
+            }
+        }
+        for _ in 0..random.below(4) {
+            let at_ms = random.below(900);
+            let whom = match random.below(5) {
+                0 => Whom::Guard,
+                1 => Whom::Run(random.below(many as u64) as usize),
+                _ => Whom::Scheduler,
+            };
+            let calls = 1 + random.below(400);
+            let happening = match random.below(10) {
+                0..=4 => Happening::Kill(whom, calls),
+                5 | 6 => Happening::Stall(whom, calls, 100 + random.below(1500)),
+                7 => Happening::Standstill(100 + random.below(2000)),
+                8 => Happening::DiskFull(20 + random.below(300)),
+                _ => Happening::RemoveGroups,
+            };
+            self.happenings.push((at_ms, happening));
+        }
+        if random.chance(35) {
+            self.happenings.push((100 + random.below(900), Happening::DaemonStarts));
+        }
+        if random.chance(20) {
+            self.happenings.push((300 + random.below(900), Happening::DaemonEnds));
+        }
+        self.happenings.sort_by_key(|(at_ms, _)| *at_ms);
+    }
+}
+
+fn any_mounts(random: &mut Random) -> Vec<Hierarchy> {
+    let v1 = [Hierarchy::Cpuset, Hierarchy::Cpu, Hierarchy::Freezer];
+    match random.below(5) {
+        0 => Vec::new(),
+        1 | 2 => v1.to_vec(),
+        3 => vec![Hierarchy::V2],
+        _ => [Hierarchy::V2, Hierarchy::Cpu, Hierarchy::Freezer].to_vec(),
+    }
+}
+
+fn any_place(random: &mut Random, cpus: u32) -> CpuSet {
+    let width = 1 + random.below(u64::from(cpus)) as u32;
+    let from = random.below(u64::from(cpus - width + 1)) as u32;
+    (from..from + width).collect()
+}
+
+/// Some hundred milliseconds in teams.
+fn teams(random: &mut Random, wide: u32) -> Script {
+    let region_ms = 2 + random.below(30);
+    phases(1 + (50 + random.below(350)) / region_ms, region_ms * MS, (1 + random.below(5)) * MS, wide)
+}
+
+fn any_program(random: &mut Random, cpus: u32) -> Planned {
+    use Kind::{Choosing, Daemon, Executing, Foreign, Forking, Launcher, Passive, Resizable, Rigid, Serial};
+    let kind = *random.pick(&[
+        Resizable, Resizable, Resizable, Resizable, Rigid, Rigid, Foreign, Serial, Forking, Daemon,
+        Executing, Choosing, Launcher, Passive,
+    ]);
+    let mask = if random.chance(15) { any_place(random, cpus) } else { CpuSet::new() };
+    // Who has fewer CPUs from the beginning than threads that spin for each other has only himself to blame.
+    let most = if mask.is_empty() { cpus } else { mask.len() as u32 };
+    let wide = if random.chance(70) { 0 } else { 1 + random.below(u64::from(most)) as u32 };
+    let mut script = match kind {
+        Serial => [Op::Serial { ns: (50 + random.below(300)) * MS }].into(),
+        Forking | Launcher => {
+            let mut script: Script =
+                (0..1 + random.below(3)).map(|_| Op::Fork(teams(random, wide))).collect();
+            script.push_back(Op::Sleep { ns: random.below(20) * MS });
+            script.push_back(Op::Wait);
+            script
+        }
+        Daemon => {
+            let mut script: Script = [Op::Serial { ns: 10 * MS }, Op::Daemonise].into();
+            script.extend(teams(random, wide));
+            script
+        }
+        Executing => {
+            let mut script = teams(random, wide);
+            script.push_back(Op::Exec { name: "other".to_owned() });
+            script.extend(teams(random, wide));
+            script
+        }
+        Choosing => {
+            let mut script = teams(random, wide);
+            script.truncate(6);
+            script.push_back(match random.chance(50) {
+                true => Op::Restrict(any_place(random, cpus)),
+                false => Op::BindFirst(any_place(random, cpus)),
+            });
+            script.extend(teams(random, wide));
+            script
+        }
+        Resizable | Rigid | Foreign | Passive => teams(random, wide),
+    };
+    if random.chance(20) {
+        script.insert(script.len().min(3), Op::Sleep { ns: random.below(100) * MS });
+    }
+    let nice = *random.pick(&[0, 0, 0, 0, 0, 0, 5, 15]);
+    Planned { at_ms: random.below(500), kind, script: VecDeque::from(script), mask, nice }
+}
