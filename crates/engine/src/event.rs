@@ -23,6 +23,11 @@ pub enum Event<P = Box<dyn Policy>> {
     /// passively, may be stopped, must stay somewhere. Arrival and suspension are kept as they are;
     /// one of a program that is not there (any more) says nothing.
     Observed(App),
+    /// Where a program has to stay from now on, whatever else was observed of it; not given: anywhere.
+    Within {
+        app: AppId,
+        within: Option<CpuSet>,
+    },
     /// A user asked that it stand still, or stopped it.
     Suspend(AppId),
     Resume(AppId),
@@ -67,6 +72,7 @@ impl<P> Event<P> {
             Event::Came(arrival) => Event::Came(arrival.clone()),
             Event::Left(id) => Event::Left(id.clone()),
             Event::Observed(app) => Event::Observed(app.clone()),
+            Event::Within { app, within } => Event::Within { app: app.clone(), within: within.clone() },
             Event::Suspend(id) => Event::Suspend(id.clone()),
             Event::Resume(id) => Event::Resume(id.clone()),
             Event::Machine { allowed, usable } => {

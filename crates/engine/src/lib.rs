@@ -254,8 +254,10 @@ impl Engine {
         let step = self.advance(now_ns, events);
         actuator.admit(&step.starts.admitted, &self.snapshot.apps);
         let done = if step.change.is_empty() { Ok(()) } else { actuator.carry_out(&step.plan, &step.change) };
-        if done.is_ok() {
-            self.was_carried();
+        self.was_carried();
+        if done.is_err() {
+            // The actuator has begun with it: what it is to do next is told from there, and all of this again.
+            self.arrived.extend(step.change.apps.keys().cloned());
         }
         (step, done)
     }
@@ -378,6 +380,11 @@ impl Engine {
                     // Arrival and suspension are not observed but told.
                     let (arrived_ns, suspended) = (known.arrived_ns, known.suspended);
                     *known = App { arrived_ns, suspended, ..app };
+                }
+            }
+            Event::Within { app, within } => {
+                if let Some(known) = apps.iter_mut().find(|known| known.id == app) {
+                    known.within = within;
                 }
             }
             Event::Suspend(id) => {

@@ -238,11 +238,14 @@ fn is_model() -> bool {
     MODEL.try_with(|model| model.borrow().is_some()).unwrap_or(false)
 }
 
-/// Between two looks of a thread in a model at what another one is to do.
-const MODEL_PAUSE_NS: u64 = 50_000;
+/// Between two looks of a thread in a model at what another one is to do: to let go of a lock, to notify it, to send it
+/// something.
+const LOCK_PAUSE_NS: u64 = 20_000;
+const WAIT_PAUSE_NS: u64 = 1_000_000;
+const RECEIVE_PAUSE_NS: u64 = 5_000_000;
 
-fn let_others_run(until_ns: u64) {
-    with(|host| host.sleep_until(until_ns.min(host.now_ns() + MODEL_PAUSE_NS)));
+fn let_others_run(pause_ns: u64, until_ns: u64) {
+    with(|host| host.sleep_until(until_ns.min(host.now_ns() + pause_ns)));
 }
 
 /// What a poisoned mutex guards is taken as it stands: whoever holds it has to go on letting programs go.
@@ -251,7 +254,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         match mutex.try_lock() {
             Ok(guard) => return guard,
             Err(TryLockError::Poisoned(error)) => return error.into_inner(),
-            Err(TryLockError::WouldBlock) if is_model() => let_others_run(u64::MAX),
+            Err(TryLockError::WouldBlock) if is_model() => let_others_run(LOCK_PAUSE_NS, u64::MAX),
             Err(TryLockError::WouldBlock) => return mutex.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
@@ -266,7 +269,7 @@ pub fn wait<'a, T>(
 ) -> MutexGuard<'a, T> {
     if is_model() {
         drop(guard);
-        let_others_run(until_ns.unwrap_or(u64::MAX));
+        let_others_run(WAIT_PAUSE_NS, until_ns.unwrap_or(u64::MAX));
         return lock(mutex);
     }
     match until_ns {
@@ -284,7 +287,7 @@ pub fn receive<T>(receiver: &Receiver<T>) -> Option<T> {
         match receiver.try_recv() {
             Ok(next) => return Some(next),
             Err(TryRecvError::Disconnected) => return None,
-            Err(TryRecvError::Empty) => let_others_run(u64::MAX),
+            Err(TryRecvError::Empty) => let_others_run(RECEIVE_PAUSE_NS, u64::MAX),
         }
     }
     receiver.recv().ok()

@@ -503,6 +503,19 @@ impl Kernel {
         words[at / 8].store(u64::from_ne_bytes(bytes), Ordering::SeqCst);
     }
 
+    /// What the page of a process says, for people.
+    pub fn page_words(&self, process: &Process) -> String {
+        let Some(words) = &process.page else { return "no page".to_owned() };
+        let half = |field| self.half(words, field);
+        format!(
+            "target {} requested {} told {} resizable {:#x}",
+            half("target"),
+            half("requested"),
+            half("told"),
+            words[self.layout["resizable"] / 8].load(Ordering::SeqCst)
+        )
+    }
+
     /// As the preload library does it: the team is what the program wants, or what it is asked for where it may be
     /// resized.
     fn enter_region(&mut self, pid: u32, wide: u32) {

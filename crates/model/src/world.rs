@@ -40,6 +40,8 @@ struct Task {
 pub type Observer = Box<dyn FnMut(&Kernel, u32, &Act) -> Result<(), String>>;
 pub type Planned = Box<dyn FnOnce(&Rc<World>)>;
 pub type Body = Box<dyn FnOnce()>;
+/// What a guard does for a home.
+pub type GuardBody = Rc<dyn Fn(PathBuf) -> Body>;
 
 /// What is to happen to a process of coplace at one of its next calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +65,7 @@ pub struct World {
     paused_until: RefCell<BTreeMap<u32, u64>>,
     planned: RefCell<BTreeMap<u64, Planned>>,
     observer: RefCell<Option<Observer>>,
-    guard_body: RefCell<Option<Rc<dyn Fn(PathBuf) -> Body>>>,
+    guard_body: RefCell<Option<GuardBody>>,
     /// Until then nothing can be written to files.
     pub disk_full_until_ns: Cell<u64>,
     calls: Cell<u64>,
@@ -121,7 +123,7 @@ impl World {
         *self.observer.borrow_mut() = Some(observer);
     }
 
-    pub fn on_start_guard(&self, body: Rc<dyn Fn(PathBuf) -> Body>) {
+    pub fn on_start_guard(&self, body: GuardBody) {
         *self.guard_body.borrow_mut() = Some(body);
     }
 

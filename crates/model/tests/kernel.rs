@@ -10,9 +10,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use coplace_model::{Hierarchy, Machine, Op, World};
 use linux::host::{self, Host, Kernel};
 use linux::{Root, cgroup};
-use model::{Hierarchy, Machine, Op, World};
 use rustix::process::Signal;
 use topology::CpuSet;
 use workload::Random;
@@ -311,7 +311,7 @@ impl Side for Imagined {
         match step {
             Step::Start => {
                 let mut kernel = world.kernel.borrow_mut();
-                let pid = kernel.start(model::kernel::INIT, "sh");
+                let pid = kernel.start(coplace_model::kernel::INIT, "sh");
                 kernel.processes.get_mut(&pid).expect("just started").is_waited_for = true;
                 kernel.execute(pid, [Op::Sleep { ns: u64::MAX / 4000 }].into(), false, false);
                 drop(kernel);

@@ -382,7 +382,7 @@ fn explore(
                     }
                     drop(all);
                     if let Some(what) = play(&Scene::of(seed)) {
-                        linux::host::lock(&found).insert(seed, what);
+                        linux::host::lock(found).insert(seed, what);
                     }
                 }
             });

@@ -230,7 +230,7 @@ impl Live {
 
     /// Takes those programs in anew that somebody has set free meanwhile, and tells which; the plan
     /// stays.
-    pub fn take_back(&mut self, home: &Home) -> Vec<AppId> {
+    pub fn take_back(&mut self, home: &Home, beat: impl Fn()) -> Vec<AppId> {
         let ids: Vec<AppId> = self.apps.keys().filter(|id| self.registry.was_set_free(id)).cloned().collect();
         if ids.is_empty() {
             return ids;
@@ -238,6 +238,7 @@ impl Live {
         // Handles on groups that are gone are not to be turned any more.
         self.clock.set(Rotation::new(None), Members::new(), BTreeSet::new());
         for id in ids.clone() {
+            beat();
             let record = self.apps[&id].record.clone();
             restore::set_free(&record, &self.root, home);
             let harness = self.harness_for(&record, self.apps[&id].user_stopped);

@@ -309,13 +309,12 @@ impl Scheduler {
     /// It did not act for so long that the guard may have set programs free, or still be about it.
     fn take_back(&mut self) {
         let _lock = self.lock_programs();
-        for id in self.live.take_back(&self.home) {
+        // Who does not act for long here either may find programs set free again, and takes them back the next time.
+        for id in self.live.take_back(&self.home, || self.lease.beat()) {
             self.note(News::SetFree { app: id });
         }
         self.note_failures();
-        // While the programs are locked the guard does nothing, however long that took.
         self.lease.beat();
-        self.lease.was_late();
     }
 
     fn end(mut self) -> Ended {

@@ -180,6 +180,11 @@ impl Tape {
                     self.sees(now_ns, at, app);
                 }
             }
+            Recorded::Within { app, within } => {
+                if let Some(&at) = present.get(&app) {
+                    self.seen[at].app.within = within;
+                }
+            }
             Recorded::Left(id) => {
                 self.held.remove(&id);
                 if let Some(at) = present.remove(&id) {

@@ -86,6 +86,11 @@ impl Stage {
             remembered: Some(PathBuf::from(HOME).join("remembered.json")),
             ..Options::default()
         };
+        if self.shows {
+            // Beside what is printed: what each scheduler saw and decided.
+            let file = format!("coplace-explored-{}.jsonl", host::own_pid());
+            options.trace = Some(std::env::temp_dir().join(file));
+        }
         options.settings.slice_ns = self.scene.slice_ms * 1_000_000;
         options
     }

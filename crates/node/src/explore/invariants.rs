@@ -69,6 +69,9 @@ fn is_launcher(process: &Process) -> bool {
 fn judge(stage: &Stage, kernel: &Kernel, by: u32, act: &Act) -> Result<(), String> {
     let Some(part) = stage.part(by).or_else(|| guard_of(stage, kernel, by)) else { return Ok(()) };
     let who = format!("{part:?} (process {by})");
+    // A scheduler that was kept from running in the middle of an act completes it first, and finds out then that a
+    // guard has set its programs free. That does not last: who stays squeezed is seen by the next looks.
+    let late = part != Part::Guard && kernel.now_ns.saturating_sub(beat_of(kernel)) >= FRESH_NS;
     // Of who has ended by this nothing can be said any more.
     let managed = |pid: u32, what: &str| -> Result<Option<&Process>, String> {
         let Some(process) = kernel.processes.get(&pid) else { return Ok(None) };
@@ -93,7 +96,7 @@ fn judge(stage: &Stage, kernel: &Kernel, by: u32, act: &Act) -> Result<(), Strin
                     return Err(format!("{who} has stopped the launcher {to} (invariant 8)"));
                 }
                 let traces = traces_of(kernel, process);
-                if !traces.is_some_and(|text| !text.contains("\"stops_by_signal\":false")) {
+                if traces.is_none_or(|text| text.contains("\"stops_by_signal\":false")) {
                     return Err(format!(
                         "{who} has stopped process {to}, and that is not on record (invariant 9)"
                     ));
@@ -113,12 +116,12 @@ fn judge(stage: &Stage, kernel: &Kernel, by: u32, act: &Act) -> Result<(), Strin
             let truths = stage.truths.borrow();
             let truth = &truths[process.app.unwrap_or(0) as usize];
             let narrow = mask.is_subset(&truth.original) && *mask != truth.original;
-            if narrow && !truth.chooses && !is_on_record(kernel, process, mask) {
+            if narrow && !truth.chooses && !late && !is_on_record(kernel, process, mask) {
                 return Err(format!(
                     "{who} has bound thread {tid} of process {pid} to {mask}, which is not on record (invariant 9)"
                 ));
             }
-            unsqueezed(kernel, process, &truth.original, truth.chooses)
+            unsqueezed(kernel, process, &truth.original, truth.chooses || late)
                 .map_err(|why| format!("{who} has bound thread {tid} to {mask}: {why}"))
         }
         Act::Moved { pid, group } => {
@@ -140,7 +143,7 @@ fn judge(stage: &Stage, kernel: &Kernel, by: u32, act: &Act) -> Result<(), Strin
             }
             let truths = stage.truths.borrow();
             let truth = &truths[process.app.unwrap_or(0) as usize];
-            unsqueezed(kernel, process, &truth.original, truth.chooses)
+            unsqueezed(kernel, process, &truth.original, truth.chooses || late)
                 .map_err(|why| format!("{who} has moved process {pid}: {why}"))
         }
         Act::Froze { group, on: true } | Act::Idled { group, on: true } => {
@@ -162,13 +165,19 @@ fn judge(stage: &Stage, kernel: &Kernel, by: u32, act: &Act) -> Result<(), Strin
                 let Some(process) = managed(process.pid, "confined")? else { continue };
                 let truths = stage.truths.borrow();
                 let truth = &truths[process.app.unwrap_or(0) as usize];
-                unsqueezed(kernel, process, &truth.original, truth.chooses)
+                unsqueezed(kernel, process, &truth.original, truth.chooses || late)
                     .map_err(|why| format!("{who} has confined {} to {cpus}: {why}", group.display()))?;
             }
             Ok(())
         }
         _ => Ok(()),
     }
+}
+
+/// When the lease was beaten last; 0: there is none.
+fn beat_of(kernel: &Kernel) -> u64 {
+    let bytes = kernel.file(&Path::new(HOME).join("lease")).unwrap_or_default();
+    bytes.get(40..48).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes)
 }
 
 /// A guard that the model started for somebody.
@@ -217,9 +226,10 @@ fn is_squeezed(kernel: &Kernel, process: &Process, original: &CpuSet) -> Option<
 
 fn unsqueezed(kernel: &Kernel, process: &Process, original: &CpuSet, chooses: bool) -> Result<(), String> {
     match is_squeezed(kernel, process, original) {
-        Some((team, cpus)) if !chooses => {
-            Err(format!("its team of {team} has the CPUs {cpus} (invariant 10)"))
-        }
+        Some((team, cpus)) if !chooses => Err(format!(
+            "its team of {team} has the CPUs {cpus} (invariant 10); {}",
+            kernel.page_words(process)
+        )),
         _ => Ok(()),
     }
 }
@@ -257,11 +267,7 @@ impl Onlooker {
 
 fn look(seen: &mut Seen, stage: &Stage, world: &World, now_ns: u64) -> Result<(), String> {
     let kernel = world.kernel.borrow();
-    if let Some(bytes) = kernel.file(&Path::new(HOME).join("lease"))
-        && let Some(beat) = bytes.get(40..48).and_then(|word| word.try_into().ok())
-    {
-        seen.beat_ns = seen.beat_ns.max(u64::from_ne_bytes(beat));
-    }
+    seen.beat_ns = seen.beat_ns.max(beat_of(&kernel));
     let scheduled = now_ns.saturating_sub(seen.beat_ns) < FRESH_NS;
     let guard_lives = stage.parts.borrow().iter().any(|(pid, part)| *part == Part::Guard && world.acts(*pid));
     // Where nobody has done anything to the guard there is one.

@@ -1,7 +1,5 @@
 //! What a seed means: a machine, programs, and what befalls them.
 
-use std::collections::VecDeque;
-
 use model::{Hierarchy, Op, Script, phases};
 use topology::CpuSet;
 use workload::Random;
@@ -261,5 +259,5 @@ fn any_program(random: &mut Random, cpus: u32) -> Planned {
         script.insert(script.len().min(3), Op::Sleep { ns: random.below(100) * MS });
     }
     let nice = *random.pick(&[0, 0, 0, 0, 0, 0, 5, 15]);
-    Planned { at_ms: random.below(500), kind, script: VecDeque::from(script), mask, nice }
+    Planned { at_ms: random.below(500), kind, script, mask, nice }
 }

@@ -86,6 +86,13 @@ impl Groups {
         }
     }
 
+    /// Takes them away again, empty as they are.
+    pub fn remove(self, root: &Root) {
+        // What cannot be removed is in nobody's way.
+        let _ = self.v1.map(|group| group.remove(root));
+        let _ = self.v2.map(|group| group.remove(root));
+    }
+
     /// Moves the program in, but for launchers (`outside`). A hierarchy that does not take all of it is left again.
     pub fn fill(
         &mut self,
@@ -143,7 +150,11 @@ impl Harness {
                 return Ok(None);
             }
             let made = hierarchy.group(&later.scheduler, &later.app).map_err(other)?;
-            self.note(&keep, |traces| traces.groups.extend(made.dir("cpu").map(PathBuf::from)))?;
+            let dir = made.dir("cpu").map(PathBuf::from);
+            if let Err(error) = self.note(&keep, |traces| traces.groups.extend(dir)) {
+                let _ = made.remove(&self.root);
+                return Err(error);
+            }
             let group = match &mut self.v1 {
                 Some(group) => {
                     group.join(made);

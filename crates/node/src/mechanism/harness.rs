@@ -62,8 +62,12 @@ impl Harness {
         if let Some(first) = processes.first() {
             origins(first.pid, &mut traces, root);
         }
-        if !broken!(GroupsNotedLate) {
-            keep(&traces)?;
+        if !broken!(GroupsNotedLate)
+            && let Err(error) = keep(&traces)
+        {
+            // Nobody would find them again.
+            groups.remove(root);
+            return Err(error);
         }
         let outside: BTreeSet<Process> = match broken!(LaunchersStopped) {
             true => BTreeSet::new(),

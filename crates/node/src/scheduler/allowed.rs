@@ -93,7 +93,7 @@ impl Scheduler {
         let managed = self.live.apps().get(&app.id)?;
         let came = within(&managed.record.original_cpus, allowed);
         let within = chosen::within(&managed.chosen, came.as_ref(), allowed);
-        (within != app.within).then(|| Event::Observed(App { within, ..app }))
+        (within != app.within).then_some(Event::Within { app: app.id, within })
     }
 
     /// What a program was given by who started it. A mask that is the place which a program has from us is none
