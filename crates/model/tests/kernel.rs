@@ -171,7 +171,18 @@ fn shown(
                 path.is_some_and(|path| path.ends_with("/coplace-model"))
             })
             .collect();
-        lines.push(format!("{who}: {} in {groups:?} may use {:?}", stat.comm, host.affinity(*pid).ok()));
+        // Who is frozen takes note of a stop only when it thaws.
+        let freezes = |hierarchy: &Hierarchy, file: &str, on: &str| {
+            let inside = mounts.keys().position(|own| own == hierarchy).is_some_and(|at| groups[at]);
+            let state =
+                mounts.get(hierarchy).map(|mount| host.read(&group(mount).join(file)).unwrap_or_default());
+            inside && state.is_some_and(|state| String::from_utf8_lossy(&state).trim() == on)
+        };
+        let frozen = freezes(&Hierarchy::V2, "cgroup.freeze", "1")
+            || freezes(&Hierarchy::Freezer, "freezer.state", "FROZEN");
+        let stopped = if frozen { None } else { Some(stat.is_stopped()) };
+        let cpus = host.affinity(*pid).ok();
+        lines.push(format!("{who}: {} stopped {stopped:?} in {groups:?} may use {cpus:?}", stat.comm));
     }
     lines
 }
@@ -296,6 +307,11 @@ impl Imagined {
         self.started.push(self.world.kernel.borrow().processes[&pid].start_ticks);
     }
 
+    fn is_gone(&self, who: usize) -> bool {
+        let kernel = self.world.kernel.borrow();
+        kernel.processes.get(&self.pids[who]).is_none_or(|process| process.zombie)
+    }
+
     fn within<T>(&self, act: impl FnOnce() -> T) -> T {
         self.world.enter();
         let result = act();
@@ -375,6 +391,12 @@ fn play(script: u64, mounts: &BTreeMap<Hierarchy, PathBuf>) -> Result<(), String
             0 => Step::Start,
             _ => any_step(&mut random, real.pids.len(), &hierarchies, &cpus),
         };
+        // What becomes of the dead is not compared: they are gone.
+        if let Step::Mask(who, _) | Step::Enter(who, _) | Step::Leave(who, _) | Step::Signal(who, _) = step
+            && imagined.is_gone(who)
+        {
+            continue;
+        }
         if let Step::Fork(who) | Step::Exec(who) = step
             && (real.stands(who) || imagined.stands(who))
         {

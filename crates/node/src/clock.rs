@@ -211,9 +211,6 @@ impl Clock {
 
     /// Lets one application go now and takes it out of the rotation, because it is to die.
     pub fn release(&self, app: &AppId) {
-        if broken!(ClockKeepsTheDying) {
-            return;
-        }
         self.drop_member(app, |turn| turn.go());
     }
 

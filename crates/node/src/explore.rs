@@ -397,13 +397,37 @@ fn seeds_asked_for() -> Option<Range<u64>> {
     Some(from.parse().ok()?..to.parse().ok()?)
 }
 
-/// The first seed that shows each deliberate fault. `COPLACE_SEEDS=from..to` looks for others.
-const SHOWN_BY: &[(Mutant, u64)] = &[];
+/// The first seed that shows each deliberate fault. `COPLACE_SEEDS=from..to` looks for others,
+/// `COPLACE_MUTANT=NothingThawed` for those of one fault.
+const SHOWN_BY: &[(Mutant, u64)] = &[
+    (Mutant::NothingThawed, 8),
+    (Mutant::NobodyContinued, 842),
+    (Mutant::NothingWidened, 57),
+    (Mutant::NobodyMovedBack, 8),
+    (Mutant::UsersStopForgotten, 30),
+    (Mutant::CpusTakenFirst, 0),
+    (Mutant::TeamsWidenedFirst, 747),
+    (Mutant::PlacesNotedLate, 0),
+    (Mutant::StopsNotNoted, 2),
+    (Mutant::GroupsNotedLate, 0),
+    (Mutant::ClockKeepsTheStopped, 2),
+    (Mutant::LaunchersStopped, 23),
+    (Mutant::GuardIdle, 449),
+    (Mutant::NoGuard, 758),
+    (Mutant::AdoptedAsTheyAre, 557),
+    (Mutant::LockTakenTwice, 160),
+    (Mutant::RigidTakenForResizable, 2),
+    (Mutant::RecordsKept, 1),
+    (Mutant::HeldForEver, 0),
+    (Mutant::NobodyTakenBack, 1875),
+];
 
 #[test]
 fn each_deliberate_fault_is_shown_by_a_seed() {
     if let Some(seeds) = seeds_asked_for() {
-        for mutant in mutants::ALL {
+        let only = std::env::var("COPLACE_MUTANT").ok();
+        let wanted = |mutant: &Mutant| only.as_ref().is_none_or(|only| *only == format!("{mutant:?}"));
+        for mutant in mutants::ALL.into_iter().filter(wanted) {
             let found = explore(seeds.clone(), 1, |scene| play_broken(scene, mutant));
             eprintln!("(Mutant::{mutant:?}, {:?}),", found.first_key_value());
         }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 /// One deliberate fault; its doc says what is not as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mutant {
-    /// Who sets free thaws nothing.
+    /// Who sets free leaves groups as they are, frozen or not.
     NothingThawed,
     /// Who sets free continues nobody.
     NobodyContinued,
@@ -25,10 +25,6 @@ pub enum Mutant {
     StopsNotNoted,
     /// The groups of a program are written down when it has been moved.
     GroupsNotedLate,
-    /// A process is taken for the one that had its number before.
-    NumbersTakenForProcesses,
-    /// The clock goes on with a program that is to die.
-    ClockKeepsTheDying,
     /// The clock goes on with a program that its user has stopped.
     ClockKeepsTheStopped,
     /// Launchers are stopped with what they launched.
@@ -51,7 +47,7 @@ pub enum Mutant {
     NobodyTakenBack,
 }
 
-pub const ALL: [Mutant; 22] = [
+pub const ALL: [Mutant; 20] = [
     Mutant::NothingThawed,
     Mutant::NobodyContinued,
     Mutant::NothingWidened,
@@ -62,8 +58,6 @@ pub const ALL: [Mutant; 22] = [
     Mutant::PlacesNotedLate,
     Mutant::StopsNotNoted,
     Mutant::GroupsNotedLate,
-    Mutant::NumbersTakenForProcesses,
-    Mutant::ClockKeepsTheDying,
     Mutant::ClockKeepsTheStopped,
     Mutant::LaunchersStopped,
     Mutant::GuardIdle,

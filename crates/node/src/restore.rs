@@ -151,9 +151,6 @@ impl Freeing<'_> {
     /// are no groups to tell, those that lost their parents and still carry its environment.
     fn members(&mut self, groups: &[PathBuf]) -> Vec<Process> {
         let mut known = vec![identity::to_linux(self.record.process)];
-        if broken!(NumbersTakenForProcesses) {
-            known.extend(Process::of(self.record.process.pid, self.root));
-        }
         for group in groups {
             known.extend(pids(group).into_iter().filter_map(|pid| Process::of(pid, self.root).ok()));
         }
@@ -188,7 +185,8 @@ impl Freeing<'_> {
     }
 
     fn move_back(&mut self, groups: &[PathBuf]) {
-        for group in groups.iter().filter(|_| !broken!(NobodyMovedBack)) {
+        let kept = broken!(NobodyMovedBack) || broken!(NothingThawed);
+        for group in groups.iter().filter(|_| !kept) {
             let home = self.home_of(group);
             for _ in 0..MOST_ROUNDS {
                 let members = pids(group);

@@ -51,6 +51,8 @@ pub struct Truth {
     pub user_stopped: bool,
     /// Its user, or somebody, has ended it.
     pub doomed_at_ns: Option<u64>,
+    /// The same by its `run`, which has had it released first.
+    pub released: bool,
     pub wishes: VecDeque<UserAct>,
     /// What it could use when it came.
     pub original: CpuSet,
@@ -346,6 +348,7 @@ impl Run {
                 }
                 let now_ns = now_ns();
                 self.stage.truth(self.number, |truth| {
+                    truth.released |= truth.doomed_at_ns.is_none();
                     truth.doomed_at_ns.get_or_insert(now_ns);
                     truth.user_stopped = false;
                 });

@@ -23,6 +23,8 @@ const FREE_NS: u64 = 1_200 * MS;
 const SQUEEZED_NS: u64 = 1_500 * MS;
 /// A terminating signal has reached its program by then.
 const DEATH_NS: u64 = 1_500 * MS;
+/// The same where its `run` has had it released: nothing of ours stands in the way.
+const RELEASED_NS: u64 = 50 * MS;
 /// A lease is fresh for so long after a beat.
 const FRESH_NS: u64 = crate::lease::FRESH_NS;
 
@@ -280,7 +282,7 @@ fn look(seen: &mut Seen, stage: &Stage, world: &World, now_ns: u64) -> Result<()
         let Some(app) = process.app else { continue };
         let (truth, key) = (&truths[app as usize], (process.pid, process.start_ticks));
         if let Some(at_ns) = truth.doomed_at_ns
-            && now_ns > at_ns + DEATH_NS
+            && now_ns > at_ns + if truth.released { RELEASED_NS } else { DEATH_NS }
             && Some(process.pid) == truth.process.map(|process| process.pid)
         {
             return Err(format!("p{app} was ended by its user, and lives (invariant 12)"));
