@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Absent;
-use crate::root::{Root, read, write};
+use crate::root::{Root, read};
 
 /// What a group was seen to do, over all last-level caches. What the processor does not monitor is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ impl Monitor {
             .map_err(|error| absent(&error, "root may make a group, while the CPU has one left"))?;
         let mut monitor = Monitor { tasks: resctrl.join("tasks"), group, before: Traffic::default() };
         // 0 is whoever writes.
-        write(&monitor.group.join("tasks"), "0\n")
+        fs::write(monitor.group.join("tasks"), "0\n")
             .map_err(|error| absent(&error, "this thread must be in resctrl's root group"))?;
         // The processor may have counted for somebody else in the same place.
         monitor.before = monitor.now();
@@ -93,7 +93,7 @@ impl Monitor {
 impl Drop for Monitor {
     fn drop(&mut self) {
         // What goes on running after us is counted nowhere from here on; the kernel moves it to the root group.
-        let _ = write(&self.tasks, "0\n");
+        let _ = fs::write(&self.tasks, "0\n");
         let _ = fs::remove_dir(&self.group);
     }
 }

@@ -289,7 +289,7 @@ fn left_behind(stage: &Stage) -> Option<String> {
         return None;
     }
     let files = kernel.files_below(&Path::new(HOME).join("apps"));
-    let ours = |path: &std::path::PathBuf| path.to_string_lossy().contains("/coplace/");
+    let ours = |path: &std::path::PathBuf| path.iter().any(|part| part == linux::cgroup::TOP);
     let groups: Vec<_> = kernel.groups.paths().into_iter().filter(ours).collect();
     match (files.first(), groups.first()) {
         (Some(path), _) | (None, Some(path)) => Some(format!("{} is left behind", path.display())),

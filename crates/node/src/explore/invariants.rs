@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use topology::CpuSet;
 
 use super::actors::{HOME, Part, Stage};
+use crate::registry::Traces;
 
 const MS: u64 = 1_000_000;
 /// How often everybody is looked at.
@@ -97,8 +98,9 @@ fn judge(stage: &Stage, kernel: &Kernel, by: u32, act: &Act) -> Result<(), Strin
                 if is_launcher(process) {
                     return Err(format!("{who} has stopped the launcher {to} (invariant 8)"));
                 }
-                let traces = traces_of(kernel, process);
-                if traces.is_none_or(|text| text.contains("\"stops_by_signal\":false")) {
+                // `None`: unknown, so that whoever sets it free continues it.
+                let noted = |traces: &Traces| traces.stops_by_signal != Some(false);
+                if !traces_of(kernel, process).iter().any(noted) {
                     return Err(format!(
                         "{who} has stopped process {to}, and that is not on record (invariant 9)"
                     ));
@@ -135,8 +137,7 @@ fn judge(stage: &Stage, kernel: &Kernel, by: u32, act: &Act) -> Result<(), Strin
                         group.display()
                     ));
                 }
-                let named = format!("\"{}\"", group.display());
-                if !traces_of(kernel, process).is_some_and(|text| text.contains(&named)) {
+                if !has_group(&traces_of(kernel, process), group) {
                     return Err(format!(
                         "{who} has moved process {pid} into {}, which is not on record (invariant 9)",
                         group.display()
@@ -151,8 +152,7 @@ fn judge(stage: &Stage, kernel: &Kernel, by: u32, act: &Act) -> Result<(), Strin
         Act::Froze { group, on: true } | Act::Idled { group, on: true } => {
             for process in inside(kernel, group) {
                 let Some(process) = managed(process.pid, "frozen")? else { continue };
-                let named = format!("\"{}\"", group.display());
-                if !traces_of(kernel, process).is_some_and(|text| text.contains(&named)) {
+                if !has_group(&traces_of(kernel, process), group) {
                     return Err(format!(
                         "{who} has frozen {} with process {}, which is not on record (invariant 9)",
                         group.display(),
@@ -196,23 +196,24 @@ fn inside<'a>(kernel: &'a Kernel, group: &'a Path) -> impl Iterator<Item = &'a P
     kernel.processes.values().filter(|process| !process.zombie).filter(here)
 }
 
-fn traces_of(kernel: &Kernel, process: &Process) -> Option<String> {
-    let app = process.app?;
-    let path = |name: &str| Path::new(HOME).join("apps").join(name);
+/// What is on record to have been done to the program of a process.
+fn traces_of(kernel: &Kernel, process: &Process) -> Vec<Traces> {
+    let Some(app) = process.app else { return Vec::new() };
     // A scheduler that does not know the program any more may give it another name.
     let names = [format!("p{app}.traces"), format!("p{app}.2.traces"), format!("p{app}.3.traces")];
-    let files: Vec<Vec<u8>> = names.iter().filter_map(|name| kernel.file(&path(name))).collect();
-    (!files.is_empty())
-        .then(|| files.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect())
+    let files = names.iter().filter_map(|name| kernel.file(&Path::new(HOME).join("apps").join(name)));
+    files.filter_map(|bytes| serde_json::from_slice(&bytes).ok()).collect()
+}
+
+fn has_group(traces: &[Traces], group: &Path) -> bool {
+    traces.iter().any(|traces| traces.groups.iter().any(|own| own == group))
 }
 
 fn is_on_record(kernel: &Kernel, process: &Process, mask: &CpuSet) -> bool {
-    let Some(text) = traces_of(kernel, process) else { return false };
-    let spreads = text.contains("\"spreads\":true") && mask.len() == 1;
-    // A place, or what of the program's own lies in one.
-    let places = text.split("\"places\":[").nth(1).and_then(|rest| rest.split(']').next()).unwrap_or("");
-    let known = places.split("\",\"").filter_map(|place| place.trim_matches('"').parse::<CpuSet>().ok());
-    spreads || known.into_iter().any(|place| mask.is_subset(&place))
+    // A place, or what of the program's own lies in one; or one CPU, for a moment.
+    let placed = |traces: &Traces| traces.places.iter().flatten().any(|place| mask.is_subset(place));
+    let known = |traces: &Traces| placed(traces) || traces.spreads && mask.len() == 1;
+    traces_of(kernel, process).iter().any(known)
 }
 
 /// Whether a team runs on fewer CPUs than it has threads, though it could have had them.
