@@ -185,8 +185,8 @@ impl Freeing<'_> {
     }
 
     fn move_back(&mut self, groups: &[PathBuf]) {
-        let kept = broken!(NobodyMovedBack) || broken!(NothingThawed);
-        for group in groups.iter().filter(|_| !kept) {
+        let left = groups.iter().filter(|_| !broken!(NobodyMovedBack));
+        for group in left.filter(|_| !broken!(NothingThawed)) {
             let home = self.home_of(group);
             for _ in 0..MOST_ROUNDS {
                 let members = pids(group);
