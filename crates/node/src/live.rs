@@ -330,13 +330,6 @@ impl Live {
         managed.stopped_looks = 0;
         if stopped {
             self.clock.leave(app);
-        } else if self.mechanisms.is_some() && !self.clock.stands_still(app) {
-            self.registry.note_stopped(app, false);
-            // A stop that is left is none of its user's: of a scheduler that took it for that, or for its turn.
-            let members = managed.watch.insiders();
-            let stopped: Vec<Process> =
-                members.into_iter().filter(|member| signals::is_stopping(*member, &self.root)).collect();
-            signals::cont(&stopped, &self.root);
         }
         if let Some(harness) = &mut managed.harness {
             harness.traces_mut().user_stopped = stopped;
@@ -344,6 +337,20 @@ impl Live {
                 self.failures.push(Failure::of(app, error));
             }
         }
+    }
+
+    /// Its `run` says that its user has continued it: a stop that is left is none of its user's, but of a scheduler
+    /// that took it for that, or for its turn.
+    pub fn continue_left(&mut self, app: &AppId) {
+        let Some(managed) = self.apps.get(app).filter(|managed| managed.user_stopped) else { return };
+        if self.mechanisms.is_none() || self.clock.stands_still(app) {
+            return;
+        }
+        self.registry.note_stopped(app, false);
+        let members = managed.watch.insiders().into_iter();
+        let stopped: Vec<Process> =
+            members.filter(|member| signals::is_stopping(*member, &self.root)).collect();
+        signals::cont(&stopped, &self.root);
     }
 
     /// It takes what others leave from now on, or has its part again; whether that is new.

@@ -69,6 +69,7 @@ impl Scheduler {
                 vec![Event::Suspend(id)]
             }
             ToScheduler::Resume { id } if self.owns(peer, &id) => {
+                self.live.continue_left(&id);
                 self.server.send(peer, &FromScheduler::Done);
                 self.resumed(id).into_iter().collect()
             }
