@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use linux::affinity::Chosen;
-use linux::{Process, Root, signals, unmanaged};
+use linux::{Root, unmanaged};
 use plan::{Plan, Speedup};
 use protocol::{Account, AppRecord};
 use topology::CpuSet;
@@ -337,20 +337,6 @@ impl Live {
                 self.failures.push(Failure::of(app, error));
             }
         }
-    }
-
-    /// Its `run` says that its user has continued it: a stop that is left is none of its user's, but of a scheduler
-    /// that took it for that, or for its turn.
-    pub fn continue_left(&mut self, app: &AppId) {
-        let Some(managed) = self.apps.get(app).filter(|managed| managed.user_stopped) else { return };
-        if self.mechanisms.is_none() || self.clock.stands_still(app) {
-            return;
-        }
-        self.registry.note_stopped(app, false);
-        let members = managed.watch.insiders().into_iter();
-        let stopped: Vec<Process> =
-            members.filter(|member| signals::is_stopping(*member, &self.root)).collect();
-        signals::cont(&stopped, &self.root);
     }
 
     /// It takes what others leave from now on, or has its part again; whether that is new.

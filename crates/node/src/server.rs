@@ -76,8 +76,10 @@ impl Server {
         self.accept();
         let mut said = Vec::new();
         self.peers.retain(|&id, peer| {
+            let first = said.len();
             let lives = peer.flush().is_ok() && peer.read(id, self.role, &mut said).is_ok();
             if !lives {
+                forget_passing(&mut said, first);
                 // Before what later ones say: who comes back does so by another connection.
                 said.push((id, Incoming::Gone));
             }
@@ -120,6 +122,19 @@ impl Server {
     }
 }
 
+/// Of who has hung up, what was true when it asked only: its program is stopped or continued. A scheduler that was late
+/// would do that after the next connection has said how things stand.
+fn forget_passing(said: &mut Vec<(PeerId, Incoming)>, first: usize) {
+    let passing = |incoming: &Incoming| {
+        matches!(incoming, Incoming::Message(ToScheduler::Suspend { .. } | ToScheduler::Resume { .. }))
+    };
+    let mut at = 0;
+    said.retain(|(_, incoming)| {
+        at += 1;
+        at <= first || !passing(incoming)
+    });
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         for peer in self.peers.values_mut() {
@@ -149,7 +164,8 @@ impl Peer {
 
     /// `Err`: the peer is to be dropped.
     fn read(&mut self, id: PeerId, role: Role, said: &mut Vec<(PeerId, Incoming)>) -> Result<(), ()> {
-        let filled = self.lines.fill(&mut self.stream);
+        // Twice: whether it has hung up after what it said is to be known before that is heard.
+        let filled = self.lines.fill(&mut self.stream).and_then(|()| self.lines.fill(&mut self.stream));
         loop {
             match self.lines.take::<ToScheduler>() {
                 Ok(None) => break,

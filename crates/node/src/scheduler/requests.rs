@@ -30,7 +30,7 @@ impl Scheduler {
                     .collect();
                 self.owners.retain(|_, owner| *owner != peer);
                 self.readers.retain(|reader| reader.peer != peer);
-                return its.into_iter().filter_map(|id| self.given_up(id)).collect();
+                return its.into_iter().filter_map(|id| self.left_alone(id)).collect();
             }
         };
         let now = now_ns();
@@ -69,7 +69,6 @@ impl Scheduler {
                 vec![Event::Suspend(id)]
             }
             ToScheduler::Resume { id } if self.owns(peer, &id) => {
-                self.live.continue_left(&id);
                 self.server.send(peer, &FromScheduler::Done);
                 self.resumed(id).into_iter().collect()
             }
@@ -129,6 +128,17 @@ impl Scheduler {
                 Vec::new()
             }
         }
+    }
+
+    /// A program whose `run` has hung up. What that last asked for may not have been heard; what its user wants is on
+    /// record.
+    fn left_alone(&mut self, id: AppId) -> Option<Event> {
+        let known_as_stopped = self.live.apps().get(&id).is_some_and(|app| app.user_stopped);
+        if !known_as_stopped && self.registry.traces(&id).user_stopped {
+            self.live.user_stopped(&id, true);
+            return Some(Event::Suspend(id));
+        }
+        self.given_up(id)
     }
 
     /// A program whose `run` went before it said that it has started: nobody will say so any more, and it runs as
