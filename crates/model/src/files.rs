@@ -105,20 +105,26 @@ impl Files {
     }
 
     pub fn make_directory(&mut self, path: &Path, uid: u32, mode: u32) -> io::Result<()> {
-        self.parent_exists(path)?;
-        if self.nodes.contains_key(path) {
-            return Err(error(libc::EEXIST));
-        }
-        self.put(path, Kind::Directory, uid, mode);
-        Ok(())
+        self.put_where_nothing_is(path, Kind::Directory, uid, mode, libc::EEXIST)
     }
 
     pub fn make_socket(&mut self, path: &Path, uid: u32, mode: u32) -> io::Result<()> {
+        self.put_where_nothing_is(path, Kind::Socket, uid, mode, libc::EADDRINUSE)
+    }
+
+    fn put_where_nothing_is(
+        &mut self,
+        path: &Path,
+        kind: Kind,
+        uid: u32,
+        mode: u32,
+        taken: i32,
+    ) -> io::Result<()> {
         self.parent_exists(path)?;
         if self.nodes.contains_key(path) {
-            return Err(error(libc::EADDRINUSE));
+            return Err(error(taken));
         }
-        self.put(path, Kind::Socket, uid, mode);
+        self.put(path, kind, uid, mode);
         Ok(())
     }
 

@@ -23,7 +23,7 @@ const FIRST_PID: u32 = 300;
 const SQUEEZED_MILLI: u64 = 20;
 /// One whose group runs only where others leave a CPU idle.
 const IDLE_MILLI: u64 = 100;
-const TICK_NS: u64 = 10_000_000;
+pub(crate) const TICK_NS: u64 = 10_000_000;
 
 /// What one of coplace's processes did to the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ pub struct Kernel {
     pub finished: BTreeMap<u32, u64>,
     /// What was found to be wrong, once.
     pub violation: Option<String>,
-    layout: BTreeMap<&'static str, usize>,
+    pub(crate) layout: BTreeMap<&'static str, usize>,
 }
 
 impl Kernel {
@@ -164,7 +164,7 @@ impl Kernel {
         }
     }
 
-    fn free_pid(&mut self) -> u32 {
+    pub(crate) fn free_pid(&mut self) -> u32 {
         let is_taken = |kernel: &Kernel, pid: u32| {
             kernel.processes.values().any(|process| process.pid == pid || process.threads.contains_key(&pid))
         };
@@ -369,7 +369,7 @@ impl Kernel {
         }
     }
 
-    fn next_op(&mut self, pid: u32) {
+    pub(crate) fn next_op(&mut self, pid: u32) {
         loop {
             let Some(process) = self.processes.get_mut(&pid) else { return };
             let Some(program) = &mut process.program else { return };
@@ -456,200 +456,7 @@ impl Kernel {
         self.next_op(child);
     }
 
-    // ---- pages of the preload library ----
-
-    fn make_page(&mut self, pid: u32) {
-        let Some(process) = self.processes.get(&pid) else { return };
-        let Some(directory) = process.variable(page::PAGES_VARIABLE).map(PathBuf::from) else { return };
-        if !process.program.as_ref().is_some_and(|program| program.preloaded) {
-            return;
-        }
-        let path = directory.join(pid.to_string());
-        let (uid, start_ticks, generation) = (process.uid, process.start_ticks, process.generation);
-        if generation > 0 && process.page.is_some() {
-            let process = &self.processes[&pid];
-            if let Some(words) = &process.page {
-                self.put_half(words, "generation", generation);
-            }
-            return;
-        }
-        let default = self.files.content(&directory.join("default"));
-        let bytes = default.map_or_else(|_| vec![0; page::PAGE_BYTES], |content| files::bytes_of(&content));
-        if self.files.create(&path, &bytes, uid, 0o600).is_err() {
-            return;
-        }
-        let content = self.files.content(&path).expect("just made");
-        let Some(words) = files::map(&content, page::PAGE_BYTES) else { return };
-        self.put_half(&words, "pid", pid);
-        self.put_half(&words, "generation", generation);
-        self.put_half(&words, "version", page::VERSION);
-        words[self.layout["start_time"] / 8].store(start_ticks, Ordering::SeqCst);
-        words[self.layout["loaded_ns"] / 8].store(self.now_ns, Ordering::SeqCst);
-        self.put_half(&words, "state", page::state::LOADED);
-        words[self.layout["magic"] / 8].store(page::MAGIC, Ordering::SeqCst);
-        self.processes.get_mut(&pid).expect("just found").page = Some(words);
-    }
-
-    fn half(&self, words: &[AtomicU64], field: &str) -> u32 {
-        let at = self.layout[field];
-        let bytes = words[at / 8].load(Ordering::SeqCst).to_ne_bytes();
-        u32::from_ne_bytes(bytes[at % 8..at % 8 + 4].try_into().expect("four bytes"))
-    }
-
-    fn put_half(&self, words: &[AtomicU64], field: &str, value: u32) {
-        let at = self.layout[field];
-        let mut bytes = words[at / 8].load(Ordering::SeqCst).to_ne_bytes();
-        bytes[at % 8..at % 8 + 4].copy_from_slice(&value.to_ne_bytes());
-        words[at / 8].store(u64::from_ne_bytes(bytes), Ordering::SeqCst);
-    }
-
-    /// What the page of a process says, for people.
-    pub fn page_words(&self, process: &Process) -> String {
-        let Some(words) = &process.page else { return "no page".to_owned() };
-        let half = |field| self.half(words, field);
-        format!(
-            "target {} requested {} told {} resizable {:#x}",
-            half("target"),
-            half("requested"),
-            half("told"),
-            words[self.layout["resizable"] / 8].load(Ordering::SeqCst)
-        )
-    }
-
-    /// As the preload library does it: the team is what the program wants, or what it is asked for where it may be
-    /// resized.
-    fn enter_region(&mut self, pid: u32, wide: u32) {
-        let Some(process) = self.processes.get(&pid) else { return };
-        let Some(program) = &process.program else { return };
-        let wanted = if wide == 0 { program.procs } else { wide }.max(1);
-        let mut team = wanted;
-        if let Some(words) = process.page.clone() {
-            let state = self.half(&words, "state") | page::state::RUNTIME_INITIALISED;
-            self.put_half(&words, "state", state);
-            self.put_half(&words, "runtimes", 1);
-            self.put_half(&words, "masters", 1);
-            self.put_half(&words, "procs", program.procs);
-            self.put_half(&words, "told", self.half(&words, "told").max(wanted));
-            self.put_half(&words, "requested", wanted);
-            let found = words[self.layout["resizable"] / 8].load(Ordering::SeqCst);
-            let target = self.half(&words, "target");
-            if found == page::RESIZABLE_BY_WORD && target > 0 && self.half(&words, "rigid") == 0 {
-                team = wanted.min(target);
-            }
-            self.put_half(&words, "applied_seq", self.half(&words, "target_seq"));
-            let lane = self.layout["lane"] / 8;
-            words[lane].store(1 << 32 | u64::from(team), Ordering::SeqCst);
-            words[lane + 1].store(self.now_ns, Ordering::SeqCst);
-            words[lane + 3].fetch_add(1, Ordering::SeqCst);
-            if team < wanted {
-                words[lane + 4].fetch_add(1, Ordering::SeqCst);
-            }
-            let size = lane + 8 + 2 * (team as usize - 1).min(page::SIZES);
-            words[size].fetch_add(1, Ordering::SeqCst);
-        }
-        let known = self.processes[&pid].threads.len() as u32;
-        for _ in known..team {
-            let tid = self.free_pid();
-            let process = self.processes.get_mut(&pid).expect("just found");
-            let mask = process.threads.get(&pid).map(|thread| thread.mask.clone()).unwrap_or_default();
-            let thread = Thread { start_ticks: self.now_ns / TICK_NS, mask, run_ns: 0 };
-            process.threads.insert(tid, thread);
-        }
-        let process = self.processes.get_mut(&pid).expect("just found");
-        process.program.as_mut().expect("just found").team = team;
-    }
-
-    // ---- the end of processes ----
-
-    /// A process ends; `whole`: it has done all that it was to do.
-    pub fn exit(&mut self, pid: u32, whole: bool) {
-        let Some(process) = self.processes.get_mut(&pid).filter(|process| !process.zombie) else { return };
-        process.zombie = true;
-        process.stopped = false;
-        let (app, ppid, waited_for) = (process.app, process.ppid, process.is_waited_for);
-        let has_script = process.program.take().is_some();
-        if let (Some(app), true, true) = (app, whole, has_script) {
-            *self.finished.entry(app).or_default() += 1;
-        }
-        if let Some(words) = process.page.take() {
-            let state = self.half(&words, "state") | page::state::EXITED;
-            self.put_half(&words, "state", state);
-        }
-        self.files.release_all(pid);
-        let orphans: Vec<u32> =
-            self.processes.values().filter(|child| child.ppid == pid).map(|c| c.pid).collect();
-        for orphan in orphans {
-            let child = self.processes.get_mut(&orphan).expect("just found");
-            child.ppid = INIT;
-            if child.zombie {
-                self.processes.remove(&orphan);
-            }
-        }
-        let parent_runs = self.processes.get(&ppid).and_then(|parent| parent.program.as_ref());
-        let parent_waits = parent_runs.is_some_and(|program| program.now == Some(Op::Wait));
-        if parent_waits {
-            self.processes.remove(&pid);
-            if !self.processes.values().any(|child| child.ppid == ppid && !child.zombie) {
-                self.next_op(ppid);
-            }
-        } else if !waited_for && parent_runs.is_none() {
-            self.processes.remove(&pid);
-        }
-    }
-
-    fn reap_children(&mut self, pid: u32) {
-        self.processes.retain(|_, child| child.ppid != pid || !child.zombie);
-    }
-
-    /// Whoever waits for a process takes note of its end.
-    pub fn reap(&mut self, pid: u32) {
-        if self.processes.get(&pid).is_some_and(|process| process.zombie) {
-            self.processes.remove(&pid);
-        }
-    }
-
-    pub fn signal(&mut self, from: u32, pid: u32, signal: Signal) -> Result<(), i32> {
-        let frozen = self.processes.get(&pid).map(|process| self.is_frozen(process));
-        let frozen_v1 = frozen == Some(true)
-            && self.processes[&pid]
-                .groups
-                .get(&Hierarchy::Freezer)
-                .is_some_and(|group| self.groups.is_frozen(Hierarchy::Freezer, group));
-        let now_ns = self.now_ns;
-        let process = self.processes.get_mut(&pid).ok_or(libc::ESRCH)?;
-        if process.zombie {
-            return Ok(());
-        }
-        match signal {
-            Signal::STOP => {
-                if !process.stopped {
-                    process.stopped_at_ns = now_ns;
-                    process.stopped_by = from;
-                }
-                process.stopped = true;
-            }
-            Signal::CONT => {
-                process.stopped = false;
-                if process.to_die && frozen != Some(true) {
-                    self.exit(pid, false);
-                }
-            }
-            // A version 1 freezer holds back even this; version 2 lets it through.
-            Signal::KILL if !frozen_v1 => self.exit(pid, false),
-            _ if process.stopped || frozen == Some(true) => process.to_die = true,
-            _ => self.exit(pid, false),
-        }
-        self.touch(pid);
-        Ok(())
-    }
-
-    /// After a thaw: what was held back reaches its process.
-    pub(crate) fn after_thaw(&mut self) {
-        let due = |process: &&Process| process.to_die && !process.stopped && !self.is_frozen(process);
-        let due: Vec<u32> = self.processes.values().filter(due).map(|process| process.pid).collect();
-        due.into_iter().for_each(|pid| self.exit(pid, false));
-        self.touch_all();
-    }
+    // ---- groups ----
 
     pub(crate) fn move_to(&mut self, pid: u32, hierarchy: Hierarchy, group: &str) -> Result<(), i32> {
         let keeps = self.machine.keeps_masks;

@@ -10,10 +10,14 @@
 //! What the model leaves out: contention between programs (a program goes on at full speed unless it stands still, idles
 //! or is squeezed), memory, and everything that coplace does not ask about.
 
+mod calls;
+mod ends;
 mod files;
 pub mod groups;
+mod handles;
 mod host;
 pub mod kernel;
+mod pages;
 pub mod process;
 mod procfs;
 mod sockets;

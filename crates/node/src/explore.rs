@@ -8,14 +8,13 @@
 mod actors;
 mod invariants;
 mod scene;
+mod search;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use model::world::Fate;
 use model::{Machine, World};
@@ -26,12 +25,11 @@ use invariants::Onlooker;
 
 use crate::mutants::{self, Mutant};
 use scene::{Happening, Scene, Whom};
+use search::{explore, report, shortened};
 
 const MS: u64 = 1_000_000;
 /// Seeds of a usual run.
 const SEEDS: u64 = 20_000;
-/// No world takes as long.
-const LONGEST: Duration = Duration::from_secs(20);
 /// By then every program has done its work, if anybody lets it.
 const END_NS: u64 = 20_000 * MS;
 /// How long a world goes on after its last program, until everything is tidied up.
@@ -297,100 +295,6 @@ fn left_behind(stage: &Stage) -> Option<String> {
     }
 }
 
-/// The same scene with as little in it as still shows something wrong.
-fn shortened(scene: &Scene) -> (Scene, String) {
-    let mut best = scene.clone();
-    let mut what = play(scene).unwrap_or_default();
-    let mut shorter = true;
-    while shorter {
-        shorter = false;
-        for at in (0..best.happenings.len()).rev() {
-            if at >= best.happenings.len() {
-                continue;
-            }
-            let mut less = best.clone();
-            match less.happenings.remove(at).1 {
-                // Who is stopped by his user is continued by him, or waits for ever.
-                Happening::Continue(_) => continue,
-                Happening::Stop(app) => less.happenings.retain(|(_, what)| *what != Happening::Continue(app)),
-                _ => {}
-            }
-            if let Some(found) = play(&less) {
-                (best, what, shorter) = (less, found, true);
-            }
-        }
-    }
-    (best, what)
-}
-
-fn report(seed: u64) -> String {
-    let (scene, what) = shortened(&Scene::of(seed));
-    let mut text = format!("seed {seed}: {what}\n");
-    text += &format!("  again: COPLACE_SEED={seed} cargo test -p coplace-node explore::\n");
-    text += &format!(
-        "  CPUs {}, {:?}, user {}, keeps masks {}, policy {} slices {} ms, {:?} {:?}\n",
-        scene.cpus,
-        scene.mounted,
-        scene.uid,
-        scene.keeps_masks,
-        scene.policy,
-        scene.slice_ms,
-        scene.placement,
-        scene.turns
-    );
-    for (number, program) in scene.programs.iter().enumerate() {
-        text += &format!(
-            "  {:>5} ms: p{number} {:?} mask {} nice {} with {} steps\n",
-            program.at_ms,
-            program.kind,
-            program.mask,
-            program.nice,
-            program.script.len()
-        );
-    }
-    for (at_ms, happening) in &scene.happenings {
-        text += &format!("  {at_ms:>5} ms: {happening:?}\n");
-    }
-    text
-}
-
-/// Explores seeds with all CPUs; those under which something is wrong, at most so many.
-fn explore(
-    seeds: Range<u64>,
-    most: usize,
-    play: impl Fn(&Scene) -> Option<String> + Sync,
-) -> BTreeMap<u64, String> {
-    let next = AtomicU64::new(seeds.start);
-    let found = std::sync::Mutex::new(BTreeMap::new());
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let under_way = std::sync::Mutex::new(BTreeMap::new());
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (next, found, under_way, play, seeds) = (&next, &found, &under_way, &play, &seeds);
-            scope.spawn(move || {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end || found.lock().is_ok_and(|found| found.len() >= most) {
-                        linux::host::lock(under_way).remove(&thread);
-                        return;
-                    }
-                    let mut all = under_way.lock().expect("nobody panics with it");
-                    all.insert(thread, (seed, Instant::now()));
-                    // A world that never ends would hide that.
-                    for (seed, began) in all.values() {
-                        assert!(began.elapsed() < LONGEST, "seed {seed} does not end");
-                    }
-                    drop(all);
-                    if let Some(what) = play(&Scene::of(seed)) {
-                        linux::host::lock(found).insert(seed, what);
-                    }
-                }
-            });
-        }
-    });
-    found.into_inner().expect("no thread panicked")
-}
-
 fn seeds_asked_for() -> Option<Range<u64>> {
     let range = std::env::var("COPLACE_SEEDS").ok()?;
     let (from, to) = range.split_once("..")?;
@@ -401,22 +305,22 @@ fn seeds_asked_for() -> Option<Range<u64>> {
 /// `COPLACE_MUTANT=NothingThawed` for those of one fault.
 const SHOWN_BY: &[(Mutant, u64)] = &[
     (Mutant::NothingThawed, 8),
-    (Mutant::NobodyContinued, 842),
-    (Mutant::NothingWidened, 57),
+    (Mutant::NobodyContinued, 195),
+    (Mutant::NothingWidened, 449),
     (Mutant::NobodyMovedBack, 8),
     (Mutant::UsersStopForgotten, 30),
     (Mutant::CpusTakenFirst, 0),
-    (Mutant::TeamsWidenedFirst, 747),
+    (Mutant::TeamsWidenedFirst, 4079),
     (Mutant::PlacesNotedLate, 0),
     (Mutant::StopsNotNoted, 2),
     (Mutant::GroupsNotedLate, 0),
     (Mutant::ClockKeepsTheStopped, 2),
     (Mutant::LaunchersStopped, 23),
-    (Mutant::GuardIdle, 449),
-    (Mutant::NoGuard, 758),
-    (Mutant::AdoptedAsTheyAre, 557),
+    (Mutant::GuardIdle, 842),
+    (Mutant::NoGuard, 449),
+    (Mutant::AdoptedAsTheyAre, 195),
     (Mutant::LockTakenTwice, 160),
-    (Mutant::RigidTakenForResizable, 2),
+    (Mutant::RigidTakenForResizable, 8),
     (Mutant::RecordsKept, 1),
     (Mutant::HeldForEver, 0),
     (Mutant::NobodyTakenBack, 1875),

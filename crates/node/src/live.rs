@@ -228,8 +228,7 @@ impl Live {
         }
     }
 
-    /// Takes those programs in anew that somebody has set free meanwhile, and tells which; the plan
-    /// stays.
+    /// Takes those programs in anew that somebody has set free meanwhile, and tells which; the plan stays.
     pub fn take_back(&mut self, home: &Home, beat: impl Fn()) -> Vec<AppId> {
         let ids: Vec<AppId> = self.apps.keys().filter(|id| self.registry.was_set_free(id)).cloned().collect();
         if ids.is_empty() {
@@ -330,6 +329,8 @@ impl Live {
         managed.stopped_looks = 0;
         if stopped {
             self.clock.leave(app);
+        } else {
+            self.registry.note_stopped(app, false);
         }
         if let Some(harness) = &mut managed.harness {
             harness.traces_mut().user_stopped = stopped;

@@ -185,7 +185,6 @@ impl Watch {
         self.target = threads;
         // Teams that run are asked whatever becomes of those that are to come.
         self.spread();
-        // Who came running may have no pages, or share them.
         if self.default_target == Some(threads) || self.attached || self.pages.path().as_os_str().is_empty() {
             return Ok(());
         }

@@ -70,8 +70,14 @@ impl Managed {
         self.yields
     }
 
+    /// Where it is to be now. Of one that its user has stopped no plan says anything: what an earlier one wished may
+    /// be for what the program was taken for then.
     pub(super) fn wanted(&self) -> Option<Wish> {
-        if self.yields { Some((self.record.original_cpus.clone(), 0)) } else { self.wish.clone() }
+        match () {
+            () if self.user_stopped => None,
+            () if self.yields => Some((self.record.original_cpus.clone(), 0)),
+            () => self.wish.clone(),
+        }
     }
 
     /// Whether its `run` is to be told to execute it.

@@ -1,0 +1,100 @@
+//! Signals, and how processes end.
+
+use linux::page;
+use rustix::process::Signal;
+
+use crate::groups::Hierarchy;
+use crate::kernel::{INIT, Kernel};
+use crate::process::{Op, Process};
+
+impl Kernel {
+    /// A process ends; `whole`: it has done all that it was to do.
+    pub fn exit(&mut self, pid: u32, whole: bool) {
+        let Some(process) = self.processes.get_mut(&pid).filter(|process| !process.zombie) else { return };
+        process.zombie = true;
+        process.stopped = false;
+        let (app, ppid, waited_for) = (process.app, process.ppid, process.is_waited_for);
+        let has_script = process.program.take().is_some();
+        if let (Some(app), true, true) = (app, whole, has_script) {
+            *self.finished.entry(app).or_default() += 1;
+        }
+        if let Some(words) = process.page.take() {
+            let state = self.half(&words, "state") | page::state::EXITED;
+            self.put_half(&words, "state", state);
+        }
+        self.files.release_all(pid);
+        let orphans: Vec<u32> =
+            self.processes.values().filter(|child| child.ppid == pid).map(|c| c.pid).collect();
+        for orphan in orphans {
+            let child = self.processes.get_mut(&orphan).expect("just found");
+            child.ppid = INIT;
+            if child.zombie {
+                self.processes.remove(&orphan);
+            }
+        }
+        let parent_runs = self.processes.get(&ppid).and_then(|parent| parent.program.as_ref());
+        let parent_waits = parent_runs.is_some_and(|program| program.now == Some(Op::Wait));
+        if parent_waits {
+            self.processes.remove(&pid);
+            if !self.processes.values().any(|child| child.ppid == ppid && !child.zombie) {
+                self.next_op(ppid);
+            }
+        } else if !waited_for && parent_runs.is_none() {
+            self.processes.remove(&pid);
+        }
+    }
+
+    pub(crate) fn reap_children(&mut self, pid: u32) {
+        self.processes.retain(|_, child| child.ppid != pid || !child.zombie);
+    }
+
+    /// Whoever waits for a process takes note of its end.
+    pub fn reap(&mut self, pid: u32) {
+        if self.processes.get(&pid).is_some_and(|process| process.zombie) {
+            self.processes.remove(&pid);
+        }
+    }
+
+    pub fn signal(&mut self, from: u32, pid: u32, signal: Signal) -> Result<(), i32> {
+        let frozen = self.processes.get(&pid).map(|process| self.is_frozen(process));
+        let frozen_v1 = frozen == Some(true)
+            && self.processes[&pid]
+                .groups
+                .get(&Hierarchy::Freezer)
+                .is_some_and(|group| self.groups.is_frozen(Hierarchy::Freezer, group));
+        let now_ns = self.now_ns;
+        let process = self.processes.get_mut(&pid).ok_or(libc::ESRCH)?;
+        if process.zombie {
+            return Ok(());
+        }
+        match signal {
+            Signal::STOP => {
+                if !process.stopped {
+                    process.stopped_at_ns = now_ns;
+                    process.stopped_by = from;
+                }
+                process.stopped = true;
+            }
+            Signal::CONT => {
+                process.stopped = false;
+                if process.to_die && frozen != Some(true) {
+                    self.exit(pid, false);
+                }
+            }
+            // A version 1 freezer holds back even this; version 2 lets it through.
+            Signal::KILL if !frozen_v1 => self.exit(pid, false),
+            _ if process.stopped || frozen == Some(true) => process.to_die = true,
+            _ => self.exit(pid, false),
+        }
+        self.touch(pid);
+        Ok(())
+    }
+
+    /// After a thaw: what was held back reaches its process.
+    pub(crate) fn after_thaw(&mut self) {
+        let due = |process: &&Process| process.to_die && !process.stopped && !self.is_frozen(process);
+        let due: Vec<u32> = self.processes.values().filter(due).map(|process| process.pid).collect();
+        due.into_iter().for_each(|pid| self.exit(pid, false));
+        self.touch_all();
+    }
+}

@@ -1,0 +1,106 @@
+//! Many seeds, and the shortest form of one that shows something wrong.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::play;
+use super::scene::{Happening, Scene};
+
+/// No world takes as long.
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// The same scene with as little in it as still shows something wrong.
+pub fn shortened(scene: &Scene) -> (Scene, String) {
+    let mut best = scene.clone();
+    let mut what = play(scene).unwrap_or_default();
+    let mut shorter = true;
+    while shorter {
+        shorter = false;
+        for at in (0..best.happenings.len()).rev() {
+            if at >= best.happenings.len() {
+                continue;
+            }
+            let mut less = best.clone();
+            match less.happenings.remove(at).1 {
+                // Who is stopped by his user is continued by him, or waits for ever.
+                Happening::Continue(_) => continue,
+                Happening::Stop(app) => less.happenings.retain(|(_, what)| *what != Happening::Continue(app)),
+                _ => {}
+            }
+            if let Some(found) = play(&less) {
+                (best, what, shorter) = (less, found, true);
+            }
+        }
+    }
+    (best, what)
+}
+
+pub fn report(seed: u64) -> String {
+    let (scene, what) = shortened(&Scene::of(seed));
+    let mut text = format!("seed {seed}: {what}\n");
+    text += &format!("  again: COPLACE_SEED={seed} cargo test -p coplace-node explore::\n");
+    text += &format!(
+        "  CPUs {}, {:?}, user {}, keeps masks {}, policy {} slices {} ms, {:?} {:?}\n",
+        scene.cpus,
+        scene.mounted,
+        scene.uid,
+        scene.keeps_masks,
+        scene.policy,
+        scene.slice_ms,
+        scene.placement,
+        scene.turns
+    );
+    for (number, program) in scene.programs.iter().enumerate() {
+        text += &format!(
+            "  {:>5} ms: p{number} {:?} mask {} nice {} with {} steps\n",
+            program.at_ms,
+            program.kind,
+            program.mask,
+            program.nice,
+            program.script.len()
+        );
+    }
+    for (at_ms, happening) in &scene.happenings {
+        text += &format!("  {at_ms:>5} ms: {happening:?}\n");
+    }
+    text
+}
+
+/// Explores seeds with all CPUs; those under which something is wrong, at most so many.
+pub fn explore(
+    seeds: Range<u64>,
+    most: usize,
+    play: impl Fn(&Scene) -> Option<String> + Sync,
+) -> BTreeMap<u64, String> {
+    let next = AtomicU64::new(seeds.start);
+    let found = std::sync::Mutex::new(BTreeMap::new());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let under_way = std::sync::Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (next, found, under_way, play, seeds) = (&next, &found, &under_way, &play, &seeds);
+            scope.spawn(move || {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end || found.lock().is_ok_and(|found| found.len() >= most) {
+                        linux::host::lock(under_way).remove(&thread);
+                        return;
+                    }
+                    let mut all = under_way.lock().expect("nobody panics with it");
+                    all.insert(thread, (seed, Instant::now()));
+                    // A world that never ends would hide that.
+                    for (seed, began) in all.values() {
+                        assert!(began.elapsed() < LONGEST, "seed {seed} does not end");
+                    }
+                    drop(all);
+                    if let Some(what) = play(&Scene::of(seed)) {
+                        linux::host::lock(found).insert(seed, what);
+                    }
+                }
+            });
+        }
+    });
+    found.into_inner().expect("no thread panicked")
+}
