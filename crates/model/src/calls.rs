@@ -13,15 +13,15 @@ pub(crate) fn error(code: i32) -> io::Error {
 }
 
 /// What the dead ask for reaches nothing.
-fn dead() -> io::Error {
+fn process_is_dead() -> io::Error {
     error(libc::EIO)
 }
 
 /// Begins a call of the running thread.
-pub(crate) fn called() -> io::Result<Rc<World>> {
-    let world = here().ok_or_else(dead)?;
+pub(crate) fn begin_call() -> io::Result<Rc<World>> {
+    let world = here().ok_or_else(process_is_dead)?;
     world.call();
-    if world.is_burying() { Err(dead()) } else { Ok(world) }
+    if world.is_unwinding() { Err(process_is_dead()) } else { Ok(world) }
 }
 
 impl World {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use linux::host::{Listener, Lock, OpenFile, OpenProcess, Started, Stream, Thread};
 use rustix::process::Signal;
 
-use crate::calls::{called, error};
+use crate::calls::{begin_call, error};
 use crate::files::{self, Body, Content};
 use crate::kernel::Act;
 use crate::world::{Wake, World, here};
@@ -25,7 +25,7 @@ pub(crate) enum Open {
 
 impl OpenFile for Open {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-        let world = called()?;
+        let world = begin_call()?;
         let all = match self {
             Open::Content(content) => files::bytes_of(content),
             Open::Group(path) => {
@@ -39,7 +39,7 @@ impl OpenFile for Open {
     }
 
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        let world = called()?;
+        let world = begin_call()?;
         match self {
             Open::Content(content) => {
                 *content.lock().expect("no thread but this one") = Body::Bytes(bytes.to_vec());
@@ -61,7 +61,7 @@ pub(crate) struct Handle {
 
 impl OpenProcess for Handle {
     fn send(&self, signal: Signal) -> io::Result<()> {
-        let world = called()?;
+        let world = begin_call()?;
         if world.kernel.borrow().processes.get(&self.pid).is_none_or(|p| p.start_ticks != self.start_ticks) {
             return Err(error(libc::ESRCH));
         }
@@ -69,7 +69,7 @@ impl OpenProcess for Handle {
     }
 
     fn wait_exit(&self, timeout_ns: u64) -> io::Result<bool> {
-        let world = called()?;
+        let world = begin_call()?;
         let until_ns = world.now_ns().saturating_add(timeout_ns);
         loop {
             let lives = |process: &crate::Process| process.start_ticks == self.start_ticks && !process.zombie;
@@ -77,7 +77,7 @@ impl OpenProcess for Handle {
                 return Ok(true);
             }
             let now_ns = world.now_ns();
-            if now_ns >= until_ns || world.is_burying() {
+            if now_ns >= until_ns || world.is_unwinding() {
                 return Ok(false);
             }
             world.suspend(Wake::At(until_ns.min(now_ns + 5_000_000)));
@@ -107,12 +107,12 @@ pub(crate) struct HeldLock {
 
 impl Lock for HeldLock {
     fn read(&self) -> io::Result<Vec<u8>> {
-        called()?;
+        begin_call()?;
         Ok(files::bytes_of(&self.content))
     }
 
     fn replace(&self, bytes: &[u8]) -> io::Result<()> {
-        called()?;
+        begin_call()?;
         *self.content.lock().expect("no thread but this one") = Body::Bytes(bytes.to_vec());
         Ok(())
     }
@@ -138,7 +138,7 @@ impl Started for Child {
     }
 
     fn has_ended(&mut self) -> io::Result<bool> {
-        let world = called()?;
+        let world = begin_call()?;
         let mut kernel = world.kernel.borrow_mut();
         let lives =
             kernel.processes.get(&self.pid).is_some_and(|p| p.start_ticks == self.start_ticks && !p.zombie);
@@ -158,7 +158,7 @@ impl Thread for Task {
     }
 
     fn join(self: Box<Self>) {
-        while let Some(world) = here().filter(|world| !world.is_burying())
+        while let Some(world) = here().filter(|world| !world.is_unwinding())
             && world.has_task(self.0)
         {
             let now_ns = world.now_ns();
@@ -182,7 +182,7 @@ impl Connection {
 
 impl Read for Connection {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let world = called()?;
+        let world = begin_call()?;
         let patience_ns = *self.patience_ns.lock().expect("no thread but this one");
         let until_ns = world.now_ns().saturating_add(patience_ns.unwrap_or(u64::MAX));
         loop {
@@ -190,7 +190,7 @@ impl Read for Connection {
             if let Some(count) = read {
                 return Ok(count);
             }
-            if world.now_ns() >= until_ns || world.is_burying() {
+            if world.now_ns() >= until_ns || world.is_unwinding() {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             world.suspend(Wake::Poll(until_ns));
@@ -200,7 +200,7 @@ impl Read for Connection {
 
 impl Write for Connection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let world = called()?;
+        let world = begin_call()?;
         let to = world.sockets.borrow_mut().write(self.number, self.side, bytes);
         world.poke(to.ok_or_else(|| error(libc::EPIPE))?);
         Ok(bytes.len())
@@ -218,7 +218,7 @@ impl Stream for Connection {
     }
 
     fn peer_uid(&self) -> io::Result<u32> {
-        let world = called()?;
+        let world = begin_call()?;
         let pid = world.sockets.borrow().pid_at(self.number, 1 - self.side);
         let kernel = world.kernel.borrow();
         Ok(kernel.processes.get(&pid).map_or(kernel.machine.uid, |process| process.uid))
@@ -247,7 +247,7 @@ pub(crate) struct Door {
 
 impl Listener for Door {
     fn accept(&self) -> io::Result<Box<dyn Stream>> {
-        let world = called()?;
+        let world = begin_call()?;
         let accepted = world.sockets.borrow_mut().accept(&self.path, self.number);
         Ok(Connection::new(accepted.ok_or(io::ErrorKind::WouldBlock)?, 1))
     }

@@ -12,7 +12,7 @@ use rustix::event::PollFd;
 use rustix::process::Signal;
 use topology::{Allowance, CpuSet, Machine};
 
-use crate::calls::{called, error};
+use crate::calls::{begin_call, error};
 use crate::files;
 use crate::handles::{Child, Connection, Door, Handle, HeldLock, Open, Task, send};
 use crate::kernel::Act;
@@ -48,12 +48,12 @@ impl Host for ModelHost {
     }
 
     fn sleep_until(&self, deadline_ns: u64) {
-        match called() {
+        match begin_call() {
             Ok(world) => world.suspend(Wake::At(deadline_ns)),
             // Who is dropped waits for another thread of its process: that one is dropped first.
             Err(_) => {
                 if let Some(world) = here() {
-                    world.bury_one();
+                    world.unwind_one();
                 }
             }
         }
@@ -72,14 +72,14 @@ impl Host for ModelHost {
     }
 
     fn spawn(&self, _name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<Box<dyn Thread>> {
-        let world = called()?;
+        let world = begin_call()?;
         let pid = world.own_pid();
         world.kernel.borrow_mut().start_thread(pid);
         Ok(Box::new(Task(world.start_task(pid, false, body))))
     }
 
     fn poll(&self, _fds: &mut [PollFd<'_>], timeout_ns: u64) {
-        if let Ok(world) = called() {
+        if let Ok(world) = begin_call() {
             let until_ns = world.now_ns().saturating_add(timeout_ns);
             world.suspend(Wake::Poll(until_ns));
         }
@@ -90,13 +90,13 @@ impl Host for ModelHost {
     }
 
     fn cpu_ns_of(&self, pid: u32) -> Option<u64> {
-        let world = called().ok()?;
+        let world = begin_call().ok()?;
         let kernel = world.kernel.borrow();
         Some(kernel.processes.get(&pid)?.threads.values().map(|thread| thread.run_ns).sum())
     }
 
     fn affinity(&self, tid: u32) -> io::Result<CpuSet> {
-        let world = called()?;
+        let world = begin_call()?;
         let tid = if tid == 0 { world.own_pid() } else { tid };
         let kernel = world.kernel.borrow();
         let (process, thread) = kernel.find_thread(tid).ok_or_else(|| error(libc::ESRCH))?;
@@ -104,7 +104,7 @@ impl Host for ModelHost {
     }
 
     fn set_affinity(&self, tid: u32, mask: &CpuSet) -> io::Result<()> {
-        let world = called()?;
+        let world = begin_call()?;
         let tid = if tid == 0 { world.own_pid() } else { tid };
         let owner = world.kernel.borrow().find_thread(tid).map(|(process, _)| process.pid);
         if !world.may_touch(owner.ok_or_else(|| error(libc::ESRCH))?) {
@@ -116,12 +116,12 @@ impl Host for ModelHost {
     }
 
     fn send(&self, pid: u32, signal: Signal) -> io::Result<()> {
-        let world = called()?;
+        let world = begin_call()?;
         send(&world, pid, signal)
     }
 
     fn send_to_thread(&self, pid: u32, tid: u32, signal: Signal) -> io::Result<()> {
-        let world = called()?;
+        let world = begin_call()?;
         if world.kernel.borrow().find_thread(tid).is_none_or(|(process, _)| process.pid != pid) {
             return Err(error(libc::ESRCH));
         }
@@ -129,7 +129,7 @@ impl Host for ModelHost {
     }
 
     fn open_process(&self, pid: u32) -> io::Result<Box<dyn OpenProcess>> {
-        let world = called()?;
+        let world = begin_call()?;
         let start_ticks = world.kernel.borrow().processes.get(&pid).map(|process| process.start_ticks);
         Ok(Box::new(Handle { pid, start_ticks: start_ticks.ok_or_else(|| error(libc::ESRCH))? }))
     }
@@ -139,7 +139,7 @@ impl Host for ModelHost {
     }
 
     fn start_guard(&self, _program: &Path, home: &Path) -> io::Result<Box<dyn Started>> {
-        let world = called()?;
+        let world = begin_call()?;
         let body = world.guard(home).ok_or_else(|| error(libc::ENOENT))?;
         let pid = world.start_process(world.own_pid(), body);
         let mut kernel = world.kernel.borrow_mut();
@@ -159,7 +159,7 @@ impl Host for ModelHost {
     }
 
     fn allowance(&self, configured: Option<&CpuSet>) -> io::Result<Allowance> {
-        let world = called()?;
+        let world = begin_call()?;
         let online = world.kernel.borrow().machine.cpus.clone();
         let allowed = configured.map_or_else(|| online.clone(), |configured| online.intersection(configured));
         Ok(Allowance {
@@ -174,7 +174,7 @@ impl Host for ModelHost {
     }
 
     fn connect(&self, path: &Path) -> io::Result<Box<dyn Stream>> {
-        let world = called()?;
+        let world = begin_call()?;
         world.kernel.borrow().files.look_at(path)?;
         let own = world.own_pid();
         let connected = world.sockets.borrow_mut().connect(path, own);
@@ -184,7 +184,7 @@ impl Host for ModelHost {
     }
 
     fn listen(&self, path: &Path, mode: u32) -> io::Result<Box<dyn Listener>> {
-        let world = called()?;
+        let world = begin_call()?;
         let uid = world.uid_of_caller();
         world.kernel.borrow_mut().files.make_socket(path, uid, mode)?;
         let number = world.sockets.borrow_mut().listen(path, world.own_pid());
@@ -192,7 +192,7 @@ impl Host for ModelHost {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let world = called()?;
+        let world = begin_call()?;
         if let Some(parts) = proc_parts(path) {
             let own = world.own_pid();
             let read = procfs::read(&world.kernel.borrow(), own, &parts);
@@ -209,7 +209,7 @@ impl Host for ModelHost {
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<usize> {
-        let world = called()?;
+        let world = begin_call()?;
         if let Some(file) = world.group_file(path).filter(|file| !file.2.is_empty()) {
             world.write_group(&file, &String::from_utf8_lossy(bytes))?;
             return Ok(bytes.len());
@@ -223,19 +223,19 @@ impl Host for ModelHost {
     }
 
     fn create(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-        let world = called()?;
+        let world = begin_call()?;
         self.write_file(&world, path, bytes, mode)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let world = called()?;
+        let world = begin_call()?;
         world.kernel.borrow_mut().files.rename(from, to)?;
         world.acted(Act::Wrote(to.to_owned()));
         Ok(())
     }
 
     fn names(&self, directory: &Path) -> io::Result<Vec<Named>> {
-        let world = called()?;
+        let world = begin_call()?;
         let kernel = world.kernel.borrow();
         let plain = |names: Vec<String>| {
             names.into_iter().map(|name| Named { name: name.into(), inode: 0 }).collect()
@@ -254,7 +254,7 @@ impl Host for ModelHost {
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
-        let world = called()?;
+        let world = begin_call()?;
         let own = world.own_pid();
         let parts = proc_parts(path).ok_or_else(|| error(libc::EINVAL))?;
         let target = procfs::link(&world.kernel.borrow(), own, &parts);
@@ -262,7 +262,7 @@ impl Host for ModelHost {
     }
 
     fn look_at(&self, path: &Path) -> io::Result<FileInfo> {
-        let world = called()?;
+        let world = begin_call()?;
         let kernel = world.kernel.borrow();
         let info = |kind| FileInfo { kind, uid: 0, mode: 0o755, bytes: 0 };
         if let Some(parts) = proc_parts(path) {
@@ -277,11 +277,11 @@ impl Host for ModelHost {
     }
 
     fn may_write(&self, path: &Path) -> bool {
-        called().is_ok_and(|world| world.group_file(path).is_some() && world.uid_of_caller() == 0)
+        begin_call().is_ok_and(|world| world.group_file(path).is_some() && world.uid_of_caller() == 0)
     }
 
     fn make_directory(&self, path: &Path, mode: u32) -> io::Result<()> {
-        let world = called()?;
+        let world = begin_call()?;
         if world.kernel.borrow().groups.is_below_mount(path) {
             if world.uid_of_caller() != 0 {
                 return Err(error(libc::EACCES));
@@ -295,7 +295,7 @@ impl Host for ModelHost {
     }
 
     fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        let world = called()?;
+        let world = begin_call()?;
         if let Some((hierarchy, group, file)) = world.group_file(path) {
             let mut kernel = world.kernel.borrow_mut();
             let in_use = !kernel.members(hierarchy, &group).is_empty()
@@ -324,19 +324,19 @@ impl Host for ModelHost {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let world = called()?;
+        let world = begin_call()?;
         world.kernel.borrow_mut().files.remove_file(path)?;
         world.acted(Act::Removed(path.to_owned()));
         Ok(())
     }
 
     fn remove_tree(&self, path: &Path) -> io::Result<()> {
-        let world = called()?;
+        let world = begin_call()?;
         world.kernel.borrow_mut().files.remove_tree(path)
     }
 
     fn open(&self, path: &Path, _writes: bool) -> io::Result<Box<dyn OpenFile>> {
-        let world = called()?;
+        let world = begin_call()?;
         if world.group_file(path).is_some_and(|file| !file.2.is_empty()) {
             return Ok(Box::new(Open::Group(path.to_owned())));
         }
@@ -345,13 +345,13 @@ impl Host for ModelHost {
     }
 
     fn map(&self, path: &Path, bytes: usize) -> io::Result<Option<Mapping>> {
-        let world = called()?;
+        let world = begin_call()?;
         let content = world.kernel.borrow().files.content(path)?;
         Ok(files::map(&content, bytes).map(Mapping::Model))
     }
 
     fn lock(&self, path: &Path, shared: bool) -> io::Result<Locked> {
-        let world = called()?;
+        let world = begin_call()?;
         let (pid, uid) = (world.own_pid(), world.uid_of_caller());
         let (content, number) = world.kernel.borrow_mut().files.lock(path, pid, uid, shared)?;
         Ok(match number {

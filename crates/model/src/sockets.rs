@@ -71,7 +71,7 @@ impl Sockets {
         Some(count)
     }
 
-    /// Whom it is for; `None`: nobody reads any more.
+    /// Target it is for; `None`: nobody reads any more.
     pub fn write(&mut self, connection: u64, side: usize, bytes: &[u8]) -> Option<u32> {
         let ends = self.connections.get_mut(&connection)?;
         let other = &mut ends[1 - side];
@@ -91,7 +91,7 @@ impl Sockets {
         }
     }
 
-    /// Whom the other end belongs to, to tell it that something has come.
+    /// Target the other end belongs to, to tell it that something has come.
     pub fn close_all(&mut self, pid: u32) -> Vec<u32> {
         let dead: Vec<(PathBuf, u64)> = self
             .listening

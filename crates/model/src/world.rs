@@ -45,7 +45,7 @@ pub type GuardBody = Rc<dyn Fn(PathBuf) -> Body>;
 
 /// What is to happen to a process of coplace at one of its next calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Fault {
     Killed,
     /// It gets no CPU for so long.
     Stalled(u64),
@@ -60,18 +60,19 @@ pub struct World {
     current: Cell<Option<(u64, u32)>>,
     yielder: Cell<*const Yields>,
     /// What is dropped belongs to a process that is dead: its calls reach nothing.
-    burying: Cell<bool>,
-    fates: RefCell<BTreeMap<u32, (u64, Fate)>>,
+    unwinding: Cell<bool>,
+    faults: RefCell<BTreeMap<u32, (u64, Fault)>>,
     paused_until: RefCell<BTreeMap<u32, u64>>,
     planned: RefCell<BTreeMap<u64, Planned>>,
     observer: RefCell<Option<Observer>>,
     guard_body: RefCell<Option<GuardBody>>,
     /// Until then nothing can be written to files.
     pub disk_full_until_ns: Cell<u64>,
+    stood_still_ns: Cell<u64>,
     calls: Cell<u64>,
     stacks: RefCell<Vec<DefaultStack>>,
     /// Threads of a process that is dead, which are to be dropped.
-    graves: RefCell<Vec<Task>>,
+    dead_tasks: RefCell<Vec<Task>>,
 }
 
 thread_local! {
@@ -92,16 +93,17 @@ impl World {
             next_task: Cell::new(1),
             current: Cell::new(None),
             yielder: Cell::new(std::ptr::null()),
-            burying: Cell::new(false),
-            fates: RefCell::default(),
+            unwinding: Cell::new(false),
+            faults: RefCell::default(),
             paused_until: RefCell::default(),
             planned: RefCell::default(),
             observer: RefCell::default(),
             guard_body: RefCell::default(),
             disk_full_until_ns: Cell::new(0),
+            stood_still_ns: Cell::new(0),
             calls: Cell::new(0),
             stacks: RefCell::default(),
-            graves: RefCell::default(),
+            dead_tasks: RefCell::default(),
         })
     }
 
@@ -111,10 +113,10 @@ impl World {
         host::enter(Some(Rc::new(crate::host::ModelHost)));
     }
 
-    /// This thread lives on its machine again; what still runs in the world is buried.
+    /// This thread lives on its machine again; what still runs in the world is dropped.
     pub fn leave(self: &Rc<World>) {
         let pids: BTreeSet<u32> = self.tasks.borrow().values().map(|task| task.pid).collect();
-        pids.into_iter().for_each(|pid| self.bury(pid));
+        pids.into_iter().for_each(|pid| self.unwind(pid));
         host::enter(None);
         CURRENT.with(|current| *current.borrow_mut() = None);
     }
@@ -140,8 +142,8 @@ impl World {
     }
 
     /// At which of its calls from now on something befalls a process.
-    pub fn doom(&self, pid: u32, calls: u64, fate: Fate) {
-        self.fates.borrow_mut().insert(pid, (calls.max(1), fate));
+    pub fn inject(&self, pid: u32, calls: u64, fault: Fault) {
+        self.faults.borrow_mut().insert(pid, (calls.max(1), fault));
     }
 
     /// How many calls were made so far.
@@ -181,13 +183,13 @@ impl World {
         self.current.get().map(|(_, pid)| pid)
     }
 
-    pub(crate) fn is_burying(&self) -> bool {
-        self.burying.get()
+    pub(crate) fn is_unwinding(&self) -> bool {
+        self.unwinding.get()
     }
 
     /// Where a call of the running thread begins: it takes time, others may run first, and its process may be killed.
     pub(crate) fn call(&self) {
-        let Some((_, pid)) = self.current.get().filter(|_| !self.burying.get()) else { return };
+        let Some((_, pid)) = self.current.get().filter(|_| !self.unwinding.get()) else { return };
         self.calls.set(self.calls.get() + 1);
         let due = {
             let mut kernel = self.kernel.borrow_mut();
@@ -199,9 +201,9 @@ impl World {
             let now_ns = kernel.now_ns;
             kernel.next_event_ns().is_some_and(|at_ns| at_ns <= now_ns)
         };
-        match self.fate_of(pid) {
-            Some(Fate::Killed) => self.suspend(Wake::Killed),
-            Some(Fate::Stalled(ns)) => {
+        match self.due_fault(pid) {
+            Some(Fault::Killed) => self.suspend(Wake::Killed),
+            Some(Fault::Stalled(ns)) => {
                 let until_ns = self.now_ns() + ns;
                 self.paused_until.borrow_mut().insert(pid, until_ns);
                 self.suspend(Wake::At(until_ns));
@@ -211,13 +213,13 @@ impl World {
         }
     }
 
-    fn fate_of(&self, pid: u32) -> Option<Fate> {
-        let mut fates = self.fates.borrow_mut();
-        let (calls, fate) = fates.get_mut(&pid)?;
+    fn due_fault(&self, pid: u32) -> Option<Fault> {
+        let mut faults = self.faults.borrow_mut();
+        let (calls, fault) = faults.get_mut(&pid)?;
         *calls -= 1;
-        let fate = (*calls == 0).then_some(*fate)?;
-        fates.remove(&pid);
-        Some(fate)
+        let fault = (*calls == 0).then_some(*fault)?;
+        faults.remove(&pid);
+        Some(fault)
     }
 
     pub fn now_ns(&self) -> u64 {
@@ -225,7 +227,7 @@ impl World {
     }
 
     pub(crate) fn suspend(&self, wake: Wake) {
-        if self.current.get().is_none() || self.burying.get() {
+        if self.current.get().is_none() || self.unwinding.get() {
             return;
         }
         // SAFETY: the yielder belongs to the coroutine that runs now (it was set when that was resumed), on whose
@@ -264,7 +266,7 @@ impl World {
 
     /// A process of coplace is killed now.
     pub fn kill(&self, pid: u32) {
-        self.bury(pid);
+        self.unwind(pid);
         self.kernel.borrow_mut().exit(pid, false);
     }
 
@@ -279,7 +281,7 @@ impl World {
         self.runs(pid) && paused <= self.now_ns()
     }
 
-    fn bury(&self, pid: u32) {
+    fn unwind(&self, pid: u32) {
         let dead: Vec<u64> = self
             .tasks
             .borrow()
@@ -289,13 +291,13 @@ impl World {
             .collect();
         for number in dead {
             let task = self.tasks.borrow_mut().remove(&number);
-            self.graves.borrow_mut().extend(task);
+            self.dead_tasks.borrow_mut().extend(task);
         }
-        let before = (self.current.replace(None), self.burying.replace(true));
-        while self.bury_one() {}
+        let before = (self.current.replace(None), self.unwinding.replace(true));
+        while self.unwind_one() {}
         self.current.set(before.0);
-        self.burying.set(before.1);
-        self.fates.borrow_mut().remove(&pid);
+        self.unwinding.set(before.1);
+        self.faults.borrow_mut().remove(&pid);
         self.paused_until.borrow_mut().remove(&pid);
         self.kernel.borrow_mut().files.release_all(pid);
         let others = self.sockets.borrow_mut().close_all(pid);
@@ -303,15 +305,21 @@ impl World {
     }
 
     /// Drops one thread of a process that is dead; `false`: there is none.
-    pub(crate) fn bury_one(&self) -> bool {
-        let dead = self.graves.borrow_mut().pop();
+    pub(crate) fn unwind_one(&self) -> bool {
+        let dead = self.dead_tasks.borrow_mut().pop();
         let any = dead.is_some();
         drop(dead);
         any
     }
 
+    /// For how long the machine has stood still so far.
+    pub fn stood_still_ns(&self) -> u64 {
+        self.stood_still_ns.get()
+    }
+
     /// The machine stands still for so long, as a virtual one may: nobody runs, and the clock goes on.
     pub fn stand_still(&self, ns: u64) {
+        self.stood_still_ns.set(self.stood_still_ns.get() + ns);
         let mut kernel = self.kernel.borrow_mut();
         let pids: Vec<u32> = kernel.processes.keys().copied().collect();
         pids.iter().for_each(|pid| kernel.touch(*pid));

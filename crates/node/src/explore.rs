@@ -16,7 +16,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
-use model::world::Fate;
+use model::world::Fault;
 use model::{Machine, World};
 use rustix::process::Signal;
 
@@ -24,7 +24,7 @@ use actors::{HOME, Part, Stage, Truth, UserAct};
 use invariants::Onlooker;
 
 use crate::mutants::{self, Mutant};
-use scene::{Happening, Scene, Whom};
+use scene::{Incident, Scene, Target};
 use search::{explore, report, shortened};
 
 const MS: u64 = 1_000_000;
@@ -93,7 +93,12 @@ fn play_out(scene: &Scene, shows: bool) -> Option<String> {
                 break;
             }
         }
-        world.run_until(world.now_ns() + TIDY_NS, |world| onlooker.look(&stage, world));
+        // Nobody tidies up while the machine stands still.
+        let mut stood_ns = u64::MAX;
+        while stood_ns != world.stood_still_ns() {
+            stood_ns = world.stood_still_ns();
+            world.run_until(world.now_ns() + TIDY_NS, |world| onlooker.look(&stage, world));
+        }
         if world.kernel.borrow().violation.is_none() {
             let left = left_behind(&stage);
             if let Some(what) = left {
@@ -117,9 +122,9 @@ fn plan(stage: &Rc<Stage>) {
         let own = Rc::clone(stage);
         stage.world.plan(began_ns + program.at_ms * MS, Box::new(move |_| own.start_run(number)));
     }
-    for (at_ms, happening) in stage.scene.happenings.clone() {
+    for (at_ms, incident) in stage.scene.incidents.clone() {
         let own = Rc::clone(stage);
-        stage.world.plan(began_ns + at_ms * MS, Box::new(move |_| happen(&own, happening)));
+        stage.world.plan(began_ns + at_ms * MS, Box::new(move |_| apply(&own, incident)));
     }
     // Others come and go on the machine, so that numbers of processes are used again.
     for at in 0..60 {
@@ -132,7 +137,7 @@ fn plan(stage: &Rc<Stage>) {
     }
 }
 
-fn happen(stage: &Rc<Stage>, happening: Happening) {
+fn apply(stage: &Rc<Stage>, incident: Incident) {
     let wish = |app: usize, wish: UserAct| {
         let run = stage.truths.borrow()[app].run.filter(|run| stage.world.runs(*run));
         // Whose `run` is gone is signalled by its user himself.
@@ -141,14 +146,14 @@ fn happen(stage: &Rc<Stage>, happening: Happening) {
             None => by_hand(stage, app, wish),
         }
     };
-    match happening {
-        Happening::Kill(whom, calls) => befall(stage, whom, calls, Fate::Killed),
-        Happening::Stall(whom, calls, ms) => befall(stage, whom, calls, Fate::Stalled(ms * MS)),
-        Happening::Standstill(ms) => stage.world.stand_still(ms * MS),
-        Happening::Stop(app) => wish(app, UserAct::Stop),
-        Happening::Continue(app) => wish(app, UserAct::Continue),
-        Happening::Terminate(app) => wish(app, UserAct::Terminate),
-        Happening::KillProgram(app) => {
+    match incident {
+        Incident::Kill(target, calls) => inject(stage, target, calls, Fault::Killed),
+        Incident::Stall(target, calls, ms) => inject(stage, target, calls, Fault::Stalled(ms * MS)),
+        Incident::Standstill(ms) => stage.world.stand_still(ms * MS),
+        Incident::Stop(app) => wish(app, UserAct::Stop),
+        Incident::Continue(app) => wish(app, UserAct::Continue),
+        Incident::Terminate(app) => wish(app, UserAct::Terminate),
+        Incident::KillProgram(app) => {
             let now_ns = stage.world.now_ns();
             // There may be nothing to be killed yet.
             if stage.truths.borrow()[app].started {
@@ -156,8 +161,8 @@ fn happen(stage: &Rc<Stage>, happening: Happening) {
                 signal_all(stage, app, Signal::KILL);
             }
         }
-        Happening::DiskFull(ms) => stage.world.disk_full_until_ns.set(stage.world.now_ns() + ms * MS),
-        Happening::RemoveGroups => {
+        Incident::DiskFull(ms) => stage.world.disk_full_until_ns.set(stage.world.now_ns() + ms * MS),
+        Incident::RemoveGroups => {
             let mut kernel = stage.world.kernel.borrow_mut();
             let paths = kernel.groups.paths();
             for path in paths.iter().rev() {
@@ -168,12 +173,12 @@ fn happen(stage: &Rc<Stage>, happening: Happening) {
                 }
             }
         }
-        Happening::DaemonStarts => {
+        Incident::DaemonStarts => {
             if stage.daemon.get().is_none_or(|pid| !stage.world.runs(pid)) {
                 stage.start_daemon();
             }
         }
-        Happening::DaemonEnds => {
+        Incident::DaemonEnds => {
             if let Some(stopper) = &*stage.stopper.borrow() {
                 stopper.stop();
             }
@@ -219,7 +224,7 @@ fn signal_all(stage: &Stage, app: usize, signal: Signal) {
     }
 }
 
-fn befall(stage: &Rc<Stage>, whom: Whom, calls: u64, fate: Fate) {
+fn inject(stage: &Rc<Stage>, target: Target, calls: u64, fault: Fault) {
     let kernel = stage.world.kernel.borrow();
     let parts = stage.parts.borrow();
     let guards = || {
@@ -227,18 +232,18 @@ fn befall(stage: &Rc<Stage>, whom: Whom, calls: u64, fate: Fate) {
             kernel.processes.values().filter(|process| process.name == "coplace" && !process.zombie);
         coplace.map(|process| process.pid).find(|pid| parts.get(pid).is_none_or(|part| *part == Part::Guard))
     };
-    let pid = match whom {
-        Whom::Guard => guards(),
-        Whom::Run(app) => stage.truths.borrow()[app].run,
+    let pid = match target {
+        Target::Guard => guards(),
+        Target::Run(app) => stage.truths.borrow()[app].run,
         // The holder of the lease.
-        Whom::Scheduler => kernel.file(&Path::new(HOME).join("lease")).and_then(|bytes| {
+        Target::Scheduler => kernel.file(&Path::new(HOME).join("lease")).and_then(|bytes| {
             let word = bytes.get(16..24)?.try_into().ok()?;
             u32::try_from(u64::from_ne_bytes(word)).ok()
         }),
     };
     drop((kernel, parts));
     if let Some(pid) = pid.filter(|pid| stage.world.runs(*pid)) {
-        stage.world.doom(pid, calls, fate);
+        stage.world.inject(pid, calls, fault);
     }
 }
 
@@ -277,10 +282,10 @@ fn left_behind(stage: &Stage) -> Option<String> {
     }
     // Who was to tidy up may have been killed, and nobody come after.
     let lives = kernel.processes.values().any(|process| process.name == "coplace" && !process.zombie);
-    let killed = stage.scene.happenings.iter().any(|(_, what)| {
+    let killed = stage.scene.incidents.iter().any(|(_, what)| {
         matches!(
             what,
-            Happening::Kill(..) | Happening::Stall(..) | Happening::DiskFull(_) | Happening::Standstill(_)
+            Incident::Kill(..) | Incident::Stall(..) | Incident::DiskFull(_) | Incident::Standstill(_)
         )
     });
     if killed && !lives {
@@ -346,7 +351,7 @@ fn each_deliberate_fault_is_shown_by_a_seed() {
 }
 
 #[test]
-fn nothing_that_must_not_be_happens_in_many_worlds() {
+fn explored_worlds_keep_every_invariant() {
     if let Some(seed) = std::env::var("COPLACE_SEED").ok().and_then(|seed| seed.parse().ok()) {
         let found = play(&Scene::of(seed));
         if found.is_some() && std::env::var_os("COPLACE_SHOW").is_some() {

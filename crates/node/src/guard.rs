@@ -49,11 +49,18 @@ pub fn run(home: &Home) -> io::Result<()> {
     detach();
     linux::clock::raise_priority();
     let root = Root::live();
+    // What the guard before may have been about to write.
+    Registry::new(home).sweep();
     loop {
         if let Some(lease) = Lease::open(home).filter(|lease| lease.view().is_fresh(linux::clock::now_ns())) {
             watch_over(&lease, &root);
-        } else if !taken_over(home) && !set_everything_free(home, &root) {
-            return Ok(());
+        } else if !taken_over(home) {
+            let somebody_schedules = set_everything_free(home, &root);
+            // Kept from running in the middle of that, it may have written about a program that is forgotten.
+            Registry::new(home).sweep();
+            if !somebody_schedules {
+                return Ok(());
+            }
         }
     }
 }

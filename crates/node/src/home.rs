@@ -13,6 +13,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use linux::clock::now_ns;
 use linux::host::{self, FileInfo, FileKind, Lock, Locked};
 use protocol::ProcessId;
 
@@ -25,6 +26,9 @@ const SYSTEM: &str = "/run/coplace";
 pub const RUNTIME_DIR_VARIABLE: &str = "COPLACE_RUNTIME_DIR";
 /// `sockaddr_un` holds 108 bytes with the final zero.
 const MAX_SOCKET_PATH: usize = 107;
+/// For how long the programs' lock is waited for, and how long until it is tried again.
+const LOCK_PATIENCE_NS: u64 = 200_000_000;
+const LOCK_PAUSE_NS: u64 = 2_000_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
@@ -178,6 +182,20 @@ impl Home {
     /// To be held by whoever sets free, or takes in anew, programs that another may be about, too.
     pub fn lock_programs(&self) -> io::Result<Option<Box<dyn Lock>>> {
         lock(&self.path.join("programs.lock"))
+    }
+
+    /// The same, waited for. Whoever hangs with it keeps nobody from acting: `None`, as where nothing can be locked.
+    pub fn lock_programs_patiently(&self, mut while_waiting: impl FnMut()) -> Option<Box<dyn Lock>> {
+        let until_ns = now_ns() + LOCK_PATIENCE_NS;
+        loop {
+            match self.lock_programs() {
+                Ok(None) if now_ns() < until_ns => {
+                    while_waiting();
+                    linux::clock::sleep_until(now_ns() + LOCK_PAUSE_NS);
+                }
+                other => return other.ok().flatten(),
+            }
+        }
     }
 
     /// Exclusive for the guard, or `None` if there is one.

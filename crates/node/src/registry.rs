@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_that_is_noted_stands_in_the_traces_until_it_is_taken_back() {
+    fn a_noted_stop_stands_in_the_traces_until_taken_back() {
         let (_dir, registry) = scratch();
         let id = AppId::new("cg").unwrap();
         registry.note_stopped(&id, true);

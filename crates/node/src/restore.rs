@@ -23,10 +23,6 @@ use crate::registry::{Registry, Traces};
 
 /// Scans after which a program that forks faster than it can be looked at is given up on.
 const MOST_ROUNDS: u32 = 16;
-/// How long to wait before the programs' lock is tried again.
-pub(crate) const LOCKED_NS: u64 = 2_000_000;
-/// For how long somebody who has the lock is waited for before programs are set free all the same.
-const LOCK_PATIENCE_NS: u64 = 200_000_000;
 /// How long a group may stay busy with processes that are on their way out.
 const REMOVAL_NS: u64 = 200_000_000;
 
@@ -322,20 +318,11 @@ pub fn set_all_free(root: &Root, home: &Home, mut may: impl FnMut() -> bool) -> 
     let registry = Registry::new(home);
     let mut reports = BTreeMap::new();
     for record in registry.list().unwrap_or_default().records {
-        let until_ns = linux::clock::now_ns() + LOCK_PATIENCE_NS;
-        let _lock = loop {
-            if !may() {
-                return reports;
-            }
-            match home.lock_programs() {
-                // A scheduler that hangs with the lock keeps nobody from being free: coming back it finds itself late.
-                Ok(None) if linux::clock::now_ns() < until_ns => {
-                    linux::clock::sleep_until(linux::clock::now_ns() + LOCKED_NS);
-                }
-                // Where nothing can be locked, programs are to be free all the same.
-                other => break other,
-            }
-        };
+        if !may() {
+            return reports;
+        }
+        // A scheduler that hangs with the lock finds itself late when it comes back.
+        let _lock = home.lock_programs_patiently(|| ());
         // It may have come back before we had the lock: what we do then it would not see.
         if !may() {
             return reports;
@@ -347,9 +334,6 @@ pub fn set_all_free(root: &Root, home: &Home, mut may: impl FnMut() -> bool) -> 
             remove_pages(&record);
         }
         reports.insert(record.id.to_string(), report);
-    }
-    if may() {
-        registry.sweep();
     }
     reports
 }

@@ -294,16 +294,10 @@ impl Scheduler {
         self.end()
     }
 
-    /// Whoever sets free or takes in has this, so that no two do it to one program at once. `None`: nothing can be
-    /// locked here.
+    /// Whoever sets free or takes in has this, so that no two do it to one program at once.
     fn lock_programs(&self) -> Option<Box<dyn Lock>> {
-        loop {
-            self.lease.beat();
-            match self.home.lock_programs() {
-                Ok(None) => linux::clock::sleep_until(now_ns() + restore::LOCKED_NS),
-                other => return other.ok().flatten(),
-            };
-        }
+        self.lease.beat();
+        self.home.lock_programs_patiently(|| self.lease.beat())
     }
 
     /// It did not act for so long that the guard may have set programs free, or still be about it.

@@ -53,7 +53,7 @@ impl Planned {
 
 /// A process of coplace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub enum Target {
     Scheduler,
     Guard,
     /// The `coplace run` of a program.
@@ -61,11 +61,11 @@ pub enum Whom {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happening {
+pub enum Incident {
     /// Killed after so many more calls.
-    Kill(Whom, u64),
+    Kill(Target, u64),
     /// Kept from running after so many more calls, for so many milliseconds.
-    Stall(Whom, u64, u64),
+    Stall(Target, u64, u64),
     /// The whole machine stands still.
     Standstill(u64),
     /// Its user stops a program by its `run` (Ctrl-Z), continues it, ends it (Ctrl-C).
@@ -95,7 +95,7 @@ pub struct Scene {
     pub placement: PlacementChoice,
     pub turns: TurnsChoice,
     pub programs: Vec<Planned>,
-    pub happenings: Vec<(u64, Happening)>,
+    pub incidents: Vec<(u64, Incident)>,
 }
 
 impl Scene {
@@ -131,63 +131,63 @@ impl Scene {
             placement,
             turns,
             programs,
-            happenings: Vec::new(),
+            incidents: Vec::new(),
         };
-        scene.befall(&mut random);
+        scene.add_incidents(&mut random);
         scene
     }
 
     /// Whether a guard may be missing at times.
     pub fn harms_guards(&self) -> bool {
-        self.happenings.iter().any(|(_, what)| {
+        self.incidents.iter().any(|(_, what)| {
             matches!(
                 what,
-                Happening::Kill(Whom::Guard, _) | Happening::Stall(Whom::Guard, ..) | Happening::DiskFull(_)
+                Incident::Kill(Target::Guard, _) | Incident::Stall(Target::Guard, ..) | Incident::DiskFull(_)
             )
         })
     }
 
-    fn befall(&mut self, random: &mut Random) {
+    fn add_incidents(&mut self, random: &mut Random) {
         let many = self.programs.len();
         if random.chance(55) {
-            self.happenings.push((0, Happening::DaemonStarts));
+            self.incidents.push((0, Incident::DaemonStarts));
         }
         for app in 0..many {
             let at_ms = self.programs[app].at_ms + 20 + random.below(400);
             match random.below(12) {
                 0 | 1 => {
-                    self.happenings.push((at_ms, Happening::Stop(app)));
-                    self.happenings.push((at_ms + 50 + random.below(500), Happening::Continue(app)));
+                    self.incidents.push((at_ms, Incident::Stop(app)));
+                    self.incidents.push((at_ms + 50 + random.below(500), Incident::Continue(app)));
                 }
-                2 => self.happenings.push((at_ms, Happening::Terminate(app))),
-                3 => self.happenings.push((at_ms, Happening::KillProgram(app))),
+                2 => self.incidents.push((at_ms, Incident::Terminate(app))),
+                3 => self.incidents.push((at_ms, Incident::KillProgram(app))),
                 _ => {}
             }
         }
         for _ in 0..random.below(4) {
             let at_ms = random.below(900);
-            let whom = match random.below(5) {
-                0 => Whom::Guard,
-                1 => Whom::Run(random.below(many as u64) as usize),
-                _ => Whom::Scheduler,
+            let target = match random.below(5) {
+                0 => Target::Guard,
+                1 => Target::Run(random.below(many as u64) as usize),
+                _ => Target::Scheduler,
             };
             let calls = 1 + random.below(400);
-            let happening = match random.below(10) {
-                0..=4 => Happening::Kill(whom, calls),
-                5 | 6 => Happening::Stall(whom, calls, 100 + random.below(1500)),
-                7 => Happening::Standstill(100 + random.below(2000)),
-                8 => Happening::DiskFull(20 + random.below(300)),
-                _ => Happening::RemoveGroups,
+            let incident = match random.below(10) {
+                0..=4 => Incident::Kill(target, calls),
+                5 | 6 => Incident::Stall(target, calls, 100 + random.below(1500)),
+                7 => Incident::Standstill(100 + random.below(2000)),
+                8 => Incident::DiskFull(20 + random.below(300)),
+                _ => Incident::RemoveGroups,
             };
-            self.happenings.push((at_ms, happening));
+            self.incidents.push((at_ms, incident));
         }
         if random.chance(35) {
-            self.happenings.push((100 + random.below(900), Happening::DaemonStarts));
+            self.incidents.push((100 + random.below(900), Incident::DaemonStarts));
         }
         if random.chance(20) {
-            self.happenings.push((300 + random.below(900), Happening::DaemonEnds));
+            self.incidents.push((300 + random.below(900), Incident::DaemonEnds));
         }
-        self.happenings.sort_by_key(|(at_ms, _)| *at_ms);
+        self.incidents.sort_by_key(|(at_ms, _)| *at_ms);
     }
 }
 

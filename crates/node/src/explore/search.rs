@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::play;
-use super::scene::{Happening, Scene};
+use super::scene::{Incident, Scene};
 
 /// No world takes as long.
 const LONGEST: Duration = Duration::from_secs(20);
@@ -18,15 +18,15 @@ pub fn shortened(scene: &Scene) -> (Scene, String) {
     let mut shorter = true;
     while shorter {
         shorter = false;
-        for at in (0..best.happenings.len()).rev() {
-            if at >= best.happenings.len() {
+        for at in (0..best.incidents.len()).rev() {
+            if at >= best.incidents.len() {
                 continue;
             }
             let mut less = best.clone();
-            match less.happenings.remove(at).1 {
+            match less.incidents.remove(at).1 {
                 // Who is stopped by his user is continued by him, or waits for ever.
-                Happening::Continue(_) => continue,
-                Happening::Stop(app) => less.happenings.retain(|(_, what)| *what != Happening::Continue(app)),
+                Incident::Continue(_) => continue,
+                Incident::Stop(app) => less.incidents.retain(|(_, what)| *what != Incident::Continue(app)),
                 _ => {}
             }
             if let Some(found) = play(&less) {
@@ -62,8 +62,8 @@ pub fn report(seed: u64) -> String {
             program.script.len()
         );
     }
-    for (at_ms, happening) in &scene.happenings {
-        text += &format!("  {at_ms:>5} ms: {happening:?}\n");
+    for (at_ms, incident) in &scene.incidents {
+        text += &format!("  {at_ms:>5} ms: {incident:?}\n");
     }
     text
 }

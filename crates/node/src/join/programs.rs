@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use linux::clock::now_ns;
 use protocol::{Account, AppRecord, ClientError, FromScheduler, ToScheduler};
 use workload::AppId;
 
@@ -11,9 +10,6 @@ use super::trying::Trying;
 use super::{JoinError, LAST_ANSWER, Link, Membership, Program, is_done};
 use crate::registry::Registry;
 use crate::restore;
-
-/// How long somebody who sets programs free is waited for; one that hangs is not.
-const NOTE_PATIENCE_NS: u64 = 100_000_000;
 
 impl Membership {
     /// [`Membership::register`], again and again while schedulers go, until one that lives has the program.
@@ -189,16 +185,8 @@ impl Membership {
         if !self.home.may_schedule() {
             return;
         }
-        let until_ns = now_ns() + NOTE_PATIENCE_NS;
         // Who is at it now has read the record already.
-        let _lock = loop {
-            match self.home.lock_programs() {
-                Ok(None) if now_ns() < until_ns => {
-                    linux::clock::sleep_until(now_ns() + restore::LOCKED_NS);
-                }
-                other => break other,
-            }
-        };
+        let _lock = self.home.lock_programs_patiently(|| ());
         Registry::new(&self.home).note_stopped(id, stopped);
     }
 

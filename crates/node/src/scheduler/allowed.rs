@@ -79,8 +79,10 @@ impl Scheduler {
             unmanaged_milli,
         };
         let mut events = Vec::new();
-        if let Some(reasons) = self.engine.would_change(&left) {
-            reasons.into_iter().for_each(|reason| self.note(News::Withheld(reason)));
+        let reasons = self.engine.would_change(&left);
+        // What was said last may not have reached the engine yet, as several programs come at once.
+        if reasons.is_some() || allowed != *self.live.allowed() {
+            reasons.into_iter().flatten().for_each(|reason| self.note(News::Withheld(reason)));
             self.live.allow(&allowed);
             events.push(Event::Allowance(left));
         }
