@@ -27,7 +27,7 @@ pub const RUNTIME_DIR_VARIABLE: &str = "COPLACE_RUNTIME_DIR";
 /// `sockaddr_un` holds 108 bytes with the final zero.
 const MAX_SOCKET_PATH: usize = 107;
 /// For how long the programs' lock is waited for, and how long until it is tried again.
-const LOCK_PATIENCE_NS: u64 = 200_000_000;
+pub(crate) const LOCK_PATIENCE_NS: u64 = 200_000_000;
 const LOCK_PAUSE_NS: u64 = 2_000_000;
 
 #[derive(Debug, thiserror::Error)]
@@ -184,9 +184,13 @@ impl Home {
         lock(&self.path.join("programs.lock"))
     }
 
-    /// The same, waited for. Whoever hangs with it keeps nobody from acting: `None`, as where nothing can be locked.
-    pub fn lock_programs_patiently(&self, mut while_waiting: impl FnMut()) -> Option<Box<dyn Lock>> {
-        let until_ns = now_ns() + LOCK_PATIENCE_NS;
+    /// The same, waited for until then. Whoever hangs with it keeps nobody from acting: `None`, as where nothing can be
+    /// locked.
+    pub fn lock_programs_until(
+        &self,
+        until_ns: u64,
+        mut while_waiting: impl FnMut(),
+    ) -> Option<Box<dyn Lock>> {
         loop {
             match self.lock_programs() {
                 Ok(None) if now_ns() < until_ns => {

@@ -17,7 +17,7 @@ use linux::{Process, Root, cgroup, procfs, signals};
 use protocol::AppRecord;
 use workload::Malleability;
 
-use crate::home::Home;
+use crate::home::{Home, LOCK_PATIENCE_NS};
 use crate::identity;
 use crate::registry::{Registry, Traces};
 
@@ -202,6 +202,9 @@ impl Freeing<'_> {
             }
             self.remove(group);
         }
+        // Somebody who was killed may have removed the group and not come to these.
+        let gone = self.traces.groups.iter().filter(|group| !host::exists(group));
+        gone.for_each(|group| self.remove_levels_above(group));
     }
 
     /// Where members of this group go, best first: where the program came from, the directory
@@ -244,7 +247,11 @@ impl Freeing<'_> {
                 }
             }
         }
-        // The levels above go with their last group; others may be in there.
+        self.remove_levels_above(group);
+    }
+
+    /// The levels above go with their last group; others may be in there.
+    fn remove_levels_above(&self, group: &Path) {
         for level in group.ancestors().skip(1).take(2) {
             if host::with(|host| host.remove_directory(level)).is_err() {
                 break;
@@ -317,12 +324,14 @@ pub fn remove_pages(record: &AppRecord) {
 pub fn set_all_free(root: &Root, home: &Home, mut may: impl FnMut() -> bool) -> BTreeMap<String, Report> {
     let registry = Registry::new(home);
     let mut reports = BTreeMap::new();
+    // For all of them together: each is to be free within a second.
+    let until_ns = linux::clock::now_ns() + LOCK_PATIENCE_NS;
     for record in registry.list().unwrap_or_default().records {
         if !may() {
             return reports;
         }
         // A scheduler that hangs with the lock finds itself late when it comes back.
-        let _lock = home.lock_programs_patiently(|| ());
+        let _lock = home.lock_programs_until(until_ns, || ());
         // It may have come back before we had the lock: what we do then it would not see.
         if !may() {
             return reports;

@@ -33,7 +33,7 @@ use timers::Timers;
 
 use crate::adopt::Adopter;
 use crate::guard::{self, GuardHandle};
-use crate::home::{Home, SchedulerLock};
+use crate::home::{Home, LOCK_PATIENCE_NS, SchedulerLock};
 use crate::identity;
 use crate::lease::{self, Lease};
 use crate::live::Live;
@@ -297,7 +297,7 @@ impl Scheduler {
     /// Whoever sets free or takes in has this, so that no two do it to one program at once.
     fn lock_programs(&self) -> Option<Box<dyn Lock>> {
         self.lease.beat();
-        self.home.lock_programs_patiently(|| self.lease.beat())
+        self.home.lock_programs_until(now_ns() + LOCK_PATIENCE_NS, || self.lease.beat())
     }
 
     /// It did not act for so long that the guard may have set programs free, or still be about it.

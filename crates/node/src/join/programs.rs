@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use linux::clock::now_ns;
 use protocol::{Account, AppRecord, ClientError, FromScheduler, ToScheduler};
 use workload::AppId;
 
 use super::trying::Trying;
 use super::{JoinError, LAST_ANSWER, Link, Membership, Program, is_done};
+use crate::home::LOCK_PATIENCE_NS;
 use crate::registry::Registry;
 use crate::restore;
 
@@ -186,7 +188,7 @@ impl Membership {
             return;
         }
         // Who is at it now has read the record already.
-        let _lock = self.home.lock_programs_patiently(|| ());
+        let _lock = self.home.lock_programs_until(now_ns() + LOCK_PATIENCE_NS, || ());
         Registry::new(&self.home).note_stopped(id, stopped);
     }
 
