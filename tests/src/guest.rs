@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
@@ -319,6 +320,7 @@ impl Drop for Session<'_> {
             "for group in {GROUPS}/*/*; do echo 1 > $group/cgroup.kill; done; cat $OUT/*.pid | xargs kill -9; sleep 3"
         );
         let script = self.script(&script);
-        let _ = self.guest.try_sh(&script);
+        // A guest that is gone is what the test has failed on: a second panic would hide it.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.guest.try_sh(&script)));
     }
 }

@@ -302,6 +302,10 @@ impl Groups {
     }
 
     /// Everything below a mount, for questions about what is left behind.
+    pub fn exists(&self, path: &Path) -> bool {
+        self.paths().iter().any(|own| own == path)
+    }
+
     pub fn paths(&self) -> Vec<PathBuf> {
         let path = |(hierarchy, group): &(Hierarchy, String)| {
             PathBuf::from(hierarchy.mount()).join(group.trim_start_matches('/'))

@@ -195,6 +195,11 @@ impl Host for ModelHost {
         let world = begin_call()?;
         if let Some(parts) = proc_parts(path) {
             let own = world.own_pid();
+            if let (Some("schedstat"), Some(pid)) =
+                (parts.last().copied(), parts.first().and_then(|pid| pid.parse().ok()))
+            {
+                world.kernel.borrow_mut().touch(pid);
+            }
             let read = procfs::read(&world.kernel.borrow(), own, &parts);
             return read.ok_or_else(|| error(libc::ENOENT));
         }

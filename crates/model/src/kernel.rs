@@ -135,7 +135,7 @@ impl Kernel {
     fn plain(&self, pid: u32, ppid: u32, name: &str) -> Process {
         let uid = if pid == INIT { 0 } else { self.machine.uid };
         let start_ticks = self.now_ns / TICK_NS;
-        let thread = Thread { start_ticks, mask: self.machine.cpus.clone(), run_ns: 0 };
+        let thread = Thread { start_ticks, mask: self.machine.cpus.clone(), run_ns: 0, wait_ns: 0 };
         Process {
             pid,
             start_ticks,
@@ -194,8 +194,12 @@ impl Kernel {
     /// Another thread of a process that runs nothing of the model.
     pub fn start_thread(&mut self, pid: u32) -> u32 {
         let tid = self.free_pid();
-        let thread =
-            Thread { start_ticks: self.now_ns / TICK_NS, mask: self.machine.cpus.clone(), run_ns: 0 };
+        let thread = Thread {
+            start_ticks: self.now_ns / TICK_NS,
+            mask: self.machine.cpus.clone(),
+            run_ns: 0,
+            wait_ns: 0,
+        };
         if let Some(process) = self.processes.get_mut(&pid) {
             process.threads.insert(tid, thread);
         }
@@ -300,7 +304,8 @@ impl Kernel {
         let (now_ns, start_ticks) = (self.now_ns, process.start_ticks);
         let process = self.processes.get_mut(&pid).expect("just found");
         let Some(program) = &mut process.program else { return };
-        let done_ns = (now_ns - program.since_ns) * program.speed_milli / 1000;
+        let elapsed_ns = now_ns - program.since_ns;
+        let done_ns = elapsed_ns * program.speed_milli / 1000;
         let busy_ns = done_ns.min(program.left_ns);
         program.left_ns -= busy_ns;
         program.since_ns = now_ns;
@@ -311,7 +316,15 @@ impl Kernel {
             Some(Op::Region { .. }) => program.team as usize,
             _ => 0,
         };
-        process.threads.values_mut().take(computes).for_each(|thread| thread.run_ns += busy_ns);
+        // Who spins for others that have no CPU, or has one only when nobody else wants it, wants one all the time.
+        let wait_ns = match program.speed_milli {
+            0 | 1000 => 0,
+            milli => (busy_ns * 1000 / milli).min(elapsed_ns) - busy_ns,
+        };
+        for thread in process.threads.values_mut().take(computes) {
+            thread.run_ns += busy_ns;
+            thread.wait_ns += wait_ns;
+        }
         let (left_ns, version, waits) = (program.left_ns, program.version, program.now == Some(Op::Wait));
         if speed > 0 && !waits {
             let at_ns = now_ns + (left_ns * 1000).div_ceil(speed);
@@ -441,7 +454,8 @@ impl Kernel {
         process.pid = child;
         process.start_ticks = now_ns / TICK_NS;
         process.ppid = pid;
-        process.threads = [(child, Thread { start_ticks: process.start_ticks, mask, run_ns: 0 })].into();
+        process.threads =
+            [(child, Thread { start_ticks: process.start_ticks, mask, run_ns: 0, wait_ns: 0 })].into();
         process.generation = 0;
         process.page = None;
         process.is_waited_for = false;

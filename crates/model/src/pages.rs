@@ -74,7 +74,7 @@ impl Kernel {
         let Some(process) = self.processes.get(&pid) else { return };
         let Some(program) = &process.program else { return };
         let wanted = if wide == 0 { program.procs } else { wide }.max(1);
-        let mut team = wanted;
+        let (mut team, mut resizable) = (wanted, false);
         if let Some(words) = process.page.clone() {
             let state = self.half(&words, "state") | page::state::RUNTIME_INITIALISED;
             self.put_half(&words, "state", state);
@@ -85,7 +85,8 @@ impl Kernel {
             self.put_half(&words, "requested", wanted);
             let found = words[self.layout["resizable"] / 8].load(Ordering::SeqCst);
             let target = self.half(&words, "target");
-            if found == page::RESIZABLE_BY_WORD && target > 0 && self.half(&words, "rigid") == 0 {
+            resizable = found == page::RESIZABLE_BY_WORD && self.half(&words, "rigid") == 0;
+            if resizable && target > 0 {
                 team = wanted.min(target);
             }
             self.put_half(&words, "applied_seq", self.half(&words, "target_seq"));
@@ -104,10 +105,12 @@ impl Kernel {
             let tid = self.free_pid();
             let process = self.processes.get_mut(&pid).expect("just found");
             let mask = process.threads.get(&pid).map(|thread| thread.mask.clone()).unwrap_or_default();
-            let thread = Thread { start_ticks: self.now_ns / TICK_NS, mask, run_ns: 0 };
+            let thread = Thread { start_ticks: self.now_ns / TICK_NS, mask, run_ns: 0, wait_ns: 0 };
             process.threads.insert(tid, thread);
         }
+        let outgrew = !resizable && self.cpus_of(&self.processes[&pid]).len() < team as usize;
         let process = self.processes.get_mut(&pid).expect("just found");
-        process.program.as_mut().expect("just found").team = team;
+        let program = process.program.as_mut().expect("just found");
+        (program.team, program.outgrew) = (team, outgrew);
     }
 }

@@ -43,6 +43,8 @@ pub struct Thread {
     /// As it was set last, by whomever.
     pub mask: CpuSet,
     pub run_ns: u64,
+    /// For how long it wanted a CPU and had none.
+    pub wait_ns: u64,
 }
 
 /// A program in a process.
@@ -57,6 +59,8 @@ pub struct Program {
     pub speed_milli: u64,
     /// Threads that compute now.
     pub team: u32,
+    /// Its team came by itself to have more threads than CPUs, and nobody could have known of it.
+    pub outgrew: bool,
     /// Has the preload library and an OpenMP runtime with it.
     pub preloaded: bool,
     /// Threads wait without spinning.

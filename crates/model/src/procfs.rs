@@ -118,7 +118,7 @@ pub(crate) fn read(kernel: &Kernel, own: u32, parts: &[&str]) -> Option<Vec<u8>>
                         ["stat"] => stat(kernel, process, tid, thread),
                         ["status"] => status(kernel, process, tid, thread),
                         ["cgroup"] => membership(kernel, process),
-                        ["schedstat"] => format!("{} 0 1\n", thread.run_ns),
+                        ["schedstat"] => format!("{} {} 1\n", thread.run_ns, thread.wait_ns),
                         ["children"] => {
                             let is_first = tid == process.pid;
                             let children = kernel

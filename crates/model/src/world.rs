@@ -69,6 +69,8 @@ pub struct World {
     /// Until then nothing can be written to files.
     pub disk_full_until_ns: Cell<u64>,
     stood_still_ns: Cell<u64>,
+    /// Until when the machine is slow, and how long a call takes there at most.
+    slow: Cell<(u64, u64)>,
     calls: Cell<u64>,
     stacks: RefCell<Vec<DefaultStack>>,
     /// Threads of a process that is dead, which are to be dropped.
@@ -101,6 +103,7 @@ impl World {
             guard_body: RefCell::default(),
             disk_full_until_ns: Cell::new(0),
             stood_still_ns: Cell::new(0),
+            slow: Cell::new((0, 0)),
             calls: Cell::new(0),
             stacks: RefCell::default(),
             dead_tasks: RefCell::default(),
@@ -187,6 +190,21 @@ impl World {
         self.unwinding.get()
     }
 
+    /// The machine has so much else to do for so long that each call of coplace's processes takes up to `call_ns`.
+    pub fn slow_down(&self, ns: u64, call_ns: u64) {
+        self.slow.set((self.now_ns() + ns, call_ns));
+    }
+
+    fn is_slow(&self) -> bool {
+        self.was_slow(0)
+    }
+
+    /// Whether it is, or was so short a time ago.
+    pub fn was_slow(&self, ago_ns: u64) -> bool {
+        let until_ns = self.slow.get().0;
+        until_ns > 0 && self.now_ns() < until_ns + ago_ns
+    }
+
     /// Where a call of the running thread begins: it takes time, others may run first, and its process may be killed.
     pub(crate) fn call(&self) {
         let Some((_, pid)) = self.current.get().filter(|_| !self.unwinding.get()) else { return };
@@ -207,6 +225,10 @@ impl World {
                 let until_ns = self.now_ns() + ns;
                 self.paused_until.borrow_mut().insert(pid, until_ns);
                 self.suspend(Wake::At(until_ns));
+            }
+            None if self.is_slow() => {
+                let call_ns = self.kernel.borrow_mut().random.below(self.slow.get().1 + 1);
+                self.suspend(Wake::At(self.now_ns() + call_ns));
             }
             None if due => self.suspend(Wake::At(self.now_ns())),
             None => {}

@@ -67,6 +67,8 @@ struct State {
     held: BTreeSet<AppId>,
     /// Since when each stopped member has stood still.
     stopped: BTreeMap<AppId, u64>,
+    /// When each was let go last.
+    let_go: BTreeMap<AppId, u64>,
     /// When the rotation was last moved on.
     at_ns: u64,
     /// When the time in turn was last counted.
@@ -112,7 +114,7 @@ impl State {
 
     /// Lets go those who stand still and are to run; whether there were any.
     fn let_in(&mut self, running: &BTreeSet<AppId>, first: bool) -> bool {
-        let State { members, held, stopped, stats, .. } = self;
+        let State { members, held, stopped, let_go, stats, .. } = self;
         let mut changed = false;
         for (app, (_, turn)) in members.iter_mut().filter(|entry| entry.1.1.comes_in_first() == first) {
             if running.contains(app) && !held.contains(app) && stopped.contains_key(app) {
@@ -120,6 +122,7 @@ impl State {
                 match turn.go() {
                     Ok(()) => {
                         stopped.remove(app);
+                        let_go.insert(app.clone(), now_ns());
                         *stats.turns.entry(app.clone()).or_default() += 1;
                     }
                     Err(error) => drop(stats.failures.insert(app.clone(), error.to_string())),
@@ -184,7 +187,7 @@ impl Clock {
             }
             _ => rotation.begin_with(&state.running()),
         }
-        let State { members: current, stopped, stats, .. } = &mut *state;
+        let State { members: current, stopped, let_go, stats, .. } = &mut *state;
         let mut former = std::mem::replace(current, members);
         // Whoever stays goes on as it stands; whoever leaves, or takes turns in another way from
         // now on, is let go by the means by which it was stopped.
@@ -195,11 +198,13 @@ impl Clock {
             }
         }
         for (app, (_, mut turn)) in former {
-            if stopped.remove(&app).is_some()
-                && let Err(error) = turn.go()
-            {
-                stats.failures.insert(app, error.to_string());
+            if stopped.remove(&app).is_none() {
+                continue;
             }
+            if let Err(error) = turn.go() {
+                stats.failures.insert(app.clone(), error.to_string());
+            }
+            let_go.insert(app, now_ns());
         }
         state.rotation = Some(rotation);
         state.at_ns = now;
@@ -229,12 +234,14 @@ impl Clock {
             if let Err(error) = act(turn.as_mut()) {
                 state.stats.failures.insert(app.clone(), error.to_string());
             }
+            state.let_go.insert(app.clone(), now_ns());
         }
     }
 
-    /// Whether the clock itself keeps this application from running at the moment.
-    pub fn stands_still(&self, app: &AppId) -> bool {
-        self.state().stopped.contains_key(app)
+    /// Whether the clock itself has kept this application from running at any time since then.
+    pub fn kept_still_since(&self, app: &AppId, since_ns: u64) -> bool {
+        let state = self.state();
+        state.stopped.contains_key(app) || state.let_go.get(app).is_some_and(|at_ns| *at_ns >= since_ns)
     }
 
     pub fn stats(&self) -> ClockStats {

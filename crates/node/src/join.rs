@@ -85,6 +85,9 @@ struct Program {
     /// `record.id` is the name that the present scheduler knows it by.
     record: AppRecord,
     suspended: bool,
+    /// Its user has continued it, and the scheduler of that time may not have heard of it: one that left had it stand
+    /// as its user's.
+    to_be_continued: bool,
     /// What it got under schedulers that have ended since.
     past: Option<Account>,
     /// How much time without a scheduler there had been when it was let go.

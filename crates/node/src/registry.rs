@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use linux::affinity::Own;
 use linux::host::{self, FileKind};
-use protocol::AppRecord;
+use protocol::{AppRecord, ProcessId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
@@ -148,9 +148,7 @@ impl Registry {
         for entry in host::with(|host| host.names(&self.directory)).unwrap_or_default() {
             let path = self.directory.join(&entry.name);
             let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
-            let writer = end.strip_prefix(DRAFT).and_then(|pid| pid.parse().ok());
-            let abandoned =
-                writer.is_some_and(|pid| pid != host::own_pid() && identity::of_pid(pid).is_none());
+            let abandoned = end.strip_prefix(DRAFT).is_some_and(|writer| !lives(writer));
             // A scheduler that was late may have written about a program that was forgotten meanwhile.
             let said_of_nobody =
                 ["traces", "free", "stopped"].contains(&end) && !host::exists(&path.with_extension("json"));
@@ -195,9 +193,17 @@ pub(crate) fn write_whole(path: &Path, value: &impl Serialize) -> Result<(), Reg
     written.map_err(|error| RegistryError::Write { path: path.to_owned(), error })
 }
 
+/// Whether there is still the writer of a draft of this name; others may have its number meanwhile.
+fn lives(writer: &str) -> bool {
+    let (pid, start) = writer.split_once('-').unwrap_or((writer, ""));
+    let process = pid.parse().ok().zip(start.parse().ok());
+    process.is_some_and(|(pid, start_time_ticks)| identity::lives(ProcessId { pid, start_time_ticks }))
+}
+
 /// The same of text.
 pub(crate) fn write_text(path: &Path, text: &[u8]) -> io::Result<()> {
-    let draft = path.with_extension(format!("{DRAFT}{}", host::own_pid()));
+    let own = identity::own();
+    let draft = path.with_extension(format!("{DRAFT}{}-{}", own.pid, own.start_time_ticks));
     host::replace(path, &draft, text, MODE)
 }
 
@@ -305,15 +311,17 @@ mod tests {
     #[test]
     fn drafts_of_the_dead_and_orphaned_traces_are_swept() {
         let (_dir, registry) = scratch();
-        let draft = |pid: u32| registry.directory.join(format!("cg.new-{pid}"));
-        fs::write(draft(u32::MAX), "{").unwrap();
-        fs::write(draft(std::process::id()), "{").unwrap();
+        let own = identity::own();
+        let draft = |start: u64| registry.directory.join(format!("cg.new-{}-{start}", own.pid));
+        let (ours, before) = (draft(own.start_time_ticks), draft(own.start_time_ticks - 1));
+        fs::write(&before, "{").unwrap();
+        fs::write(&ours, "{").unwrap();
         let (known, unknown) = (AppId::new("known.2").unwrap(), AppId::new("unknown").unwrap());
         registry.write(&record("known.2", 1)).unwrap();
         registry.write_traces(&known, &Traces::default()).unwrap();
         registry.write_traces(&unknown, &Traces::default()).unwrap();
         registry.sweep();
-        assert!(!draft(u32::MAX).exists() && draft(std::process::id()).exists());
+        assert!(!before.exists() && ours.exists());
         assert!(registry.traces_path(&known).exists() && !registry.traces_path(&unknown).exists());
     }
 

@@ -311,6 +311,16 @@ fn move_to(pid: u32, dirs: &[PathBuf], root: &Root) -> linux::Result<()> {
     last
 }
 
+/// Continues those of its processes that stand stopped: its user has continued it. Who takes turns by signals runs out
+/// of turn once.
+pub fn continue_all(record: &AppRecord, root: &Root) {
+    let members = procfs::tree(identity::to_linux(record.process).pid, root).unwrap_or_default();
+    let stopped: Vec<Process> =
+        members.into_iter().filter(|process| signals::is_stopping(*process, root)).collect();
+    // Who cannot be signalled has ended, or is somebody else's.
+    let _ = signals::cont(&stopped, root);
+}
+
 /// Removes the pages of a program that has ended. Other users' paths are theirs to remove: they
 /// could have made them point anywhere.
 pub fn remove_pages(record: &AppRecord) {
@@ -336,6 +346,8 @@ pub fn set_all_free(root: &Root, home: &Home, mut may: impl FnMut() -> bool) -> 
         if !may() {
             return reports;
         }
+        // Before, as we may be killed in the middle of it; and after, as the scheduler may not wait for us.
+        registry.note_free(&record.id);
         let report = set_free(&record, root, home);
         registry.note_free(&record.id);
         if report.processes == 0 && may() {

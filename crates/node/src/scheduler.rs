@@ -33,7 +33,7 @@ use timers::Timers;
 
 use crate::adopt::Adopter;
 use crate::guard::{self, GuardHandle};
-use crate::home::{Home, LOCK_PATIENCE_NS, SchedulerLock};
+use crate::home::{Home, SchedulerLock};
 use crate::identity;
 use crate::lease::{self, Lease};
 use crate::live::Live;
@@ -61,6 +61,9 @@ const ALLOWANCE_NS: u64 = 1_000_000_000;
 const ADOPT_NS: u64 = 1_000_000_000;
 /// A load average that moved by less is no news: nobody's threads follow it.
 const LOAD_STEP_MILLI: u64 = 50;
+/// For how long a scheduler waits for whoever sets its programs free: on a busy machine that takes long, and what both
+/// do at once is nobody's plan. Who hangs in it is not waited for any longer.
+const LONG_PATIENCE_NS: u64 = 2_000_000_000;
 /// Entries of history that `explain` can go back to.
 const HISTORY: usize = 200;
 
@@ -112,6 +115,8 @@ pub struct Scheduler {
     stopper: Stopper,
     began_ns: u64,
     yielded: bool,
+    /// Somebody had the programs' lock for too long: what it does to them shows when it has done it.
+    lock_missed: bool,
     allowance: Option<topology::Allowance>,
     /// The CPU time that all programs have together.
     paid_milli_cpus: Option<u32>,
@@ -182,6 +187,7 @@ impl Scheduler {
             stopper: Stopper { stop: Arc::default(), wake: Arc::new(wake) },
             began_ns: now_ns(),
             yielded: false,
+            lock_missed: false,
             allowance: None,
             paid_milli_cpus: None,
             allowance_at_ns: 0,
@@ -218,9 +224,11 @@ impl Scheduler {
             self.failed(None, format!("{}: {why}; skipped", path.display()));
         }
         let mut events = Vec::new();
+        let mut missed = false;
         for record in listing.records {
             // A guard may be about it still, and its user just stop it.
-            let _lock = self.lock_programs();
+            let _lock = self.lock_programs(LONG_PATIENCE_NS);
+            missed |= self.lock_missed;
             let report = match broken!(AdoptedAsTheyAre) {
                 true => restore::Report::default(),
                 false => restore::set_free(&record, &Root::live(), &self.home),
@@ -235,6 +243,7 @@ impl Scheduler {
                 self.registry.remove(&record.id);
             }
         }
+        self.lock_missed = missed;
         let kept: Vec<PathBuf> = self.live.apps().values().map(|app| app.record.pages.clone()).collect();
         self.home.sweep_pages(|path| kept.iter().any(|page| page == path));
         self.decide(events);
@@ -262,7 +271,9 @@ impl Scheduler {
             let now = now_ns();
             self.lease.beat();
             if self.lease.was_late() && !broken!(NobodyTakenBack) {
-                self.take_back();
+                self.take_back(LONG_PATIENCE_NS);
+            } else if self.lock_missed {
+                self.take_back(0);
             }
             let mut events = Vec::new();
             for (peer, incoming) in self.server.pump() {
@@ -295,14 +306,16 @@ impl Scheduler {
     }
 
     /// Whoever sets free or takes in has this, so that no two do it to one program at once.
-    fn lock_programs(&self) -> Option<Box<dyn Lock>> {
+    fn lock_programs(&mut self, patience_ns: u64) -> Option<Box<dyn Lock>> {
         self.lease.beat();
-        self.home.lock_programs_until(now_ns() + LOCK_PATIENCE_NS, || self.lease.beat())
+        let lock = self.home.lock_programs_until(now_ns() + patience_ns, || self.lease.beat());
+        self.lock_missed = lock.is_none();
+        lock
     }
 
     /// It did not act for so long that the guard may have set programs free, or still be about it.
-    fn take_back(&mut self) {
-        let _lock = self.lock_programs();
+    fn take_back(&mut self, patience_ns: u64) {
+        let _lock = self.lock_programs(patience_ns);
         // Who does not act for long here either may find programs set free again, and takes them back the next time.
         for id in self.live.take_back(&self.home, || self.lease.beat()) {
             self.note(News::SetFree { app: id });
@@ -317,7 +330,7 @@ impl Scheduler {
         self.live.let_all_go();
         let records: Vec<AppRecord> = self.live.apps().values().map(|app| app.record.clone()).collect();
         for record in &records {
-            let _lock = self.lock_programs();
+            let _lock = self.lock_programs(LONG_PATIENCE_NS);
             restore::set_free(record, &Root::live(), &self.home);
         }
         if self.yielded { Ended::Yielded } else { Ended::Stopped }

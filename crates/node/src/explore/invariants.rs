@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 
 use model::{Act, Kernel, Op, Process, World};
@@ -22,6 +22,10 @@ const STILL_DELAY_NS: u64 = 1_500 * MS;
 const FREE_NS: u64 = 1_200 * MS;
 /// A team that came by itself to have fewer CPUs than threads is seen by then.
 const SQUEEZED_NS: u64 = 1_500 * MS;
+/// Groups that are on record and gone are made anew by then.
+const GROUPLESS_NS: u64 = 1_500 * MS;
+/// For so long after it was too busy the machine counts as that.
+const BUSY_NS: u64 = 1_000 * MS;
 /// A terminating signal has reached its program by then.
 const DEATH_NS: u64 = 1_500 * MS;
 /// The same where its `run` has had it released: nothing of ours stands in the way.
@@ -36,8 +40,12 @@ struct Seen {
     /// Since when a process stands still by our doing, by its number and beginning.
     still: BTreeMap<(u32, u64), u64>,
     squeezed: BTreeMap<(u32, u64), u64>,
+    /// Since when a group that its program is on record to be in has been gone.
+    groupless: BTreeMap<(u32, u64), u64>,
     /// The last time at which somebody beat the lease.
     beat_ns: u64,
+    /// Since when somebody has scheduled without a pause.
+    scheduled_ns: Option<u64>,
     /// Since when somebody who can set programs free has lived and run all the time.
     guarded_ns: Option<u64>,
 }
@@ -74,7 +82,9 @@ fn judge(stage: &Stage, kernel: &Kernel, by: u32, act: &Act) -> Result<(), Strin
     let who = format!("{part:?} (process {by})");
     // A scheduler that was kept from running in the middle of an act completes it first, and finds out then that a
     // guard has set its programs free. That does not last: who stays squeezed is seen by the next looks.
-    let late = part != Part::Guard && kernel.now_ns.saturating_sub(beat_of(kernel)) >= FRESH_NS;
+    // Where the machine is so busy that this takes long, both act at once, and each may overwrite what the other notes.
+    let slow = stage.world.was_slow(BUSY_NS);
+    let late = slow || part != Part::Guard && kernel.now_ns.saturating_sub(beat_of(kernel)) >= FRESH_NS;
     // Of who has ended by this nothing can be said any more.
     let managed = |pid: u32, what: &str| -> Result<Option<&Process>, String> {
         let Some(process) = kernel.processes.get(&pid) else { return Ok(None) };
@@ -209,6 +219,12 @@ fn has_group(traces: &[Traces], group: &Path) -> bool {
     traces.iter().any(|traces| traces.groups.iter().any(|own| own == group))
 }
 
+/// A group that it is on record to be in and that nobody has any more.
+fn missing_group(kernel: &Kernel, process: &Process) -> Option<PathBuf> {
+    let groups = traces_of(kernel, process).into_iter().flat_map(|traces| traces.groups);
+    groups.into_iter().find(|group| !kernel.groups.exists(group))
+}
+
 fn is_on_record(kernel: &Kernel, process: &Process, mask: &CpuSet) -> bool {
     // A place, or what of the program's own lies in one; or one CPU, for a moment.
     let placed = |traces: &Traces| traces.places.iter().flatten().any(|place| mask.is_subset(place));
@@ -227,7 +243,9 @@ fn is_squeezed(kernel: &Kernel, process: &Process, original: &CpuSet) -> Option<
     squeezed.then_some((program.team, cpus))
 }
 
+/// After an act; where a team outgrew its place by itself the next looks see to it.
 fn unsqueezed(kernel: &Kernel, process: &Process, original: &CpuSet, chooses: bool) -> Result<(), String> {
+    let chooses = chooses || process.program.as_ref().is_some_and(|program| program.outgrew);
     match is_squeezed(kernel, process, original) {
         Some((team, cpus)) if !chooses => Err(format!(
             "its team of {team} has the CPUs {cpus} (invariant 10); {}",
@@ -252,13 +270,15 @@ impl Onlooker {
             return;
         }
         let passed_ns = now_ns - seen.looked_ns;
-        if passed_ns > 10 * LOOK_NS {
-            // The machine stood still: nobody could do anything about anybody.
+        if passed_ns > 10 * LOOK_NS || world.was_slow(BUSY_NS) {
+            // The machine stood still, or as good as: nobody could do anything about anybody.
             let later = passed_ns;
             seen.still.values_mut().for_each(|since| *since += later);
             seen.squeezed.values_mut().for_each(|since| *since += later);
+            seen.groupless.values_mut().for_each(|since| *since += later);
             seen.beat_ns += later;
             seen.guarded_ns = seen.guarded_ns.map(|since| since + later);
+            seen.scheduled_ns = seen.scheduled_ns.map(|since| since + later);
         }
         seen.looked_ns = now_ns;
         let found = look(&mut seen, stage, world, now_ns);
@@ -272,13 +292,14 @@ fn look(seen: &mut Seen, stage: &Stage, world: &World, now_ns: u64) -> Result<()
     let kernel = world.kernel.borrow();
     seen.beat_ns = seen.beat_ns.max(beat_of(&kernel));
     let scheduled = now_ns.saturating_sub(seen.beat_ns) < FRESH_NS;
+    seen.scheduled_ns = scheduled.then(|| seen.scheduled_ns.unwrap_or(now_ns));
     let guard_lives = stage.parts.borrow().iter().any(|(pid, part)| *part == Part::Guard && world.acts(*pid));
     // Where nobody has done anything to the guard there is one.
     let guarded = guard_lives || !stage.scene.harms_guards();
     seen.guarded_ns = guarded.then(|| seen.guarded_ns.unwrap_or(now_ns));
     let truths = stage.truths.borrow();
     let mut standing = BTreeMap::new();
-    let mut squeezed = BTreeMap::new();
+    let (mut squeezed, mut groupless) = (BTreeMap::new(), BTreeMap::new());
     for process in kernel.processes.values().filter(|process| !process.zombie) {
         let Some(app) = process.app else { continue };
         let (truth, key) = (&truths[app as usize], (process.pid, process.start_ticks));
@@ -290,7 +311,7 @@ fn look(seen: &mut Seen, stage: &Stage, world: &World, now_ns: u64) -> Result<()
         }
         if truth.user_stopped {
             let is_root = truth.process.is_some_and(|root| root.pid == process.pid);
-            if is_root && !process.stopped && !kernel.is_frozen(process) {
+            if is_root && !world.was_slow(BUSY_NS) && !process.stopped && !kernel.is_frozen(process) {
                 return Err(format!("p{app} was stopped by its user, and runs (invariant 12)"));
             }
             continue;
@@ -302,7 +323,10 @@ fn look(seen: &mut Seen, stage: &Stage, world: &World, now_ns: u64) -> Result<()
             let longest = stage.scene.slice_ms * MS * (stage.scene.programs.len() as u64) + STILL_DELAY_NS;
             // Who takes its turn after all others of a policy that has programs wait stands for as long as they run.
             let may_wait = matches!(stage.scene.policy, "BP");
-            if scheduled && !may_wait && now_ns - since_ns > longest {
+            if let Some(scheduled_ns) = seen.scheduled_ns
+                && !may_wait
+                && now_ns.saturating_sub(since_ns.max(scheduled_ns)) > longest
+            {
                 let ms = (now_ns - since_ns) / MS;
                 return Err(format!(
                     "p{app} (process {}) stands still for {ms} ms (invariant 11)",
@@ -329,6 +353,19 @@ fn look(seen: &mut Seen, stage: &Stage, world: &World, now_ns: u64) -> Result<()
                 "nobody schedules for {ms} ms, and thread {tid} of p{app} is bound (invariant 11)"
             ));
         }
+        if let Some(scheduled_ns) = seen.scheduled_ns
+            && let Some(group) = missing_group(&kernel, process)
+        {
+            let since_ns = *seen.groupless.get(&key).unwrap_or(&now_ns);
+            groupless.insert(key, since_ns);
+            if now_ns.saturating_sub(since_ns.max(scheduled_ns)) > GROUPLESS_NS {
+                return Err(format!(
+                    "p{app} (process {}) is not in {} any more",
+                    process.pid,
+                    group.display()
+                ));
+            }
+        }
         if !truth.chooses && is_squeezed(&kernel, process, &truth.original).is_some() {
             let since_ns = *seen.squeezed.get(&key).unwrap_or(&now_ns);
             squeezed.insert(key, since_ns);
@@ -337,6 +374,6 @@ fn look(seen: &mut Seen, stage: &Stage, world: &World, now_ns: u64) -> Result<()
             }
         }
     }
-    (seen.still, seen.squeezed) = (standing, squeezed);
+    (seen.still, seen.squeezed, seen.groupless) = (standing, squeezed, groupless);
     Ok(())
 }

@@ -68,6 +68,8 @@ pub enum Incident {
     Stall(Target, u64, u64),
     /// The whole machine stands still.
     Standstill(u64),
+    /// It is so busy for so many milliseconds that each call of coplace takes up to so many microseconds.
+    Slow(u64, u64),
     /// Its user stops a program by its `run` (Ctrl-Z), continues it, ends it (Ctrl-C).
     Stop(usize),
     Continue(usize),
@@ -186,6 +188,16 @@ impl Scene {
         }
         if random.chance(20) {
             self.incidents.push((300 + random.below(900), Incident::DaemonEnds));
+        }
+        let mut slow = Random::for_purpose(self.seed, "slow");
+        if slow.chance(10) {
+            let incident = Incident::Slow(200 + slow.below(3000), 500 + slow.below(20_000));
+            self.incidents.push((slow.below(900), incident));
+            // What went wrong meanwhile is to show when it is over.
+            let plain = [Kind::Resizable, Kind::Rigid, Kind::Passive];
+            for program in self.programs.iter_mut().filter(|program| plain.contains(&program.kind)) {
+                program.script.extend(phases(80, 25 * MS, 2 * MS, 0));
+            }
         }
         self.incidents.sort_by_key(|(at_ms, _)| *at_ms);
     }

@@ -48,6 +48,7 @@ impl Membership {
                     id: id.clone(),
                     record,
                     suspended: false,
+                    to_be_continued: false,
                     past: None,
                     lost_before_ns: self.lost_ns,
                 });
@@ -175,10 +176,16 @@ impl Membership {
     pub(super) fn set_suspended(&mut self, id: &AppId, suspended: bool) {
         let Some(program) = self.program(id) else { return };
         program.suspended = suspended;
-        let id = program.record.id.clone();
-        self.note_stopped(&id, suspended);
-        let request = if suspended { ToScheduler::Suspend { id } } else { ToScheduler::Resume { id } };
-        self.ask(&request, is_done);
+        let known_as = program.record.id.clone();
+        self.note_stopped(&known_as, suspended);
+        let request = match suspended {
+            true => ToScheduler::Suspend { id: known_as },
+            false => ToScheduler::Resume { id: known_as },
+        };
+        let done = self.ask(&request, is_done).is_some();
+        if let Some(program) = self.program(id) {
+            program.to_be_continued = !suspended && !done;
+        }
     }
 
     /// On record, too: who schedules may be just leaving, or coming, and would continue what its user has stopped.

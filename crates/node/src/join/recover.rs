@@ -81,17 +81,22 @@ impl Membership {
             return false;
         }
         for program in &self.programs {
+            let note = || {
+                if lock.is_some() {
+                    Registry::new(&self.home).note_free(&program.record.id);
+                }
+            };
+            // As in `restore::set_all_free`.
+            note();
             self.free(program);
-            if lock.is_some() {
-                Registry::new(&self.home).note_free(&program.record.id);
-            }
+            note();
         }
         true
     }
 
     pub(super) fn free(&self, program: &Program) {
         let mut traces = Registry::new(&self.home).traces(&program.record.id);
-        traces.user_stopped |= program.suspended;
+        traces.user_stopped = program.suspended || traces.user_stopped && !program.to_be_continued;
         // What this user may not undo (root's groups) root's guard undoes.
         let _ = restore::set_free_by(&program.record, &traces, &self.home.group_name(), &self.root);
     }
@@ -166,6 +171,9 @@ impl Membership {
                 match client.ask(&request, &mut self.inbox, is_done) {
                     Err(ClientError::Refused(_)) | Ok(_) => {}
                     Err(error) => return Err(error.into()),
+                }
+                if std::mem::take(&mut program.to_be_continued) {
+                    restore::continue_all(&program.record, &self.root);
                 }
             }
         }

@@ -68,9 +68,11 @@ impl Live {
         for (app, managed) in self.apps.iter_mut().filter(|(_, managed)| managed.record.started) {
             let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
             let still_ns = stats.still_ns.get(app).copied().unwrap_or(0);
+            // On a busy machine the clock may turn several times while one program is looked at.
+            let began_ns = linux::clock::now_ns();
             let (sight, failed) = managed.observe(now_ns, still_ns, keep, &self.root);
             self.failures.extend(failed.into_iter().map(|error| Failure::of(app, error)));
-            let ours = self.clock.stands_still(app);
+            let ours = self.clock.kept_still_since(app, began_ns);
             managed.stopped_looks = if sight.stopped && !ours { managed.stopped_looks + 1 } else { 0 };
             let found = Found {
                 ended: sight.ended,
