@@ -301,11 +301,12 @@ impl Groups {
         }
     }
 
-    /// Everything below a mount, for questions about what is left behind.
+    /// Whether this is the directory of a group.
     pub fn exists(&self, path: &Path) -> bool {
         self.paths().iter().any(|own| own == path)
     }
 
+    /// Everything below a mount, for questions about what is left behind.
     pub fn paths(&self) -> Vec<PathBuf> {
         let path = |(hierarchy, group): &(Hierarchy, String)| {
             PathBuf::from(hierarchy.mount()).join(group.trim_start_matches('/'))

@@ -304,8 +304,8 @@ impl Kernel {
         let (now_ns, start_ticks) = (self.now_ns, process.start_ticks);
         let process = self.processes.get_mut(&pid).expect("just found");
         let Some(program) = &mut process.program else { return };
-        let elapsed_ns = now_ns - program.since_ns;
-        let done_ns = elapsed_ns * program.speed_milli / 1000;
+        let (elapsed_ns, had_milli) = (now_ns - program.since_ns, program.speed_milli);
+        let done_ns = elapsed_ns * had_milli / 1000;
         let busy_ns = done_ns.min(program.left_ns);
         program.left_ns -= busy_ns;
         program.since_ns = now_ns;
@@ -317,7 +317,7 @@ impl Kernel {
             _ => 0,
         };
         // Who spins for others that have no CPU, or has one only when nobody else wants it, wants one all the time.
-        let wait_ns = match program.speed_milli {
+        let wait_ns = match had_milli {
             0 | 1000 => 0,
             milli => (busy_ns * 1000 / milli).min(elapsed_ns) - busy_ns,
         };

@@ -74,7 +74,7 @@ impl Kernel {
         let Some(process) = self.processes.get(&pid) else { return };
         let Some(program) = &process.program else { return };
         let wanted = if wide == 0 { program.procs } else { wide }.max(1);
-        let (mut team, mut resizable) = (wanted, false);
+        let mut team = wanted;
         if let Some(words) = process.page.clone() {
             let state = self.half(&words, "state") | page::state::RUNTIME_INITIALISED;
             self.put_half(&words, "state", state);
@@ -85,8 +85,7 @@ impl Kernel {
             self.put_half(&words, "requested", wanted);
             let found = words[self.layout["resizable"] / 8].load(Ordering::SeqCst);
             let target = self.half(&words, "target");
-            resizable = found == page::RESIZABLE_BY_WORD && self.half(&words, "rigid") == 0;
-            if resizable && target > 0 {
+            if found == page::RESIZABLE_BY_WORD && target > 0 && self.half(&words, "rigid") == 0 {
                 team = wanted.min(target);
             }
             self.put_half(&words, "applied_seq", self.half(&words, "target_seq"));
@@ -108,9 +107,7 @@ impl Kernel {
             let thread = Thread { start_ticks: self.now_ns / TICK_NS, mask, run_ns: 0, wait_ns: 0 };
             process.threads.insert(tid, thread);
         }
-        let outgrew = !resizable && self.cpus_of(&self.processes[&pid]).len() < team as usize;
         let process = self.processes.get_mut(&pid).expect("just found");
-        let program = process.program.as_mut().expect("just found");
-        (program.team, program.outgrew) = (team, outgrew);
+        process.program.as_mut().expect("just found").team = team;
     }
 }

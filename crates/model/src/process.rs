@@ -59,8 +59,6 @@ pub struct Program {
     pub speed_milli: u64,
     /// Threads that compute now.
     pub team: u32,
-    /// Its team came by itself to have more threads than CPUs, and nobody could have known of it.
-    pub outgrew: bool,
     /// Has the preload library and an OpenMP runtime with it.
     pub preloaded: bool,
     /// Threads wait without spinning.

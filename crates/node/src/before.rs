@@ -174,7 +174,9 @@ mod tests {
     #[test]
     fn threads_have_what_they_had_and_those_made_since_what_their_first_thread_had() {
         let root = Root::live();
-        let own = Process::own(&root).unwrap();
+        // A process of its own: in this one other tests make threads meanwhile.
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let own = Process::of(child.id(), &root).unwrap();
         let before = Before::look(&[own], &root).unwrap();
         let mask = affinity::get(own.pid).unwrap();
         assert_eq!(before.cpus_of(own, own, &root), Some(&mask));
@@ -185,5 +187,7 @@ mod tests {
         for (mount, dir) in mounts.dirs(&cgroup::membership(own.pid, &root).unwrap()) {
             assert_eq!(before.group_of(own, &mount, &root), Some(&dir));
         }
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

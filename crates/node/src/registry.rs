@@ -148,7 +148,7 @@ impl Registry {
         for entry in host::with(|host| host.names(&self.directory)).unwrap_or_default() {
             let path = self.directory.join(&entry.name);
             let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
-            let abandoned = end.strip_prefix(DRAFT).is_some_and(|writer| !lives(writer));
+            let abandoned = end.strip_prefix(DRAFT).is_some_and(|writer| !writer_lives(writer));
             // A scheduler that was late may have written about a program that was forgotten meanwhile.
             let said_of_nobody =
                 ["traces", "free", "stopped"].contains(&end) && !host::exists(&path.with_extension("json"));
@@ -194,7 +194,7 @@ pub(crate) fn write_whole(path: &Path, value: &impl Serialize) -> Result<(), Reg
 }
 
 /// Whether there is still the writer of a draft of this name; others may have its number meanwhile.
-fn lives(writer: &str) -> bool {
+fn writer_lives(writer: &str) -> bool {
     let (pid, start) = writer.split_once('-').unwrap_or((writer, ""));
     let process = pid.parse().ok().zip(start.parse().ok());
     process.is_some_and(|(pid, start_time_ticks)| identity::lives(ProcessId { pid, start_time_ticks }))

@@ -170,9 +170,7 @@ impl Freeing<'_> {
         if user_stopped || self.traces.stops_by_signal == Some(false) || broken!(NobodyContinued) {
             return;
         }
-        // Who was never stopped gets no SIGCONT: a launcher would hand it on to its whole job.
-        let stopping = |process: &&Process| signals::is_stopping(**process, self.root);
-        let stopped: Vec<Process> = members.iter().filter(stopping).copied().collect();
+        let stopped = stopped_of(members, self.root);
         self.report.continued = stopped.len();
         let sent = signals::cont(&stopped, self.root);
         for (process, why) in sent.failed {
@@ -315,10 +313,13 @@ fn move_to(pid: u32, dirs: &[PathBuf], root: &Root) -> linux::Result<()> {
 /// of turn once.
 pub fn continue_all(record: &AppRecord, root: &Root) {
     let members = procfs::tree(identity::to_linux(record.process).pid, root).unwrap_or_default();
-    let stopped: Vec<Process> =
-        members.into_iter().filter(|process| signals::is_stopping(*process, root)).collect();
     // Who cannot be signalled has ended, or is somebody else's.
-    let _ = signals::cont(&stopped, root);
+    let _ = signals::cont(&stopped_of(&members, root), root);
+}
+
+/// Who was never stopped gets no SIGCONT: a launcher would hand it on to its whole job.
+fn stopped_of(members: &[Process], root: &Root) -> Vec<Process> {
+    members.iter().copied().filter(|process| signals::is_stopping(*process, root)).collect()
 }
 
 /// Removes the pages of a program that has ended. Other users' paths are theirs to remove: they

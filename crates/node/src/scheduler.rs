@@ -33,7 +33,7 @@ use timers::Timers;
 
 use crate::adopt::Adopter;
 use crate::guard::{self, GuardHandle};
-use crate::home::{Home, SchedulerLock};
+use crate::home::{Home, LOCK_PATIENCE_NS, SchedulerLock};
 use crate::identity;
 use crate::lease::{self, Lease};
 use crate::live::Live;
@@ -224,11 +224,10 @@ impl Scheduler {
             self.failed(None, format!("{}: {why}; skipped", path.display()));
         }
         let mut events = Vec::new();
-        let mut missed = false;
+        let until_ns = now_ns() + LONG_PATIENCE_NS;
         for record in listing.records {
             // A guard may be about it still, and its user just stop it.
-            let _lock = self.lock_programs(LONG_PATIENCE_NS);
-            missed |= self.lock_missed;
+            let _lock = self.lock_programs(until_ns);
             let report = match broken!(AdoptedAsTheyAre) {
                 true => restore::Report::default(),
                 false => restore::set_free(&record, &Root::live(), &self.home),
@@ -243,7 +242,6 @@ impl Scheduler {
                 self.registry.remove(&record.id);
             }
         }
-        self.lock_missed = missed;
         let kept: Vec<PathBuf> = self.live.apps().values().map(|app| app.record.pages.clone()).collect();
         self.home.sweep_pages(|path| kept.iter().any(|page| page == path));
         self.decide(events);
@@ -271,9 +269,9 @@ impl Scheduler {
             let now = now_ns();
             self.lease.beat();
             if self.lease.was_late() && !broken!(NobodyTakenBack) {
-                self.take_back(LONG_PATIENCE_NS);
+                self.take_back(now + LONG_PATIENCE_NS);
             } else if self.lock_missed {
-                self.take_back(0);
+                self.take_back(now);
             }
             let mut events = Vec::new();
             for (peer, incoming) in self.server.pump() {
@@ -305,17 +303,18 @@ impl Scheduler {
         self.end()
     }
 
-    /// Whoever sets free or takes in has this, so that no two do it to one program at once.
-    fn lock_programs(&mut self, patience_ns: u64) -> Option<Box<dyn Lock>> {
+    /// Whoever sets free or takes in has this, so that no two do it to one program at once. It is waited for until then.
+    fn lock_programs(&mut self, until_ns: u64) -> Option<Box<dyn Lock>> {
         self.lease.beat();
-        let lock = self.home.lock_programs_until(now_ns() + patience_ns, || self.lease.beat());
-        self.lock_missed = lock.is_none();
+        let lock = self.home.lock_programs_until(until_ns, || self.lease.beat());
+        self.lock_missed |= lock.is_none();
         lock
     }
 
     /// It did not act for so long that the guard may have set programs free, or still be about it.
-    fn take_back(&mut self, patience_ns: u64) {
-        let _lock = self.lock_programs(patience_ns);
+    fn take_back(&mut self, until_ns: u64) {
+        self.lock_missed = false;
+        let _lock = self.lock_programs(until_ns);
         // Who does not act for long here either may find programs set free again, and takes them back the next time.
         for id in self.live.take_back(&self.home, || self.lease.beat()) {
             self.note(News::SetFree { app: id });
@@ -329,8 +328,10 @@ impl Scheduler {
         self.hand_out_accounts();
         self.live.let_all_go();
         let records: Vec<AppRecord> = self.live.apps().values().map(|app| app.record.clone()).collect();
+        // For all of them together, as in `restore::set_all_free`.
+        let until_ns = now_ns() + LOCK_PATIENCE_NS;
         for record in &records {
-            let _lock = self.lock_programs(LONG_PATIENCE_NS);
+            let _lock = self.lock_programs(until_ns);
             restore::set_free(record, &Root::live(), &self.home);
         }
         if self.yielded { Ended::Yielded } else { Ended::Stopped }

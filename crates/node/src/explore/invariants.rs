@@ -243,9 +243,7 @@ fn is_squeezed(kernel: &Kernel, process: &Process, original: &CpuSet) -> Option<
     squeezed.then_some((program.team, cpus))
 }
 
-/// After an act; where a team outgrew its place by itself the next looks see to it.
 fn unsqueezed(kernel: &Kernel, process: &Process, original: &CpuSet, chooses: bool) -> Result<(), String> {
-    let chooses = chooses || process.program.as_ref().is_some_and(|program| program.outgrew);
     match is_squeezed(kernel, process, original) {
         Some((team, cpus)) if !chooses => Err(format!(
             "its team of {team} has the CPUs {cpus} (invariant 10); {}",
