@@ -94,8 +94,9 @@ pub(crate) fn send(world: &World, pid: u32, signal: Signal) -> io::Result<()> {
         return Err(error(libc::EPERM));
     }
     let from = world.own_pid();
+    let stood = world.kernel.borrow().processes.get(&pid).is_some_and(|process| process.stopped);
     world.kernel.borrow_mut().signal(from, pid, signal).map_err(error)?;
-    world.acted(Act::Signalled { to: pid, signal });
+    world.acted(Act::Signalled { to: pid, signal, stood });
     Ok(())
 }
 

@@ -31,6 +31,8 @@ pub enum Act {
     Signalled {
         to: u32,
         signal: Signal,
+        /// Whether it stood, stopped by a signal.
+        stood: bool,
     },
     Masked {
         pid: u32,

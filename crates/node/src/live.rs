@@ -149,6 +149,11 @@ impl Live {
         }
     }
 
+    /// Whether a look at the programs would show what a plan has to know before CPUs are taken.
+    pub fn awaits_look(&self) -> bool {
+        self.apps.values().any(|app| app.outgrew)
+    }
+
     pub fn clock_stats(&self) -> ClockStats {
         self.clock.stats()
     }
@@ -188,6 +193,8 @@ impl Live {
             may_start: record.started,
             let_go: record.started,
             stopped_looks: 0,
+            widest: 0,
+            outgrew: false,
             unplaced: None,
             chosen: Chosen::Nothing,
             chosen_told: Chosen::Nothing,
@@ -228,32 +235,38 @@ impl Live {
         }
     }
 
-    /// Takes those programs in anew that somebody has set free meanwhile, and tells which; the plan stays.
-    pub fn take_back(&mut self, home: &Home, beat: impl Fn()) -> Vec<AppId> {
+    /// Takes those programs in anew that somebody has set free meanwhile, and tells which, each with whether its user
+    /// has stopped it unseen; the plan stays.
+    pub fn take_back(&mut self, home: &Home, beat: impl Fn()) -> Vec<(AppId, bool)> {
         let ids: Vec<AppId> = self.apps.keys().filter(|id| self.registry.was_set_free(id)).cloned().collect();
         if ids.is_empty() {
-            return ids;
+            return Vec::new();
         }
         // Handles on groups that are gone are not to be turned any more.
         self.clock.set(Rotation::new(None), Members::new(), BTreeSet::new());
-        for id in ids.clone() {
+        let mut back = Vec::new();
+        for id in ids {
             beat();
-            let record = self.apps[&id].record.clone();
+            let (record, known) = (self.apps[&id].record.clone(), self.apps[&id].user_stopped);
+            // Its `run` may have said so to nobody.
+            let user_stopped = known || self.registry.traces(&id).user_stopped;
             restore::set_free(&record, &self.root, home);
-            let harness = self.harness_for(&record, self.apps[&id].user_stopped);
+            let harness = self.harness_for(&record, user_stopped);
             let managed = self.apps.get_mut(&id).expect("none was removed");
             managed.harness = harness;
             managed.placed = record.original_cpus;
             // The processes that belong to it are told to the new harness at the next look.
             managed.sight = None;
+            managed.user_stopped = user_stopped;
             if let Err(error) = managed.watch.set_target(0) {
                 self.failures.push(Failure::of(&id, error));
             }
+            back.push((id, user_stopped && !known));
         }
         self.settle();
         // What fails here is among the failures, and done again with the next plan.
         let _ = self.turn_wheels();
-        ids
+        back
     }
 
     pub fn expect(

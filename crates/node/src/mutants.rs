@@ -45,9 +45,19 @@ pub enum Mutant {
     HeldForEver,
     /// A scheduler that was late takes nobody back.
     NobodyTakenBack,
+    /// The clock continues whom his user has stopped while nobody saw to it.
+    UnseenStopsUndone,
+    /// A team that has outgrown what the plan knows of loses CPUs at once.
+    TeamsOutgrown,
+    /// Where a program had to stay from the beginning is forgotten once it is looked at.
+    WithinForgotten,
+    /// Who sets free sends SIGCONT to those, too, who never were stopped.
+    AllContinued,
+    /// A program that our own turn has just stopped counts as stopped by its user.
+    TurnTakenForStop,
 }
 
-pub const ALL: [Mutant; 20] = [
+pub const ALL: [Mutant; 25] = [
     Mutant::NothingThawed,
     Mutant::NobodyContinued,
     Mutant::NothingWidened,
@@ -68,6 +78,11 @@ pub const ALL: [Mutant; 20] = [
     Mutant::RecordsKept,
     Mutant::HeldForEver,
     Mutant::NobodyTakenBack,
+    Mutant::UnseenStopsUndone,
+    Mutant::TeamsOutgrown,
+    Mutant::WithinForgotten,
+    Mutant::AllContinued,
+    Mutant::TurnTakenForStop,
 ];
 
 thread_local! {

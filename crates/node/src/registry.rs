@@ -97,8 +97,13 @@ impl Registry {
     /// What is known to have been done to it; of a damaged file nothing is known.
     pub fn traces(&self, id: &AppId) -> Traces {
         let mut traces: Traces = read_whole(&self.traces_path(id)).unwrap_or_default();
-        traces.user_stopped |= host::exists(&self.stopped_path(id));
+        traces.user_stopped |= self.is_noted_as_stopped(id);
         traces
+    }
+
+    /// Whether its `run` has noted that its user has stopped it.
+    pub fn is_noted_as_stopped(&self, id: &AppId) -> bool {
+        host::exists(&self.stopped_path(id))
     }
 
     fn stopped_path(&self, id: &AppId) -> PathBuf {

@@ -319,7 +319,8 @@ pub fn continue_all(record: &AppRecord, root: &Root) {
 
 /// Who was never stopped gets no SIGCONT: a launcher would hand it on to its whole job.
 fn stopped_of(members: &[Process], root: &Root) -> Vec<Process> {
-    members.iter().copied().filter(|process| signals::is_stopping(*process, root)).collect()
+    let stands = |process: &Process| signals::is_stopping(*process, root) || broken!(AllContinued);
+    members.iter().copied().filter(stands).collect()
 }
 
 /// Removes the pages of a program that has ended. Other users' paths are theirs to remove: they

@@ -252,6 +252,9 @@ impl Scheduler {
 
     /// What a program is shows in its first regions, and ever less is new about it as it grows older.
     fn between_looks(&self, now_ns: u64) -> u64 {
+        if self.live.awaits_look() {
+            return 0;
+        }
         let settled_ns = if self.live.apps().len() <= 1 { LOOK_ALONE_NS } else { LOOK_SELDOM_NS };
         (self.live.youngest_ns(now_ns) / 2).clamp(LOOK_NS, settled_ns)
     }
@@ -268,12 +271,12 @@ impl Scheduler {
             self.wait(timers::wait_until(now, settling, look_at, wake_at).saturating_sub(now));
             let now = now_ns();
             self.lease.beat();
-            if self.lease.was_late() && !broken!(NobodyTakenBack) {
-                self.take_back(now + LONG_PATIENCE_NS);
-            } else if self.lock_missed {
-                self.take_back(now);
-            }
             let mut events = Vec::new();
+            if self.lease.was_late() && !broken!(NobodyTakenBack) {
+                events.extend(self.take_back(now + LONG_PATIENCE_NS));
+            } else if self.lock_missed {
+                events.extend(self.take_back(now));
+            }
             for (peer, incoming) in self.server.pump() {
                 events.extend(self.hear(peer, incoming));
             }
@@ -312,15 +315,18 @@ impl Scheduler {
     }
 
     /// It did not act for so long that the guard may have set programs free, or still be about it.
-    fn take_back(&mut self, until_ns: u64) {
+    fn take_back(&mut self, until_ns: u64) -> Vec<Event> {
         self.lock_missed = false;
         let _lock = self.lock_programs(until_ns);
         // Who does not act for long here either may find programs set free again, and takes them back the next time.
-        for id in self.live.take_back(&self.home, || self.lease.beat()) {
-            self.note(News::SetFree { app: id });
+        let mut events = Vec::new();
+        for (id, was_stopped) in self.live.take_back(&self.home, || self.lease.beat()) {
+            self.note(News::SetFree { app: id.clone() });
+            events.extend(was_stopped.then_some(Event::Suspend(id)));
         }
         self.note_failures();
         self.lease.beat();
+        events
     }
 
     fn end(mut self) -> Ended {

@@ -102,7 +102,7 @@ fn judge(stage: &Stage, kernel: &Kernel, by: u32, act: &Act) -> Result<(), Strin
             stage.parts.borrow_mut().insert(*pid, Part::Guard);
             Ok(())
         }
-        Act::Signalled { to, signal } => {
+        Act::Signalled { to, signal, stood } => {
             let Some(process) = managed(*to, "signalled")? else { return Ok(()) };
             if *signal == Signal::STOP {
                 if is_launcher(process) {
@@ -115,6 +115,9 @@ fn judge(stage: &Stage, kernel: &Kernel, by: u32, act: &Act) -> Result<(), Strin
                         "{who} has stopped process {to}, and that is not on record (invariant 9)"
                     ));
                 }
+            }
+            if *signal == Signal::CONT && is_launcher(process) && !stood {
+                return Err(format!("{who} sends SIGCONT to the launcher {to}, which runs (invariant 8)"));
             }
             let truths = stage.truths.borrow();
             let stopped = process.app.is_some_and(|app| truths[app as usize].user_stopped);

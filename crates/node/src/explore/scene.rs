@@ -70,7 +70,7 @@ pub enum Incident {
     Standstill(u64),
     /// It is so busy for so many milliseconds that each call of coplace takes up to so many microseconds.
     Slow(u64, u64),
-    /// Its user stops a program by its `run` (Ctrl-Z), continues it, ends it (Ctrl-C).
+    /// Its user stops a program by its `run` (Ctrl-Z), continues it, ends it (Ctrl-C). Some do so twice.
     Stop(usize),
     Continue(usize),
     Terminate(usize),
@@ -188,6 +188,16 @@ impl Scene {
         }
         if random.chance(20) {
             self.incidents.push((300 + random.below(900), Incident::DaemonEnds));
+        }
+        let mut again = Random::for_purpose(self.seed, "again");
+        for (at_ms, incident) in self.incidents.clone() {
+            if let Incident::Continue(app) = incident
+                && again.chance(40)
+            {
+                let stops_ms = at_ms + 1 + again.below(150);
+                self.incidents.push((stops_ms, Incident::Stop(app)));
+                self.incidents.push((stops_ms + 50 + again.below(500), Incident::Continue(app)));
+            }
         }
         let mut slow = Random::for_purpose(self.seed, "slow");
         if slow.chance(10) {

@@ -23,12 +23,17 @@ pub fn shortened(scene: &Scene) -> (Scene, String) {
                 continue;
             }
             let mut less = best.clone();
-            match less.incidents.remove(at).1 {
+            match less.incidents[at].1 {
                 // Who is stopped by his user is continued by him, or waits for ever.
                 Incident::Continue(_) => continue,
-                Incident::Stop(app) => less.incidents.retain(|(_, what)| *what != Incident::Continue(app)),
+                Incident::Stop(app) => {
+                    let next =
+                        less.incidents[at..].iter().position(|(_, what)| *what == Incident::Continue(app));
+                    next.map(|next| less.incidents.remove(at + next));
+                }
                 _ => {}
             }
+            less.incidents.remove(at);
             if let Some(found) = play(&less) {
                 (best, what, shorter) = (less, found, true);
             }

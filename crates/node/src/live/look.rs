@@ -69,7 +69,7 @@ impl Live {
             let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
             let still_ns = stats.still_ns.get(app).copied().unwrap_or(0);
             // On a busy machine the clock may turn several times while one program is looked at.
-            let began_ns = linux::clock::now_ns();
+            let began_ns = if broken!(TurnTakenForStop) { u64::MAX } else { linux::clock::now_ns() };
             let (sight, failed) = managed.observe(now_ns, still_ns, keep, &self.root);
             self.failures.extend(failed.into_iter().map(|error| Failure::of(app, error)));
             let ours = self.clock.kept_still_since(app, began_ns);
@@ -122,6 +122,8 @@ impl Managed {
         let mut failed: Vec<io::Error> = Vec::new();
         let known = (self.watch.members().to_vec(), self.watch.outsiders().clone());
         let mut sight = self.watch.look(now_ns, still_ns);
+        self.widest = self.widest.max(self.watch.threads_now().unwrap_or(0));
+        self.outgrew = false;
         let (members, outsiders) = (self.watch.members(), self.watch.outsiders());
         if let Some(harness) = &mut self.harness
             && (known.0 != members || known.1 != *outsiders || self.sight.is_none())

@@ -51,6 +51,10 @@ pub struct Managed {
     /// Its `run` was told to execute it.
     pub(super) let_go: bool,
     pub(super) stopped_looks: u32,
+    /// Most threads that ran when it was looked at.
+    pub(super) widest: u32,
+    /// More run now, and nobody plans with them yet.
+    pub(super) outgrew: bool,
     /// Why it could not be placed the last time; said once.
     pub(super) unplaced: Option<String>,
     /// What its threads chose of CPUs for themselves.

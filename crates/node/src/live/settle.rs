@@ -38,6 +38,7 @@ impl Live {
             }
             let next = managed.next(&place);
             on_its_way |= next.on_its_way;
+            managed.outgrew = next.outgrew;
             let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
             let placed = managed.place(&next.cpus, keep);
             // A team is widened on CPUs that it has.
@@ -86,7 +87,9 @@ impl Live {
             };
             let harness = managed.harness.as_mut().expect("who takes turns has a harness");
             let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
-            match harness.turn(mode, keep) {
+            let (registry, id) = (self.registry.clone(), app.clone());
+            let stays = Box::new(move || registry.is_noted_as_stopped(&id));
+            match harness.turn(mode, keep, stays) {
                 Ok(turn) => drop(members.insert(app.clone(), (mode, turn))),
                 Err(error) => {
                     self.failures.push(Failure::of(app, format!("cannot take turns: {error}")));
@@ -146,7 +149,7 @@ impl Managed {
             self.watch.look_for_pages();
         }
         if broken!(CpusTakenFirst) {
-            return Next { cpus: wished.clone(), on_its_way: false };
+            return Next { cpus: wished.clone(), on_its_way: false, outgrew: false };
         }
         steps::next(&Standing {
             wished,
@@ -154,6 +157,7 @@ impl Managed {
             original: &self.record.original_cpus,
             nature: self.sight.as_ref().map(|sight| &sight.nature),
             threads: self.watch.threads_now(),
+            widest: self.widest,
             told: self.watch.told_to_have(),
             waits_passively: self.sight.as_ref().is_some_and(|sight| sight.waits_passively),
             has_runtime: self.watch.has_runtime(),

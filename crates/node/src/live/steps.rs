@@ -24,6 +24,8 @@ pub(super) struct Standing<'a> {
     pub nature: Option<&'a Nature>,
     /// Threads that may run at this moment, as far as is known.
     pub threads: Option<u32>,
+    /// The most that were seen by a look, which whoever plans knows of.
+    pub widest: u32,
     /// Threads that it has when its teams obey.
     pub told: u32,
     pub waits_passively: bool,
@@ -38,22 +40,30 @@ pub(super) struct Next {
     pub cpus: CpuSet,
     /// More is to follow soon.
     pub on_its_way: bool,
+    /// It has more threads than the plan knows of, which would lose CPUs by it: it is to be looked at first.
+    pub outgrew: bool,
 }
 
 pub(super) fn next(standing: &Standing<'_>) -> Next {
-    let Standing { wished, placed, original, nature, threads, told, waits_passively, has_runtime } =
+    let Standing { wished, placed, original, nature, threads, widest, told, waits_passively, has_runtime } =
         *standing;
+    let fits = |cpus: &CpuSet| threads.is_none_or(|threads| threads as usize <= cpus.len());
+    let unknown = threads.is_some_and(|threads| threads > widest);
+    let outgrew = unknown && !waits_passively && fits(placed) && !fits(wished);
     let (cpus, on_its_way) = match nature {
         Some(Nature::Resizable) => {
-            let fits = wished.len().max(told as usize);
-            let too_wide = !waits_passively && threads.is_some_and(|threads| threads as usize > fits);
+            let most = wished.len().max(told as usize);
+            let too_wide = !waits_passively && threads.is_some_and(|threads| threads as usize > most);
             if too_wide { (wished.union(placed), true) } else { (wished.clone(), false) }
+        }
+        Some(Nature::Rigid(_) | Nature::Stays(_)) if outgrew && !broken!(TeamsOutgrown) => {
+            return Next { cpus: wished.union(placed), on_its_way: true, outgrew };
         }
         Some(Nature::Rigid(_) | Nature::Stays(_)) => (wished.clone(), false),
         // Its runtime may be about to read the mask: what it sees is the widest that it may ever get.
         Some(Nature::Starting | Nature::Serial) | None => (original.clone(), has_runtime),
     };
-    Next { cpus, on_its_way }
+    Next { cpus, on_its_way, outgrew: false }
 }
 
 #[cfg(test)]
@@ -109,6 +119,7 @@ mod tests {
                 original: &original,
                 nature: Some(&Nature::Resizable),
                 threads: Some(self.team.max(self.target)),
+                widest: CPUS,
                 told: self.target,
                 waits_passively: false,
                 has_runtime: true,
@@ -161,7 +172,11 @@ mod tests {
 
     #[test]
     fn broken_ways_squeeze_it() {
-        let at_once = |standing: &Standing<'_>| Next { cpus: standing.wished.clone(), on_its_way: false };
+        let at_once = |standing: &Standing<'_>| Next {
+            cpus: standing.wished.clone(),
+            on_its_way: false,
+            outgrew: false,
+        };
         let taken_at_once = Way { asks_first, next: at_once };
         let widened_first = Way { asks_first: |_, _| true, next };
         let never_asked_first = Way { asks_first: |_, _| false, next: at_once };
@@ -182,6 +197,7 @@ mod tests {
             original,
             nature,
             threads: Some(4),
+            widest: 4,
             told: 2,
             waits_passively: false,
             has_runtime: false,
@@ -193,7 +209,7 @@ mod tests {
         let sets = ["0-1", "0-7", "0-7"].map(|text| text.parse::<CpuSet>().unwrap());
         for nature in [None, Some(&Nature::Starting), Some(&Nature::Serial)] {
             let next = next(&standing(nature, &sets));
-            assert_eq!(next, Next { cpus: sets[2].clone(), on_its_way: false });
+            assert_eq!(next, Next { cpus: sets[2].clone(), on_its_way: false, outgrew: false });
         }
         assert!(next(&Standing { has_runtime: true, ..standing(None, &sets) }).on_its_way);
     }
@@ -201,7 +217,7 @@ mod tests {
     #[test]
     fn who_cannot_shrink_or_waits_passively_is_placed_at_once() {
         let sets = ["0-1", "2-5", "0-7"].map(|text| text.parse::<CpuSet>().unwrap());
-        let wished = |on_its_way| Next { cpus: sets[0].clone(), on_its_way };
+        let wished = |on_its_way| Next { cpus: sets[0].clone(), on_its_way, outgrew: false };
         assert_eq!(next(&standing(Some(&Nature::Rigid("so".into())), &sets)), wished(false));
         let passive = Standing { waits_passively: true, ..standing(Some(&Nature::Resizable), &sets) };
         assert_eq!(next(&passive), wished(false));
@@ -210,6 +226,21 @@ mod tests {
         assert_eq!(next(&ranks), wished(false));
         let union: CpuSet = "0-5".parse().unwrap();
         let shrinking = standing(Some(&Nature::Resizable), &sets);
-        assert_eq!(next(&shrinking), Next { cpus: union, on_its_way: true });
+        assert_eq!(next(&shrinking), Next { cpus: union, on_its_way: true, outgrew: false });
+    }
+
+    #[test]
+    fn a_team_wider_than_the_plan_knows_of_is_looked_at_first() {
+        let sets = ["0-1", "2-5", "0-7"].map(|text| text.parse::<CpuSet>().unwrap());
+        let (rigid, union) = (Nature::Rigid("so".into()), "0-5".parse().unwrap());
+        let outgrown = Standing { widest: 2, ..standing(Some(&rigid), &sets) };
+        assert_eq!(next(&outgrown), Next { cpus: union, on_its_way: true, outgrew: true });
+        let at_once = Next { cpus: sets[0].clone(), on_its_way: false, outgrew: false };
+        let passive = Standing { waits_passively: true, ..outgrown };
+        // More threads than it has CPUs now: it loses nothing.
+        let crowded = Standing { threads: Some(5), ..outgrown };
+        for standing in [passive, crowded, Standing { widest: 4, ..outgrown }] {
+            assert_eq!(next(&standing), at_once);
+        }
     }
 }

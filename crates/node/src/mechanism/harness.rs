@@ -14,7 +14,7 @@ use topology::CpuSet;
 
 use super::bound::Bound;
 use super::groups::{Groups, Later};
-use super::turns::{Freeze, Idle, Stop};
+use super::turns::{Freeze, Idle, Stays, Stop};
 use super::{Mechanisms, Placement, Strict, Version, other};
 use crate::clock::Turn;
 use crate::registry::Traces;
@@ -146,6 +146,7 @@ impl Harness {
         &mut self,
         mode: plan::TurnMode,
         keep: impl Fn(&Traces) -> io::Result<()>,
+        stays: Stays,
     ) -> io::Result<Box<dyn Turn>> {
         if mode == plan::TurnMode::Filling
             && let Some(switch) = self.idle_switch(&keep)?
@@ -170,7 +171,8 @@ impl Harness {
                 if self.traces.stops_by_signal != Some(true) && !broken!(StopsNotNoted) {
                     self.note(&keep, |traces| traces.stops_by_signal = Some(true))?;
                 }
-                Ok(Box::new(Stop { targets: Arc::clone(&self.targets), root: self.root.clone() }))
+                let (targets, root) = (Arc::clone(&self.targets), self.root.clone());
+                Ok(Box::new(Stop { targets, root, stays }))
             }
         }
     }

@@ -96,7 +96,8 @@ impl Scheduler {
             }
             let allowed = self.live.allowed();
             let came = allowed::within(&app.record.original_cpus, allowed);
-            chosen::honour(&mut seen, &sight.nature, &app.chosen, came.as_ref(), allowed);
+            let came = came.as_ref().filter(|_| !broken!(WithinForgotten));
+            chosen::honour(&mut seen, &sight.nature, &app.chosen, came, allowed);
             if app.chosen != app.chosen_told {
                 notes.push(News::Chose { app: known.id.clone(), chosen: chosen::choice(&app.chosen) });
                 told.push(known.id.clone());

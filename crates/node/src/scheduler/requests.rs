@@ -70,7 +70,9 @@ impl Scheduler {
             }
             ToScheduler::Resume { id } if self.owns(peer, &id) => {
                 self.server.send(peer, &FromScheduler::Done);
-                self.resumed(id).into_iter().collect()
+                // Its user has stopped it again since then, and its `run` is just saying so.
+                let stopped_again = self.registry.is_noted_as_stopped(&id);
+                if stopped_again { Vec::new() } else { self.resumed(id).into_iter().collect() }
             }
             ToScheduler::Release { id } if self.owns(peer, &id) => {
                 self.live.release(&id);
