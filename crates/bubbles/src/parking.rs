@@ -8,7 +8,7 @@
 //!
 //! | the worker, before it sleeps ([`Sleepers::sleep`]) | who has work for it ([`Sleepers::expect_any`], [`Sleepers::rouse`]) |
 //! |---|---|
-//! | S1: announces itself: its word becomes `ASLEEP`, the count grows | W1: queues, under the list's lock |
+//! | S1: announces itself: the count grows, then its word becomes `ASLEEP` | W1: queues, under the list's lock |
 //! | S2: **heavy** fence | W2: **light** fence |
 //! | S3: looks once more whether there is something for it | W3: looks at the count; goes its way if it is 0 |
 //! | S4: if not, sleeps *while its word is* `ASLEEP` (a futex) | W4: turns a word from `ASLEEP` to `AWAKE`; if that was its doing, takes one off the count and wakes the futex |
@@ -33,9 +33,13 @@
 //!    the same worker as theirs. Whoever it wakes looks through its lists before it sleeps again. That it
 //!    finds what was queued, or somebody else has taken that, holds for workers that may take it, and lists that
 //!    workers do not look at are closed (`Hierarchy::set_processors`).
-//! 4. *The worker is told to stop* (the run is over, its processor was taken away): these are flags, which are set
+//! 4. *The count is less than there are sleepers*, and so W3 sees none although one sleeps. It grows before a word
+//!    becomes `ASLEEP`, and shrinks after a word has become `AWAKE`, once for each time: it is never less than there
+//!    are words `ASLEEP`. (Were the word first, whoever woke that worker in between would take one off the count for
+//!    a worker that is not in it yet, and hide another one that sleeps until it is.)
+//! 5. *The worker is told to stop* (the run is over, its processor was taken away): these are flags, which are set
 //!    where others queue (W1) and looked at in S3; then every worker is woken, behind a fence.
-//! 5. *The waker wakes a worker that is told to stop at the same moment*, and so wakes nobody who would take what it
+//! 6. *The waker wakes a worker that is told to stop at the same moment*, and so wakes nobody who would take what it
 //!    has queued: whoever takes a processor away wakes all workers afterwards, and each looks.
 //!
 //! Two sleeps end by themselves. Where S3 sees something that the worker could not take a moment ago (a bubble
@@ -43,9 +47,11 @@
 //! to all others, so that nobody counts on it; [`nudge`] may come just before it sleeps and be lost, and so it looks
 //! at its flags twenty times a second.
 //!
-//! `tests/sleeping` tries this code out in shuttle's schedules, with stores that become visible late, and
-//! shows that it finds the loss if the heavy fence is left out, if the look comes before the announcement, if the
-//! count is looked at before the queueing, and if the futex does not compare.
+//! `tests/sleeping` (`cargo test -p coplace-bubbles --features shuttle --test schedules sleeping`) tries this code
+//! out in shuttle's schedules, with stores that become visible late. It also shows that it finds the loss where the
+//! heavy fence is left out (1), the look comes before the announcement (1), the count is looked at before the
+//! queueing (1), the futex does not compare (2), and a processor is taken away in silence (6); the wrong order of 4
+//! is how this code once was, and what it found first.
 //!
 //! [`rest`]: Sleepers::rest
 //! [`nudge`]: Sleepers::nudge
@@ -102,8 +108,8 @@ impl<S: System> Sleepers<S> {
 
     /// Sleeps until it is woken, unless a last look finds something.
     pub fn sleep(&self, worker: &Parking, look: impl FnOnce() -> Found) {
-        worker.0.store(ASLEEP, Ordering::SeqCst);
         self.count.fetch_add(1, Ordering::SeqCst);
+        worker.0.store(ASLEEP, Ordering::SeqCst);
         self.system.heavy();
         match look() {
             Found::Nothing => self.system.wait(&worker.0, ASLEEP, None),

@@ -159,7 +159,8 @@ impl World {
         let worker = &self.workers[number];
         while !self.over.load(Ordering::SeqCst) {
             if worker.retired.load(Ordering::SeqCst) {
-                self.sleepers.rest(&worker.parking);
+                // It rests, and takes nothing any more.
+                return;
             } else if self.take() {
                 if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
                     self.over.store(true, Ordering::SeqCst);
