@@ -4,7 +4,6 @@ use std::fmt;
 
 use topology::Level;
 
-use super::handle::JoinHandle;
 use super::wait;
 use crate::hierarchy::{self, BurstAt, InsertError, PRIORITY, Wishes};
 use crate::runtime::records::bubble::Shared;
@@ -127,11 +126,6 @@ impl Bubble {
         self.shared.bubble.entity.set_priority(priority);
         worker::note(|| What::Priority(self.shared.who(), priority));
         self
-    }
-
-    /// Puts a thread into it.
-    pub fn insert<T>(&self, thread: &JoinHandle<T>) -> Result<(), InsertError> {
-        self.insert_entity(&thread.record().entity)
     }
 
     pub(crate) fn insert_record(&self, thread: &Thread) -> Result<(), InsertError> {

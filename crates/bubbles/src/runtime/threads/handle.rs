@@ -7,8 +7,7 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering;
 
 use super::bubble::Bubble;
-use super::life::{detach, when_ended};
-use super::pause::Cancelled;
+use super::life::{Cancelled, detach, when_ended};
 use crate::hierarchy::InsertError;
 use crate::runtime::records::thread::{self, CANCELLED, FINISHED, Outcome, Thread};
 use crate::runtime::workers::worker;
@@ -179,10 +178,6 @@ impl<T> fmt::Debug for JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
-    pub(crate) fn record(&self) -> &'static Thread {
-        self.record
-    }
-
     /// By which others can name it.
     pub fn id(&self) -> ThreadId {
         self.record.id()
@@ -229,6 +224,13 @@ impl<T> JoinHandle<T> {
     /// [`cancellation_point`](crate::cancellation_point) the next time, by unwinding. A thread that waits notices after it was woken.
     pub fn cancel(&self) {
         self.record.cancel();
+    }
+}
+
+impl Bubble {
+    /// Puts a thread into it.
+    pub fn insert<T>(&self, thread: &JoinHandle<T>) -> Result<(), InsertError> {
+        self.insert_record(thread.record)
     }
 }
 

@@ -10,6 +10,9 @@ use crate::runtime::workers::status::Status;
 use crate::runtime::workers::worker::{self, Worker};
 use crate::trace::What;
 
+/// What a cancelled thread unwinds with.
+pub(super) struct Cancelled;
+
 /// Runs a thread that has not begun and is in our hands as a call, on the stack of `joiner`, which runs and
 /// has been blocked to wait for it. If it has to wait itself, it is switched away from like any other, stack
 /// and all, and comes back here on whichever worker goes on with it.

@@ -5,12 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::foreign;
 use super::handle::ThreadId;
+use super::life::Cancelled;
 use crate::runtime::records::thread::{CANCELLED, FOREIGN};
 use crate::runtime::workers::helpers::Job;
 use crate::runtime::workers::{pool, worker};
-
-/// What a cancelled thread unwinds with.
-pub(super) struct Cancelled;
 
 /// Lets others run that are at least as urgent. A cancellation point.
 #[inline]
