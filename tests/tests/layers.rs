@@ -168,7 +168,7 @@ fn an_import_from_a_higher_room_is_found() {
 }
 
 #[test]
-fn a_module_without_a_room_and_a_room_without_a_module_are_found() {
+fn a_module_without_a_room_is_found_and_the_reverse() {
     let rooms: &imports::Rooms = &[&["low", "gone"], &["lib"]];
     assert_eq!(wrong_in(&[("lib", ""), ("low", "")], rooms), ["there is no module gone"]);
     let found = wrong_in(&[("low", "#[cfg(test)] mod tests;"), ("new", ""), ("low::tests", "")], &[&["low"]]);

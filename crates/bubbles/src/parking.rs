@@ -24,7 +24,7 @@
 //!    only the compiler from it; the heavy one has the kernel run a full barrier on every processor on which a
 //!    thread of this process runs (`membarrier`), at some moment between S1 and S3. On the waker's processor that
 //!    moment lies before W1's store is done or after it. If after, the barrier has made it visible, and S3
-//!    sees the work. If before, W3 comes after the barrier, and so after S1, and sees the worker. (Where the kernel
+//!    sees the work. If before, W3 and W4 come after the barrier, and so after S1, and see count and word. (Where the kernel
 //!    has no `membarrier`, both are full fences, and the same follows from their order.)
 //! 2. *The waker sees the worker and wakes it before it sleeps*: W4 has changed the word, and S4 compares it: the
 //!    kernel does that under the same lock under which it wakes, and so the worker does not begin to sleep.
@@ -50,8 +50,8 @@
 //! `tests/sleeping` (`cargo test -p coplace-bubbles --features shuttle --test schedules sleeping`) tries this code
 //! out in shuttle's schedules, with stores that become visible late. It also shows that it finds the loss where the
 //! heavy fence is left out (1), the look comes before the announcement (1), the count is looked at before the
-//! queueing (1), the futex does not compare (2), and a processor is taken away in silence (6); the wrong order of 4
-//! is how this code once was, and what it found first.
+//! queueing (1), the futex does not compare (2), and a processor is taken away in silence (6). The wrong order of 4
+//! shows where a worker is taken away.
 //!
 //! [`rest`]: Sleepers::rest
 //! [`nudge`]: Sleepers::nudge
