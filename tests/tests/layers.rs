@@ -1,4 +1,7 @@
-//! Who may use whom: the rooms of ARCHITECTURE.md as `cargo metadata` sees them.
+//! Who may use whom: the rooms of ARCHITECTURE.md as `cargo metadata` sees them, and rooms inside crates as their
+//! imports show them.
+
+mod imports;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -84,6 +87,92 @@ fn a_crate_that_reaches_upward_or_is_unknown_is_found() {
         ("coplace-policy".to_owned(), vec!["coplace-plan".to_owned()]),
     ]);
     assert_eq!(violations(&uses).len(), 3);
+}
+
+/// The order inside of crates, lowest first (see `imports::Rooms`). A room uses rooms of lower layers; those that
+/// stand in one layer do not know each other.
+const ROOMS: [(&str, &imports::Rooms); 1] = [(
+    "bubbles",
+    &[
+        &["sync"],
+        &["lock", "parking"],
+        &["hierarchy"],
+        &["schedulers"],
+        &["trace", "model"],
+        &["runtime::switching"],
+        &["runtime::records"],
+        &["runtime::workers"],
+        &["runtime::threads"],
+        &["runtime"],
+        &["capi"],
+    ],
+)];
+
+#[test]
+fn every_room_of_a_crate_uses_only_lower_ones() {
+    let mut wrong = Vec::new();
+    for (krate, rooms) in ROOMS {
+        let found = imports::violations(&top().join("crates").join(krate).join("src"), rooms);
+        wrong.extend(found.into_iter().map(|found| format!("{krate}: {found}")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is wrong in a crate of these modules, with their text.
+fn wrong_in(modules: &[(&str, &str)], rooms: &imports::Rooms) -> Vec<String> {
+    let modules = modules.iter().map(|(module, text)| {
+        let names = module.split("::").filter(|name| *name != "lib").map(str::to_owned).collect();
+        (names, (*text).to_owned())
+    });
+    imports::violations_in(modules, rooms)
+}
+
+#[test]
+fn an_import_from_a_higher_room_is_found() {
+    let rooms: &imports::Rooms = &[&["low"], &["left", "right"], &["high::floor"], &["high"]];
+    let wrong = |module: &str, text: &str| {
+        let mut modules = vec![
+            ("lib", "pub use high::floor::Tile;"),
+            ("low", ""),
+            ("left", ""),
+            ("right", ""),
+            ("high", ""),
+        ];
+        modules.extend([("high::floor", ""), ("high::roof", "pub use super::floor::Tile;")]);
+        modules.iter_mut().filter(|(name, _)| *name == module).for_each(|(_, old)| *old = text);
+        wrong_in(&modules, rooms)
+    };
+    for (module, text) in [
+        ("low", "use crate::high::Thing;"),
+        ("low", "use std::fmt; use super::{left::{self, A}, Other};"),
+        ("low", "fn f() { crate::high::f() }"),
+        ("low", "use crate::Tile;"),
+        ("low", "fn f() -> char { '{' } mod inner { use super::super::left::A; }"),
+        ("left", "pub(crate) use crate::right::*;"),
+        ("high::floor", "use super::roof::Beam;"),
+        ("high::floor", "#[cfg(test)] use crate::high::Thing; use crate::high::Thing;"),
+        ("high", "mod floor; use crate::Unknown;"),
+    ] {
+        assert!(!wrong(module, text).is_empty(), "{module}: {text}");
+    }
+    for (module, text) in [
+        ("high", "mod floor; use floor::Tile; use crate::{low, left::A as B};"),
+        ("high::roof", "use super::floor::Tile; use crate::Tile as T; use super::Thing; use self::f as g;"),
+        ("right", "// use crate::left::A;\nconst A: &str = \"use crate::left::A;\"; use crate::low::{self};"),
+        ("low", "#[cfg(test)] mod tests { use crate::high::Thing; } pub(in crate::high) fn f() {}"),
+        ("low", "const A: &[u8] = br#\"\" use crate::high::A; \"#; mod inner { use super::A; }"),
+        ("left", "#[cfg(test)] mod high_tests;"),
+    ] {
+        assert_eq!(wrong(module, text), Vec::<String>::new(), "{module}: {text}");
+    }
+}
+
+#[test]
+fn a_module_without_a_room_is_found_and_the_reverse() {
+    let rooms: &imports::Rooms = &[&["low", "gone"], &["lib"]];
+    assert_eq!(wrong_in(&[("lib", ""), ("low", "")], rooms), ["there is no module gone"]);
+    let found = wrong_in(&[("low", "#[cfg(test)] mod tests;"), ("new", ""), ("low::tests", "")], &[&["low"]]);
+    assert_eq!(found, ["new has no place in the table of rooms"]);
 }
 
 /// Where text is asked that machines make (`/proc`, symbols, files of ours), or that a user types.

@@ -11,6 +11,11 @@ mod capi;
 pub mod hierarchy;
 mod lock;
 pub mod model;
+// For the tests that try it out in shuttle's schedules.
+#[cfg(not(feature = "shuttle"))]
+mod parking;
+#[cfg(feature = "shuttle")]
+pub mod parking;
 #[cfg(not(feature = "shuttle"))]
 mod runtime;
 pub mod schedulers;

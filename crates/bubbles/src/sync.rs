@@ -1,10 +1,10 @@
 //! The atomics of the shared structures: the hardware's, or shuttle's where schedules are tried out.
 
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 #[cfg(feature = "shuttle")]
-pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 /// A moment of waiting for another processor, the `turn`th in a row.
 #[cfg(not(feature = "shuttle"))]

@@ -1,14 +1,21 @@
-//! Schedules of a few processors tried out by shuttle: the lists, stealing, bursting, regeneration.
+//! Schedules of a few processors tried out by shuttle: the lists, stealing, bursting, regeneration; and workers
+//! that sleep.
 //!
 //! `cargo test -p coplace-bubbles --features shuttle --test schedules`; a failure prints the schedule
 //! that repeats it.
 
 mod driver;
+mod sleeping;
 
 use std::sync::Arc;
 
 use driver::Busy;
 use shuttle::rand::Rng;
+
+/// How many schedules are tried of each.
+fn schedules() -> usize {
+    std::env::var("COPLACE_SCHEDULES").ok().and_then(|text| text.parse().ok()).unwrap_or(1500)
+}
 
 fn all_end(
     machine: &'static str,
@@ -31,8 +38,7 @@ fn all_end(
             .collect();
         workers.into_iter().for_each(|worker| worker.join().expect("it ends"));
     };
-    let count = std::env::var("COPLACE_SCHEDULES").ok().and_then(|text| text.parse().ok()).unwrap_or(1500);
-    shuttle::check_random(tried, count);
+    shuttle::check_random(tried, schedules());
 }
 
 #[test]

@@ -23,11 +23,12 @@ mod levels;
 mod list;
 mod partition;
 mod place;
+mod pull;
+mod scheduler;
 mod steal;
 
 use std::sync::Arc;
 
-use crate::schedulers::Scheduler;
 use crate::sync::{AtomicPtr, Ordering};
 
 pub use bubble::{Bubble, BurstAt, Wishes};
@@ -35,6 +36,8 @@ pub use entity::{Entity, Kind, PRIORITIES, PRIORITY, Place};
 pub use family::InsertError;
 pub use levels::{Levels, Lists, Unit};
 use list::List;
+pub use pull::burst_unit;
+pub use scheduler::{Branch, Facts, How, Put, Scheduler, Steal};
 
 /// Who is told of what happens.
 pub trait World: Sized {
@@ -326,7 +329,7 @@ impl<W: World> Hierarchy<W> {
             return true;
         }
         let own = self.levels.own(processor);
-        self.scheduler(own).idle(&self.levels, processor) != crate::schedulers::Steal::Nothing
+        self.scheduler(own).idle(&self.levels, processor) != Steal::Nothing
             && self.lists.iter().any(|list| list.urgency() > 0)
     }
 

@@ -2,8 +2,8 @@
 
 use super::bubble::Bubble;
 use super::entity::{Entity, Kind, Place};
+use super::scheduler::Scheduler;
 use super::{Hierarchy, World};
-use crate::schedulers::Scheduler;
 use crate::sync::Ordering;
 
 impl<W: World> Hierarchy<W> {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use super::bubble::{Bubble, Members};
 use super::entity::{Entity, Kind, Place};
+use super::scheduler::{Branch, Facts, How, Put, Scheduler};
 use super::{Hierarchy, World};
 use crate::lock::Guard;
-use crate::schedulers::{Branch, Facts, How, Put, Scheduler};
 
 const IN_HANDS: Place = Place::Active { processor: 0, recalled: false };
 

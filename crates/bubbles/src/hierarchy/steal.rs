@@ -2,8 +2,8 @@
 
 use super::bubble::Bubble;
 use super::entity::{Entity, Kind, Place};
+use super::scheduler::Steal;
 use super::{Hierarchy, World};
-use crate::schedulers::Steal;
 
 impl<W: World> Hierarchy<W> {
     /// Takes a thread from the lists of others: the nearest first, and no higher than needed. Closed

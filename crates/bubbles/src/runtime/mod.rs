@@ -1,52 +1,50 @@
 //! The runtime: the hierarchy's lists with workers that run what they take.
+//!
+//! In rooms, each of which uses those before it alone: `switching` (stacks and what changes them), `records` (what
+//! there is to know of threads and bubbles), `workers` (who runs them, sleeps and wakes), `threads` (what programs
+//! have); and here what puts them together, and follows a coplace node.
 
-mod bubble;
-mod clock;
-mod context;
-mod debug;
-mod fence;
-mod join;
-mod local;
 mod node;
-mod overflow;
 mod page;
-mod pool;
-mod preempt;
-mod record;
-mod sanitize;
-mod stack;
-mod sync;
-mod thread;
+mod records;
+mod switching;
 mod threads;
-mod wait;
-mod worker;
+mod workers;
 
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use topology::{CpuSet, Machine};
 
-use crate::hierarchy::{Hierarchy, Kind, Levels, Lists as WhichLists};
-use crate::schedulers::{self, Scheduler};
+use crate::hierarchy::{Hierarchy, Levels, Lists as WhichLists, Scheduler};
+use crate::schedulers;
 use crate::trace::{What, Who};
 use node::Node;
-use pool::Pool;
-use record::Recorder;
+use records::thread;
+use switching::fence;
+use threads::life;
+use workers::affinity;
+use workers::pool::{Lists, Pool};
+use workers::recorder::Recorder;
+use workers::status::Status;
+use workers::worker::{self, Worker};
 
-pub(crate) use local::Key;
-pub(crate) use sync::RawMutex;
-pub(crate) use thread::Thread;
-pub(crate) use threads::{detach, foreign, remove_record, wake_record};
-pub(crate) use worker::current;
+pub(crate) use records::thread::Thread;
+pub(crate) use threads::foreign;
+pub(crate) use threads::handle::{remove_record, wake_record};
+pub(crate) use threads::life::detach;
+pub(crate) use threads::local::Key;
+pub(crate) use threads::sync::RawMutex;
+pub(crate) use workers::worker::current;
 
-pub use bubble::Bubble;
-pub use join::join;
-pub use local::Local;
-pub use sync::{Barrier, Condvar, Mutex, MutexGuard, Receiver, Semaphore, Sender, channel};
-pub use threads::{
-    Builder, JoinError, JoinHandle, ThreadId, aside, cancellation_point, sleep, spawn, yield_now, yield_to,
-};
+pub use threads::bubble::Bubble;
+pub use threads::channel::{Receiver, Sender, channel};
+pub use threads::handle::{Builder, JoinError, JoinHandle, ThreadId, spawn};
+pub use threads::join::join;
+pub use threads::local::Local;
+pub use threads::pause::{aside, cancellation_point, sleep, yield_now, yield_to};
+pub use threads::sync::{Barrier, Condvar, Mutex, MutexGuard, Semaphore};
+pub use threads::tree::placement;
 
 /// On what and how threads are scheduled.
 #[derive(Clone)]
@@ -99,7 +97,7 @@ pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<
         return Err(RunError::Inside);
     }
     fence::prepare();
-    let before = affinity();
+    let before = affinity::get();
     let machine = config.machine.clone().unwrap_or_else(|| Machine::discover().machine);
     let bind = config.bind && config.machine.is_none();
     // Who names processors, or leaves them to the kernel, does not follow.
@@ -111,9 +109,11 @@ pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<
     };
     let levels = Levels::new(&machine, &processors, config.lists);
     let trace = config.trace.clone().or_else(|| std::env::var_os("COPLACE_BUBBLES_TRACE").map(PathBuf::from));
-    let pool = Pool::new(&levels, trace.map(|path| Recorder::new(path, levels.width())));
+    let workers = Worker::make(levels.width(), life::main);
+    let statuses = workers.iter().map(Worker::status).collect();
+    let pool = Pool::new(&levels, statuses, trace.map(|path| Recorder::new(path, levels.width())));
     // Kept for good: helpers and stale handles may still look at it. It is a few kilobytes a run.
-    let lists: &'static pool::Lists = Box::leak(Box::new(Hierarchy::new(levels, config.scheduler, pool)));
+    let lists: &'static Lists = Box::leak(Box::new(Hierarchy::new(levels, config.scheduler, pool)));
 
     let mut outcome = None;
     {
@@ -122,7 +122,7 @@ pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<
             *outcome = Some(std::panic::catch_unwind(std::panic::AssertUnwindSafe(main)));
             lists.world.close();
         };
-        begin(lists, work);
+        begin(lists, &workers[0], work);
     }
     std::thread::scope(|scope| {
         if let Some(node) = &node {
@@ -132,12 +132,12 @@ pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<
             let _ = named.spawn_scoped(scope, || node.follow(lists));
         }
         let mut started = 1;
-        for worker in &lists.world.workers[1..] {
+        for worker in &workers[1..] {
             let cpu = lists.levels().cpu(worker.number);
             let named = std::thread::Builder::new().name(format!("bubbles-{cpu}"));
             let made = named.spawn_scoped(scope, move || {
                 if bind {
-                    set_affinity(&CpuSet::from_cpus(&[cpu]));
+                    affinity::set(&CpuSet::from_cpus(&[cpu]));
                 }
                 worker.work(lists);
             });
@@ -151,15 +151,15 @@ pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<
             lists.world.are_there(lists, started);
         }
         if bind {
-            set_affinity(&CpuSet::from_cpus(&[lists.levels().cpu(0)]));
+            affinity::set(&CpuSet::from_cpus(&[lists.levels().cpu(0)]));
         }
-        lists.world.workers[0].work(lists);
+        workers[0].work(lists);
         if let Some(node) = &node {
             node.close();
         }
         if bind {
             // What the node left to the program at the start is no choice: where it may be now, the node says.
-            set_affinity(&node.as_ref().map_or_else(|| before.clone(), |node| node.widest(&before)));
+            affinity::set(&node.as_ref().map_or_else(|| before.clone(), |node| node.widest(&before)));
         }
     });
     lists.world.clock.close();
@@ -176,8 +176,8 @@ pub fn run<R: Send>(config: &Config, main: impl FnOnce() -> R + Send) -> Result<
 }
 
 /// Makes the first thread, by the hands of a worker that does not run yet.
-fn begin<F: FnOnce() + Send>(lists: &'static pool::Lists, work: F) {
-    let first = lists.world.workers[0].new_thread();
+fn begin<F: FnOnce() + Send>(lists: &'static Lists, worker: &Worker, work: F) {
+    let first = worker.new_thread();
     first.entry.set(thread::enter::<F, ()>);
     first.fate.store(thread::DETACHED, Ordering::Relaxed);
     // SAFETY: nobody else knows it yet. What `work` borrows outlives all threads, which `run` waits for.
@@ -230,38 +230,6 @@ pub fn use_scheduler(scheduler: &'static dyn Scheduler) {
     worker::leave();
 }
 
-/// What the lists hold and the processors run at this moment, for people: a line for each unit with
-/// something on it. Others go on meanwhile.
-pub fn placement() -> String {
-    let worker = worker::enter();
-    let lists = worker.lists();
-    let mut text = String::new();
-    for (number, unit) in lists.levels().units().iter().enumerate() {
-        let mut words: Vec<String> = lists.names(number, |entity| {
-            match entity.kind() {
-                // SAFETY: the runtime's entities are its threads and bubbles.
-                Kind::Thread => unsafe { thread::Thread::of(entity) }.name().unwrap_or("thread").to_owned(),
-                Kind::Bubble => {
-                    // SAFETY: as above; bubbles are never freed.
-                    let bubble = unsafe { bubble::Shared::of(&*std::ptr::from_ref(entity).cast()) };
-                    format!("{}[]", bubble.name().unwrap_or("bubble"))
-                }
-            }
-        });
-        if unit.children.is_empty() {
-            let at = &lists.world.workers[unit.processors.start];
-            if let Some(thread) = at.runs() {
-                words.push(format!("> {}", thread.name().unwrap_or("thread")));
-            }
-        }
-        if !words.is_empty() {
-            let _ = writeln!(text, "{unit}: {}", words.join(" "));
-        }
-    }
-    worker::leave();
-    text
-}
-
 /// What a runtime has done so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
@@ -275,7 +243,8 @@ pub struct Statistics {
 /// Summed over all processors.
 pub fn statistics() -> Statistics {
     let worker = worker::enter();
-    let sum = |counter: fn(&worker::Worker) -> u64| worker.lists().world.workers.iter().map(counter).sum();
+    let workers = &worker.lists().world.workers;
+    let sum = |counter: fn(&Status) -> u64| workers.iter().map(|worker| counter(worker)).sum();
     let statistics = Statistics {
         ended: sum(|worker| worker.ended.load(Ordering::Acquire)),
         created: sum(|worker| worker.created.load(Ordering::Acquire)),
@@ -283,35 +252,4 @@ pub fn statistics() -> Statistics {
     };
     worker::leave();
     statistics
-}
-
-/// The processors that the calling kernel thread may use.
-fn affinity() -> CpuSet {
-    // SAFETY: the set is written by the call.
-    let set = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
-        set
-    };
-    // SAFETY: below the set's size.
-    (0..libc::CPU_SETSIZE as u32).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu as usize, &set) }).collect()
-}
-
-/// Where it is refused, the kernel chooses: slower, not wrong.
-fn set_affinity(cpus: &CpuSet) {
-    set_affinity_of(0, cpus);
-}
-
-/// Of a kernel thread of this process. Not by the C library's function: the preload library takes that for the
-/// user's own choice of CPUs.
-fn set_affinity_of(kernel_thread: i32, cpus: &CpuSet) {
-    // SAFETY: the set is a value of our own, and CPUs are below its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        for cpu in cpus.iter().filter(|&cpu| cpu < libc::CPU_SETSIZE as u32) {
-            libc::CPU_SET(cpu as usize, &mut set);
-        }
-        let bytes = size_of::<libc::cpu_set_t>();
-        libc::syscall(libc::SYS_sched_setaffinity, kernel_thread, bytes, std::ptr::from_ref(&set));
-    }
 }

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use topology::CpuSet;
 
 use super::page::Page;
-use super::pool::Lists;
-use super::{affinity, bubble, set_affinity_of};
+use super::threads::tree::tree;
+use super::workers::affinity;
+use super::workers::pool::Lists;
 use crate::hierarchy::Levels;
 
 /// Much shorter than the shortest slice in which the node lets programs take turns.
@@ -61,7 +62,7 @@ impl Node {
         self.page.begin(running);
         loop {
             let wish = self.page.wish();
-            let partition = affinity();
+            let partition = affinity::get();
             let now = grant(levels, &partition, wish.target);
             let changed = now != granted;
             if changed {
@@ -77,7 +78,7 @@ impl Node {
             self.page.applied(wish, changed, granted.contains(&false));
             if Instant::now() >= tell_at {
                 tell_at = Instant::now() + TELL;
-                let tree = bubble::tree(lists);
+                let tree = tree(lists);
                 // Who cannot be told is not told: the program does not depend on it.
                 if tree != told && self.page.tell_tree(&tree).is_ok() {
                     told = tree;
@@ -124,7 +125,7 @@ fn bind(lists: &Lists, partition: &CpuSet) {
         let cpu = lists.levels().cpu(worker.number);
         let kernel_thread = worker.kernel_thread.load(Ordering::Acquire);
         if kernel_thread != 0 && partition.contains(cpu) {
-            set_affinity_of(kernel_thread, &CpuSet::from_cpus(&[cpu]));
+            affinity::set_of(kernel_thread, &CpuSet::from_cpus(&[cpu]));
         }
     }
 }

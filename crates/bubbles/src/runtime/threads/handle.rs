@@ -5,13 +5,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use super::bubble::Bubble;
-use super::pool::Job;
-use super::thread::{self, CANCELLED, DETACHED, FINISHED, FOREIGN, Outcome, RUNNING, Thread};
-use super::worker;
+use super::life::{Cancelled, detach, when_ended};
 use crate::hierarchy::InsertError;
+use crate::runtime::records::thread::{self, CANCELLED, FINISHED, Outcome, Thread};
+use crate::runtime::workers::worker;
 use crate::trace::What;
 
 /// How a thread is to be made.
@@ -166,9 +165,6 @@ impl fmt::Display for JoinError {
 
 impl std::error::Error for JoinError {}
 
-/// What a cancelled thread unwinds with.
-struct Cancelled;
-
 /// A thread that can be joined. Dropping it lets the thread go on by itself.
 pub struct JoinHandle<T> {
     record: &'static Thread,
@@ -182,10 +178,6 @@ impl<T> fmt::Debug for JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
-    pub(crate) fn record(&self) -> &'static Thread {
-        self.record
-    }
-
     /// By which others can name it.
     pub fn id(&self) -> ThreadId {
         self.record.id()
@@ -228,10 +220,17 @@ impl<T> JoinHandle<T> {
         self.record.set_priority(priority);
     }
 
-    /// Wants it to end: it does when it comes to [`yield_now`], [`sleep`] or [`cancellation_point`] the
-    /// next time, by unwinding. A thread that waits notices after it was woken.
+    /// Wants it to end: it does when it comes to [`yield_now`](crate::yield_now), [`sleep`](crate::sleep) or
+    /// [`cancellation_point`](crate::cancellation_point) the next time, by unwinding. A thread that waits notices after it was woken.
     pub fn cancel(&self) {
         self.record.cancel();
+    }
+}
+
+impl Bubble {
+    /// Puts a thread into it.
+    pub fn insert<T>(&self, thread: &JoinHandle<T>) -> Result<(), InsertError> {
+        self.insert_record(thread.record)
     }
 }
 
@@ -251,75 +250,6 @@ pub(crate) fn remove_record(thread: &Thread) {
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         detach::<T>(self.record);
-    }
-}
-
-/// Gives up the handle of a thread that leaves a `T`.
-pub(crate) fn detach<T>(thread: &'static Thread) {
-    let detached = thread.fate.compare_exchange(RUNNING, DETACHED, Ordering::AcqRel, Ordering::Acquire);
-    if detached.is_err() {
-        thread.context.wait_until_left();
-        // SAFETY: it has ended, and nobody else has a handle.
-        drop(unsafe { thread.take::<Outcome<T>>() });
-        recycle(thread);
-    }
-}
-
-/// Waits until a thread of which the caller has the handle has ended and left its stack, does something
-/// with what it left, and gives its record back.
-#[inline]
-pub(crate) fn when_ended<R>(thread: &'static Thread, then: impl FnOnce() -> R) -> R {
-    if !worker::is_inside() {
-        // The run is over, and so all its threads have ended.
-        let result = then();
-        recycle(thread);
-        return result;
-    }
-    let mut worker = worker::enter();
-    if thread.fate.load(Ordering::Acquire) != FINISHED {
-        let me = worker.thread();
-        let lists = worker.lists();
-        if lists.take(&thread.entity, worker.number) {
-            // It is in our hands, and so it does not end meanwhile.
-            worker.block(me);
-            if thread.may_begin_on(me.stack.get()) {
-                worker::run_here(worker, me, thread);
-            } else {
-                thread.fate.store(std::ptr::from_ref(me) as usize, Ordering::Release);
-                worker.switch_to(me, thread);
-            }
-        } else {
-            worker.block(me);
-            let me_too = std::ptr::from_ref(me) as usize;
-            let joins = thread.fate.compare_exchange(RUNNING, me_too, Ordering::AcqRel, Ordering::Acquire);
-            match joins {
-                Ok(_) => {
-                    worker.switch_away(me);
-                }
-                Err(_) => {
-                    worker.note(|| What::Wake(me.who()));
-                    me.entity.activate(worker.number);
-                }
-            }
-        }
-        worker = worker::enter();
-    }
-    thread.context.wait_until_left();
-    let result = then();
-    worker.old_thread(thread);
-    worker::leave();
-    result
-}
-
-/// Gives the record of a thread back that has ended and whose outcome was taken.
-#[inline]
-pub(crate) fn recycle(thread: &'static Thread) {
-    if worker::is_inside() {
-        worker::enter().old_thread(thread);
-        worker::leave();
-    } else {
-        thread.retire();
-        thread::give_back(std::iter::once(thread));
     }
 }
 
@@ -349,6 +279,12 @@ impl Thread {
         ThreadId { record: self, number: self.id_number() }
     }
 
+    /// Counts from the next time on that it is queued.
+    pub fn set_priority(&self, priority: u8) {
+        self.entity.set_priority(priority);
+        worker::note(|| What::Priority(self.who(), priority));
+    }
+
     /// Wants it to end at its next cancellation point.
     pub fn cancel(&self) {
         self.flags.fetch_or(CANCELLED, Ordering::Relaxed);
@@ -361,133 +297,7 @@ impl ThreadId {
         worker::current().id()
     }
 
-    fn record(&self) -> Option<&'static Thread> {
+    pub(super) fn record(&self) -> Option<&'static Thread> {
         (self.record.id_number() == self.number).then_some(self.record)
-    }
-}
-
-/// Lets others run that are at least as urgent. A cancellation point.
-#[inline]
-pub fn yield_now() {
-    let worker = worker::enter();
-    let thread = worker.thread();
-    worker.give_way().leave();
-    if thread.flags.load(Ordering::Relaxed) & CANCELLED != 0 {
-        end_cancelled();
-    }
-}
-
-/// Lets a certain thread run next on this processor, if it waits for one that it may have here;
-/// otherwise as [`yield_now`].
-pub fn yield_to(other: ThreadId) {
-    let worker = worker::enter();
-    let thread = worker.thread();
-    let lists = worker.lists();
-    let here = match other.record() {
-        Some(next) if !std::ptr::eq(next, thread) && lists.take(&next.entity, worker.number) => {
-            lists.requeue(&thread.entity, worker.number);
-            worker.switch_to(thread, next)
-        }
-        _ => worker.give_way(),
-    };
-    here.leave();
-    cancellation_point();
-}
-
-/// Ends the running thread, by unwinding, if it was cancelled.
-#[inline]
-pub fn cancellation_point() {
-    if worker::is_cancelled() {
-        end_cancelled();
-    }
-}
-
-#[cold]
-fn end_cancelled() {
-    let thread = worker::current();
-    if thread.flags.load(Ordering::Relaxed) & FOREIGN != 0 {
-        foreign::end(thread, foreign::CANCELLED);
-    }
-    if !std::thread::panicking() {
-        thread.flags.fetch_and(!CANCELLED, Ordering::Relaxed);
-        std::panic::resume_unwind(Box::new(Cancelled));
-    }
-}
-
-/// Threads of the C interface: they return an address, and their frames are left rather than unwound.
-pub(crate) mod foreign {
-    use std::ffi::c_void;
-
-    use super::{Builder, FOREIGN, Outcome, Thread, thread, when_ended, worker};
-
-    /// What a cancelled thread returns.
-    pub const CANCELLED: usize = usize::MAX;
-
-    pub type Work = extern "C" fn(*mut c_void) -> *mut c_void;
-
-    pub fn make(builder: Builder<'_>, work: Work, argument: usize) -> &'static Thread {
-        let work = move || work(argument as *mut c_void) as usize;
-        fn entry<F: FnOnce() -> usize>(_: &F) -> unsafe fn(&Thread) {
-            thread::enter::<F, usize>
-        }
-        builder.make(entry(&work), work, FOREIGN)
-    }
-
-    /// Ends the running thread with this result.
-    pub fn end(thread: &'static Thread, result: usize) -> ! {
-        thread.set_outcome(Outcome::Ok(result));
-        worker::finish(thread)
-    }
-
-    /// Waits for the end of a thread of which the caller has the handle.
-    pub fn join(thread: &'static Thread) -> usize {
-        // SAFETY: it has ended, and the handle is used up.
-        when_ended(thread, || unsafe { thread.take::<Outcome<usize>>() }).unwrap_or(CANCELLED)
-    }
-}
-
-/// Waits so long without a processor. A cancellation point.
-pub fn sleep(duration: Duration) {
-    let worker = worker::enter();
-    let thread = worker.thread();
-    let lists = worker.lists();
-    lists.world.clock.start(lists);
-    worker.block(thread);
-    lists.world.clock.wake_at(Instant::now() + duration, thread);
-    worker.switch_away(thread).leave();
-    cancellation_point();
-}
-
-/// Does something that may block the kernel thread on another one, while this processor runs other
-/// threads: a system call that waits, or code that takes locks of the kernel thread for long.
-pub fn aside<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    struct Call<F, R> {
-        work: Option<F>,
-        result: Option<std::thread::Result<R>>,
-    }
-    unsafe fn call<F: FnOnce() -> R, R>(argument: *mut ()) {
-        // SAFETY: it is the call on the stack of the thread that waits.
-        let call = unsafe { &mut *argument.cast::<Call<F, R>>() };
-        let work = call.work.take().expect("it is called once");
-        call.result = Some(std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)));
-    }
-    fn erased<F: FnOnce() -> R, R>(_: &Call<F, R>) -> unsafe fn(*mut ()) {
-        call::<F, R>
-    }
-    let mut waiting = Call { work: Some(work), result: None };
-    let call = erased(&waiting);
-    let worker = worker::enter();
-    let thread = worker.thread();
-    let lists = worker.lists();
-    worker.block(thread);
-    lists.world.helpers.submit(lists, Job { call, argument: (&raw mut waiting).cast(), thread });
-    worker.switch_away(thread).leave();
-    // Written by the helper through the address that it was given.
-    // SAFETY: the helper is done with it.
-    let result = unsafe { (&raw mut waiting.result).read_volatile() };
-    std::mem::forget(waiting);
-    match result.expect("the helper has called it") {
-        Ok(result) => result,
-        Err(payload) => std::panic::resume_unwind(payload),
     }
 }

@@ -6,8 +6,8 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::{Once, OnceLock};
 
-use super::stack;
-use super::worker;
+use super::status;
+use crate::runtime::switching::stack;
 
 const HANDLER_STACK: usize = 64 * 1024;
 
@@ -61,7 +61,7 @@ pub(crate) fn leave_stack() {
 unsafe extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes a description of the fault.
     let address = unsafe { (*info).si_addr() } as usize;
-    if let Some(worker) = worker::here()
+    if let Some(worker) = status::here()
         && let Some(thread) = worker.runs()
         && thread.stack.get().guards(address)
     {

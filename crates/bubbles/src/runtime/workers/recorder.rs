@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use super::bubble::Shared;
-use super::thread::Thread;
-use super::worker;
-use crate::hierarchy::{Entity, Kind, Levels};
+use super::status;
+use crate::hierarchy::Levels;
 use crate::trace::{Event, Trace, What, Who};
 
 /// Events that a ring has room for, unless `COPLACE_BUBBLES_EVENTS` says otherwise.
@@ -62,7 +60,7 @@ impl Recorder {
     #[inline(never)]
     pub fn note(&self, what: What) {
         let at_ns = self.began.elapsed().as_nanos() as u64;
-        match worker::here() {
+        match status::here() {
             Some(worker) => {
                 let thread = worker.runs().map_or(0, |thread| thread.id_number());
                 let event = Event::new(at_ns, worker.number, thread, what);
@@ -102,19 +100,6 @@ impl Recorder {
         trace.sort();
         if let Err(error) = std::fs::write(&self.path, trace.to_string()) {
             eprintln!("coplace-bubbles: the trace cannot be written to {}: {error}", self.path.display());
-        }
-    }
-}
-
-/// A thread or bubble of the runtime, for traces.
-pub(crate) fn who(entity: &Entity) -> Who {
-    match entity.kind() {
-        // SAFETY: the runtime's entities are its threads and bubbles.
-        Kind::Thread => Who::Thread(unsafe { Thread::of(entity) }.id_number()),
-        Kind::Bubble => {
-            // SAFETY: as above; bubbles are never freed.
-            let bubble = unsafe { Shared::of(&*std::ptr::from_ref(entity).cast()) };
-            Who::Bubble(bubble.number())
         }
     }
 }

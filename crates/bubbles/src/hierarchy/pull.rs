@@ -1,7 +1,8 @@
 //! Where a bubble bursts that a processor pulls.
 
-use super::Facts;
-use crate::hierarchy::{BurstAt, Levels};
+use super::bubble::BurstAt;
+use super::levels::Levels;
+use super::scheduler::Facts;
 
 /// The unit on the way from `unit` to `processor` on which a bubble bursts by its maker's wishes.
 pub fn burst_unit(levels: &Levels, bubble: &Facts, unit: usize, processor: usize) -> usize {

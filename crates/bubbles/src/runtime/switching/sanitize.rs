@@ -52,7 +52,10 @@ mod inner {
     pub fn begin(stack: Stack) -> Stack {
         // SAFETY: the stack is nobody's now; its guard is left alone.
         unsafe {
-            __asan_unpoison_memory_region(stack.floor().cast(), stack.bytes - super::super::stack::GUARD)
+            __asan_unpoison_memory_region(
+                stack.floor().cast(),
+                stack.bytes - crate::runtime::switching::stack::GUARD,
+            )
         };
         stack
     }

@@ -9,10 +9,9 @@ use std::ffi::c_void;
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::status::{self, SIGNAL};
 use super::worker;
 
-/// Ignored by programs that know nothing of it.
-const SIGNAL: i32 = libc::SIGURG;
 const PIECES: usize = 8;
 
 /// Where the program's own code lies: pairs of first and last address.
@@ -58,11 +57,6 @@ unsafe extern "C" fn note_code(info: *mut libc::dl_phdr_info, _: usize, _: *mut 
     1
 }
 
-pub(crate) fn signal(kernel_thread: i32) {
-    // SAFETY: numbers only; a thread that has ended meanwhile is an error that changes nothing.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), kernel_thread, SIGNAL) };
-}
-
 fn is_own_code(address: usize) -> bool {
     let within = |ends: &[AtomicUsize]| {
         (ends[0].load(Ordering::Acquire)..ends[1].load(Ordering::Relaxed)).contains(&address)
@@ -82,10 +76,10 @@ fn interrupted(context: &libc::ucontext_t) -> usize {
 }
 
 unsafe extern "C" fn on_signal(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
-    let Some(worker) = worker::here() else { return };
+    let Some(status) = status::here() else { return };
     // SAFETY: the kernel passes the interrupted state.
     let at = interrupted(unsafe { &*context.cast::<libc::ucontext_t>() });
-    if worker.is_inside() || !is_own_code(at) {
+    if status.is_inside() || !is_own_code(at) {
         return;
     }
     let worker = worker::enter();

@@ -5,13 +5,9 @@ use std::collections::BinaryHeap;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::bubble::Shared;
-use super::pool::Lists;
-use super::thread::Thread;
 use crate::hierarchy::Bubble;
-
-/// After which a thread is reminded that it is to come home.
-const AGAIN: Duration = Duration::from_millis(1);
+use crate::runtime::records::bubble::Shared;
+use crate::runtime::records::thread::Thread;
 
 #[derive(Default)]
 pub(crate) struct Clock {
@@ -21,15 +17,15 @@ pub(crate) struct Clock {
 
 #[derive(Default)]
 struct State {
-    due: BinaryHeap<Reverse<(Instant, u64, What)>>,
+    due: BinaryHeap<Reverse<(Instant, u64, Due)>>,
     count: u64,
     runs: bool,
     closed: bool,
 }
 
-/// By address, and with the number that it must still have.
+/// By address, and with the number that a bubble must still have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+pub(crate) enum Due {
     /// Closes a bubble.
     Close(usize, u64),
     /// Tells those again whom a closing bubble waits for.
@@ -39,7 +35,7 @@ enum What {
 }
 
 impl Clock {
-    fn at(&self, when: Instant, what: What) {
+    fn at(&self, when: Instant, what: Due) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.count += 1;
         let count = state.count;
@@ -50,20 +46,25 @@ impl Clock {
     pub fn close_in(&self, bubble: &Bubble, slice_ns: u64) {
         // SAFETY: bubbles of the runtime are `Shared`.
         let number = unsafe { Shared::of(bubble) }.number();
-        let what = What::Close(std::ptr::from_ref(bubble) as usize, number);
+        let what = Due::Close(std::ptr::from_ref(bubble) as usize, number);
         self.at(Instant::now() + Duration::from_nanos(slice_ns), what);
     }
 
-    pub fn wake_at(&self, when: Instant, thread: &'static Thread) {
-        self.at(when, What::Wake(std::ptr::from_ref(thread) as usize));
+    pub fn remind_in(&self, time: Duration, bubble: &Bubble, number: u64) {
+        self.at(Instant::now() + time, Due::Remind(std::ptr::from_ref(bubble) as usize, number));
     }
 
-    /// Starts the clock where it does not run yet. Not from within the runtime's locks.
-    pub fn start(&self, lists: &'static Lists) {
+    pub fn wake_at(&self, when: Instant, thread: &'static Thread) {
+        self.at(when, Due::Wake(std::ptr::from_ref(thread) as usize));
+    }
+
+    /// Starts the clock where it does not run yet; `carry_out` does what is due. Not from within the runtime's
+    /// locks.
+    pub fn start(&'static self, carry_out: impl Fn(Due) + Send + 'static) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.runs {
             let clock = std::thread::Builder::new().name("bubbles-clock".into()).stack_size(128 * 1024);
-            state.runs = clock.spawn(move || lists.world.clock.run(lists)).is_ok();
+            state.runs = clock.spawn(move || self.run(carry_out)).is_ok();
         }
     }
 
@@ -72,7 +73,7 @@ impl Clock {
         self.sooner.notify_all();
     }
 
-    fn run(&self, lists: &'static Lists) {
+    fn run(&self, carry_out: impl Fn(Due)) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while !state.closed {
             let now = Instant::now();
@@ -80,7 +81,7 @@ impl Clock {
                 Some(&Reverse((when, _, what))) if when <= now => {
                     state.due.pop();
                     drop(state);
-                    self.carry_out(lists, what);
+                    carry_out(what);
                     state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
                 }
                 Some(&Reverse((when, ..))) => {
@@ -88,33 +89,6 @@ impl Clock {
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
                 None => state = self.sooner.wait(state).unwrap_or_else(PoisonError::into_inner),
-            }
-        }
-    }
-
-    fn carry_out(&self, lists: &'static Lists, what: What) {
-        match what {
-            What::Wake(thread) => {
-                // SAFETY: the thread waits for this.
-                let thread = unsafe { &*(thread as *const Thread) };
-                thread.wake(lists, 0);
-            }
-            What::Close(address, number) | What::Remind(address, number) => {
-                // SAFETY: the memory of bubbles stays that of bubbles.
-                let bubble = unsafe { &*(address as *const Bubble) };
-                // SAFETY: bubbles of the runtime are `Shared`.
-                if unsafe { Shared::of(bubble) }.number() != number {
-                    return;
-                }
-                if matches!(what, What::Close(..)) {
-                    if lists.is_over(bubble) {
-                        return self.close_in(bubble, bubble.wishes().slice_ns.max(1_000_000));
-                    }
-                    lists.close(bubble);
-                }
-                if lists.remind(bubble) {
-                    self.at(Instant::now() + AGAIN, What::Remind(address, number));
-                }
             }
         }
     }

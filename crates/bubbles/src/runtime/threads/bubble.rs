@@ -1,176 +1,16 @@
 //! Bubbles as programs have them.
 
-use std::cell::UnsafeCell;
-use std::collections::BTreeMap;
-use std::fmt::{self, Write};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::fmt;
 
 use topology::Level;
 
-use super::pool::Lists;
-use super::preempt;
-use super::record::who;
-use super::thread::Thread;
-use super::threads::JoinHandle;
-use super::wait::{self, Waiters};
-use super::worker;
-use crate::hierarchy::{self, BurstAt, InsertError, PRIORITY, Place, Wishes};
-use crate::lock::Lock;
-use crate::trace::{What, Who};
-
-/// A bubble with what the runtime adds to it. Never freed: see [`hierarchy::Bubble`].
-#[repr(C)]
-pub(crate) struct Shared {
-    pub bubble: hierarchy::Bubble,
-    number: AtomicU64,
-    /// Somebody waits for it to be over.
-    waited_for: AtomicBool,
-    /// Nobody has it any more: it goes when it is over.
-    dropped: AtomicBool,
-    joiners: Lock<Waiters>,
-    name: UnsafeCell<Option<Box<str>>>,
-}
-
-// SAFETY: the name is set by the maker before others know the bubble; the rest is locked or atomic.
-unsafe impl Sync for Shared {}
-
-/// All that were ever made.
-struct Known {
-    all: Vec<&'static Shared>,
-    /// Those that nobody has.
-    spare: Vec<&'static Shared>,
-}
-
-static KNOWN: Mutex<Known> = Mutex::new(Known { all: Vec::new(), spare: Vec::new() });
-static NUMBER: AtomicU64 = AtomicU64::new(1);
-
-impl Shared {
-    fn take(name: Option<&str>) -> &'static Shared {
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let shared = match known.spare.pop() {
-            Some(shared) => shared,
-            None => {
-                let shared: &'static Shared = Box::leak(Box::new(Shared {
-                    bubble: hierarchy::Bubble::new(PRIORITY),
-                    number: AtomicU64::new(0),
-                    waited_for: AtomicBool::new(false),
-                    dropped: AtomicBool::new(false),
-                    joiners: Lock::new(Waiters::new()),
-                    name: UnsafeCell::new(None),
-                }));
-                known.all.push(shared);
-                shared
-            }
-        };
-        // SAFETY: nobody has it, and who goes through all of them holds the lock.
-        unsafe { *shared.name.get() = name.map(Into::into) };
-        drop(known);
-        shared.bubble.renew();
-        shared.number.store(NUMBER.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        shared.waited_for.store(false, Ordering::Relaxed);
-        shared.dropped.store(false, Ordering::Relaxed);
-        shared
-    }
-
-    pub fn number(&self) -> u64 {
-        self.number.load(Ordering::Relaxed)
-    }
-
-    fn who(&self) -> Who {
-        Who::Bubble(self.number())
-    }
-
-    /// # Safety
-    ///
-    /// `bubble` is one of the runtime's.
-    pub unsafe fn of(bubble: &hierarchy::Bubble) -> &'static Shared {
-        // SAFETY: it is the first field, and never freed.
-        unsafe { &*std::ptr::from_ref(bubble).cast::<Shared>() }
-    }
-
-    pub fn name(&self) -> Option<&str> {
-        // SAFETY: it is set before others know the bubble, or under the lock that they hold.
-        unsafe { (*self.name.get()).as_deref() }
-    }
-
-    /// Its last thread has ended, or that of a bubble in it: whoever waits looks again.
-    pub fn tell(&'static self, lists: &Lists) {
-        if self.waited_for.load(Ordering::Acquire) {
-            loop {
-                let waiter = self.joiners.lock().pop();
-                let Some(thread) = waiter else { break };
-                thread.wake(lists, 0);
-            }
-        }
-        if self.dropped.load(Ordering::Acquire) {
-            self.go(lists);
-        }
-    }
-
-    /// Takes the memory back of a bubble that nobody has any more, if it is empty.
-    fn go(&'static self, lists: &Lists) {
-        if lists.is_empty(&self.bubble) && self.dropped.swap(false, Ordering::AcqRel) {
-            self.number.store(0, Ordering::Relaxed);
-            lists.retire(&self.bubble);
-            KNOWN.lock().unwrap_or_else(PoisonError::into_inner).spare.push(self);
-        }
-    }
-}
-
-/// Lines of a tree that people still read.
-const MOST_LINES: usize = 100;
-/// Threads are counted up to here.
-const MANY: usize = 1_000_000;
-
-/// For people: a line for each bubble that has not gone, below that of the bubble around it.
-pub(crate) fn tree(lists: &Lists) -> String {
-    let mut found: Vec<(&Shared, u64, String)> = {
-        let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let living = known.all.iter().filter(|shared| shared.number() != 0);
-        let described = |shared: &&'static Shared| {
-            let number = shared.number();
-            (*shared, number, shared.name().map_or_else(|| format!("bubble {number}"), str::to_owned))
-        };
-        living.map(described).collect()
-    };
-    found.sort_by_key(|(_, number, _)| *number);
-    let mut inside: BTreeMap<*const hierarchy::Bubble, Vec<usize>> = BTreeMap::new();
-    for (at, (shared, ..)) in found.iter().enumerate() {
-        inside.entry(shared.bubble.entity.holder()).or_default().push(at);
-    }
-    let mut text = String::new();
-    let mut open: Vec<(usize, usize)> = Vec::new();
-    let mut below = |holder: *const hierarchy::Bubble, depth: usize, open: &mut Vec<(usize, usize)>| {
-        open.extend(inside.remove(&holder).unwrap_or_default().into_iter().rev().map(|at| (at, depth)));
-    };
-    below(std::ptr::null(), 0, &mut open);
-    let mut lines = 0;
-    while let Some((at, depth)) = open.pop() {
-        let (shared, _, name) = &found[at];
-        below(&shared.bubble, depth + 1, &mut open);
-        lines += 1;
-        if lines > MOST_LINES {
-            continue;
-        }
-        let threads = lists.threads_up_to(&shared.bubble, MANY);
-        let unit =
-            |unit: usize| lists.levels().units().get(unit).map_or("nowhere".into(), ToString::to_string);
-        let place = match shared.bubble.entity.place() {
-            Place::Queued(on) => format!(", waits on {}", unit(on)),
-            Place::Burst(on) => format!(", let out on {}", unit(on)),
-            Place::Active { .. } => ", being placed".to_owned(),
-            Place::Inside => String::new(),
-            Place::Nowhere => ", not woken".to_owned(),
-        };
-        let plural = if threads == 1 { "" } else { "s" };
-        let _ = writeln!(text, "{:indent$}{name}: {threads} thread{plural}{place}", "", indent = 2 * depth);
-    }
-    if lines > MOST_LINES {
-        let _ = writeln!(text, "… and {} more bubbles", lines - MOST_LINES);
-    }
-    text
-}
+use super::wait;
+use crate::hierarchy::{self, BurstAt, InsertError, PRIORITY, Wishes};
+use crate::runtime::records::bubble::Shared;
+use crate::runtime::records::thread::Thread;
+use crate::runtime::records::who;
+use crate::runtime::workers::{pool, preempt, worker};
+use crate::trace::What;
 
 /// Threads, and bubbles of threads, that belong together.
 ///
@@ -264,9 +104,8 @@ impl Bubble {
     /// It closes so many nanoseconds after it has burst, and may burst elsewhere; 0: never by itself.
     pub fn slice_ns(&self, slice_ns: u64) -> &Bubble {
         let worker = worker::enter();
-        let lists = worker.lists();
         if slice_ns > 0 {
-            lists.world.clock.start(lists);
+            pool::start_clock(worker.lists());
         }
         worker::leave();
         self.wish(|wishes| wishes.slice_ns = slice_ns)
@@ -287,11 +126,6 @@ impl Bubble {
         self.shared.bubble.entity.set_priority(priority);
         worker::note(|| What::Priority(self.shared.who(), priority));
         self
-    }
-
-    /// Puts a thread into it.
-    pub fn insert<T>(&self, thread: &JoinHandle<T>) -> Result<(), InsertError> {
-        self.insert_entity(&thread.record().entity)
     }
 
     pub(crate) fn insert_record(&self, thread: &Thread) -> Result<(), InsertError> {
@@ -355,7 +189,7 @@ impl Bubble {
         loop {
             let over = wait::with(&self.shared.joiners, |worker, joiners| {
                 // Before looking: who ends after that will find us.
-                self.shared.waited_for.store(true, Ordering::SeqCst);
+                self.shared.will_be_waited_for();
                 if worker.lists().is_over(&self.shared.bubble) {
                     return true;
                 }
@@ -386,12 +220,10 @@ impl Drop for Bubble {
         // Outside a runtime all threads have ended, and no list is left.
         if worker::is_inside() {
             let worker = worker::enter();
-            let lists = worker.lists();
-            self.shared.dropped.store(true, Ordering::Release);
-            self.shared.go(lists);
+            self.shared.give_up(worker.lists());
             worker::leave();
         } else {
-            self.shared.number.store(0, Ordering::Relaxed);
+            self.shared.give_up_outside();
         }
     }
 }

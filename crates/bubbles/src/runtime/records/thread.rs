@@ -4,18 +4,14 @@ use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::mem::{MaybeUninit, align_of, offset_of, size_of};
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use super::context::Context;
-use super::debug;
-use super::join::Offers;
-use super::local::Values;
-use super::pool::Lists;
-use super::stack::{self, Stack};
-use super::worker;
+use super::offers::Offers;
 use crate::hierarchy::{Entity, Kind, PRIORITY};
-use crate::trace::{What, Who};
+use crate::runtime::switching::context::Context;
+use crate::runtime::switching::stack::{self, Stack};
+use crate::runtime::switching::values::Values;
+use crate::trace::Who;
 
 /// Bytes for what a thread is to do, and later for what came of it; what is larger is boxed.
 const SPACE: usize = 96;
@@ -47,9 +43,9 @@ pub(crate) struct Thread {
     pub entry: Cell<unsafe fn(&Thread)>,
     pub number: AtomicU64,
     pub flags: AtomicU8,
-    pub locals: Cell<*mut Values>,
+    pub values: Values,
     /// What it offers to whoever is idle.
-    pub offers: Offers,
+    pub offers: Offers<Thread>,
     name: UnsafeCell<Option<Box<str>>>,
     space: UnsafeCell<MaybeUninit<Space>>,
 }
@@ -61,32 +57,13 @@ struct Space([u8; SPACE]);
 // processor that runs it, the one that joins it after its end, or under the lock of the list it waits in.
 unsafe impl Sync for Thread {}
 
-const BATCH: usize = 64;
-static SPARE: Mutex<Vec<&'static Thread>> = Mutex::new(Vec::new());
-
 unsafe fn nothing(_: &Thread) {}
-
-/// Adds up to `count` records to `threads`, at least one.
-pub(crate) fn refill(threads: &mut Vec<&'static Thread>, count: usize) {
-    let mut spare = SPARE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    if spare.is_empty() {
-        let records: &'static [Thread] = (0..BATCH).map(|_| Thread::new()).collect::<Vec<_>>().leak();
-        debug::made(records);
-        spare.extend(records.iter().rev());
-    }
-    let from = spare.len().saturating_sub(count);
-    threads.extend(spare.drain(from..));
-}
-
-pub(crate) fn give_back(threads: impl Iterator<Item = &'static Thread>) {
-    SPARE.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(threads);
-}
 
 impl Thread {
     /// Where its name is, for debuggers.
     pub const NAME: usize = offset_of!(Thread, name);
 
-    fn new() -> Thread {
+    pub(super) fn new() -> Thread {
         Thread {
             entity: Entity::new(Kind::Thread, PRIORITY),
             context: Context::new(),
@@ -98,7 +75,7 @@ impl Thread {
             entry: Cell::new(nothing),
             number: AtomicU64::new(0),
             flags: AtomicU8::new(0),
-            locals: Cell::new(ptr::null_mut()),
+            values: Values::new(),
             offers: Offers::new(),
             name: UnsafeCell::new(None),
             space: UnsafeCell::new(MaybeUninit::uninit()),
@@ -163,19 +140,6 @@ impl Thread {
 
     pub fn who(&self) -> Who {
         Who::Thread(self.id_number())
-    }
-
-    /// Wakes it from a processor, or 0 from none of them.
-    #[inline]
-    pub fn wake(&self, lists: &Lists, processor: usize) {
-        lists.world.note(|| What::Wake(self.who()));
-        lists.wake(&self.entity, processor);
-    }
-
-    /// Counts from the next time on that it is queued.
-    pub fn set_priority(&self, priority: u8) {
-        self.entity.set_priority(priority);
-        worker::note(|| What::Priority(self.who(), priority));
     }
 
     /// By the thread itself, at its end.

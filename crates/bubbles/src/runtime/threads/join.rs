@@ -1,84 +1,27 @@
 //! Two pieces of work that may run side by side: a thread is made of the second where a processor wants one.
 //!
-//! What is offered lies on the stack of the thread that offers it, in a chain that only this thread touches, so
-//! that nothing is locked and nothing shared is written where nobody wants it. Whoever calls `join` while a
+//! Whoever calls `join` while a
 //! processor has nothing to do makes a thread of what it offered first, which is the most work where work is
 //! divided again and again (lazy task creation: Mohr, Kranz and Halstead 1991; that the owner does it when others
 //! are idle: Acar, Charguéraud and Rainey 2013).
 
-use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 
-use super::thread::{self, Outcome, Thread};
-use super::threads::{Builder, when_ended};
-use super::worker;
+use super::handle::Builder;
+use super::life::when_ended;
+use crate::runtime::records::offers;
+use crate::runtime::records::thread::{self, Outcome, Thread};
+use crate::runtime::workers::worker;
 
-/// A second piece of work that nobody has begun, or the thread that it has become.
-struct Offer {
-    older: Cell<*const Offer>,
-    newer: Cell<*const Offer>,
-    thread: Cell<Option<&'static Thread>>,
-    /// Makes the thread.
-    start: unsafe fn(*const Offer) -> &'static Thread,
-}
+type Offer = offers::Offer<Thread>;
 
 /// With the work itself. The offer is the first field: its address is this one's.
 #[repr(C)]
 struct Second<B> {
     offer: Offer,
     work: ManuallyDrop<B>,
-}
-
-/// What a thread has offered and nobody has taken.
-pub(crate) struct Offers {
-    oldest: Cell<*const Offer>,
-    newest: Cell<*const Offer>,
-}
-
-impl Offers {
-    pub const fn new() -> Offers {
-        Offers { oldest: Cell::new(ptr::null()), newest: Cell::new(ptr::null()) }
-    }
-
-    #[inline]
-    fn push(&self, offer: &Offer) {
-        let newest = self.newest.replace(offer);
-        offer.older.set(newest);
-        // SAFETY: what is in the chain lies on this thread's stack, below the caller.
-        match unsafe { newest.as_ref() } {
-            None => self.oldest.set(offer),
-            Some(newest) => newest.newer.set(offer),
-        }
-    }
-
-    /// Takes the newest back, which is `offer`: those that came after it were taken back before.
-    #[inline]
-    fn pop(&self, offer: &Offer) {
-        debug_assert!(ptr::eq(self.newest.get(), offer));
-        self.newest.set(offer.older.get());
-        // SAFETY: as in `push`.
-        match unsafe { offer.older.get().as_ref() } {
-            None => self.oldest.set(ptr::null()),
-            Some(older) => older.newer.set(ptr::null()),
-        }
-    }
-
-    /// Makes a thread of the oldest.
-    #[cold]
-    fn start_oldest(&self) {
-        // SAFETY: as in `push`.
-        let Some(oldest) = (unsafe { self.oldest.get().as_ref() }) else { return };
-        self.oldest.set(oldest.newer.get());
-        // SAFETY: as in `push`.
-        match unsafe { oldest.newer.get().as_ref() } {
-            None => self.newest.set(ptr::null()),
-            Some(newer) => newer.older.set(ptr::null()),
-        }
-        // SAFETY: it was in the chain, and so its work is there.
-        oldest.thread.set(Some(unsafe { (oldest.start)(oldest) }));
-    }
 }
 
 /// # Safety
@@ -121,15 +64,7 @@ where
     RB: Send,
 {
     let (me, wanted) = worker::look();
-    let second = Second {
-        offer: Offer {
-            older: Cell::new(ptr::null()),
-            newer: Cell::new(ptr::null()),
-            thread: Cell::new(None),
-            start: start::<B, RB>,
-        },
-        work: ManuallyDrop::new(b),
-    };
+    let second = Second { offer: Offer::new(start::<B, RB>), work: ManuallyDrop::new(b) };
     me.offers.push(&second.offer);
     if wanted {
         me.offers.start_oldest();

@@ -4,9 +4,9 @@
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::context::Context;
 use super::thread::Thread;
 use crate::hierarchy::Entity;
+use crate::runtime::switching::context::Context;
 
 /// Records that were made together, which is for good.
 #[repr(C)]
