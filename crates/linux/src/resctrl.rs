@@ -49,7 +49,8 @@ impl Monitor {
             ));
         }
         let group = resctrl.join("mon_groups").join(name);
-        make_dir(&group).map_err(|error| absent(&error, "root may make a group, while the CPU has one left"))?;
+        make_dir(&group)
+            .map_err(|error| absent(&error, "root may make a group, while the CPU has one left"))?;
         let mut monitor = Monitor { tasks: resctrl.join("tasks"), group, before: Traffic::default() };
         enter(&monitor.group.join("tasks"))
             .map_err(|error| absent(&error, "this thread must be in resctrl's root group"))?;
