@@ -34,7 +34,7 @@ struct ProcessBefore {
     groups: BTreeMap<PathBuf, PathBuf>,
 }
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum CannotSee {
     #[error(transparent)]
     Linux(#[from] linux::Error),

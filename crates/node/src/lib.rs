@@ -27,6 +27,7 @@ mod attach;
 mod before;
 mod clock;
 pub mod environment;
+pub mod error;
 #[cfg(test)]
 mod explore;
 mod follow;

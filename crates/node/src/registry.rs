@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use linux::affinity::Own;
 use linux::host::{self, FileKind};
@@ -24,12 +25,12 @@ const DRAFT: &str = "new-";
 /// A file larger than this is none of ours.
 const MAX_FILE: u64 = 16 << 20;
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum RegistryError {
     #[error("cannot write {path}: {error}; programs run on, but nobody could adopt them")]
-    Write { path: PathBuf, error: io::Error },
+    Write { path: PathBuf, error: Arc<io::Error> },
     #[error("cannot read {path}: {error}")]
-    Read { path: PathBuf, error: io::Error },
+    Read { path: PathBuf, error: Arc<io::Error> },
 }
 
 /// What was done to a program, written down before it is done, so that it can be undone by
@@ -160,7 +161,8 @@ impl Registry {
     }
 
     pub fn list(&self) -> Result<Listing, RegistryError> {
-        let read_error = |error| RegistryError::Read { path: self.directory.clone(), error };
+        let read_error =
+            |error: io::Error| RegistryError::Read { path: self.directory.clone(), error: error.into() };
         let mut listing = Listing::default();
         let names = match host::with(|host| host.names(&self.directory)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(listing),
@@ -190,7 +192,7 @@ pub(crate) fn write_whole(path: &Path, value: &impl Serialize) -> Result<(), Reg
         text.push(b'\n');
         write_text(path, &text)
     });
-    written.map_err(|error| RegistryError::Write { path: path.to_owned(), error })
+    written.map_err(|error| RegistryError::Write { path: path.to_owned(), error: error.into() })
 }
 
 /// Whether there is still the writer of a draft of this name; others may have its number meanwhile.

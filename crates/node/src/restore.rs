@@ -17,6 +17,7 @@ use linux::{Process, Root, cgroup, procfs, signals};
 use protocol::AppRecord;
 use workload::Malleability;
 
+use crate::error::Error;
 use crate::home::{Home, LOCK_PATIENCE_NS};
 use crate::identity;
 use crate::registry::{Registry, Traces};
@@ -27,7 +28,7 @@ const MOST_ROUNDS: u32 = 16;
 const REMOVAL_NS: u64 = 200_000_000;
 
 /// What setting free came to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Living processes of the program.
     pub processes: usize,
@@ -38,7 +39,7 @@ pub struct Report {
     /// Threads that shared a CPU with others of their process, and were moved to one without.
     pub spread: usize,
     /// What could not be undone, and why.
-    pub problems: Vec<String>,
+    pub problems: Vec<Error>,
 }
 
 /// Sets the program free, by what the registry knows to have been done to it.
@@ -91,8 +92,8 @@ struct Freeing<'a> {
 }
 
 impl Freeing<'_> {
-    fn problem(&mut self, what: impl std::fmt::Display) {
-        self.report.problems.push(what.to_string());
+    fn problem(&mut self, what: impl Into<Error>) {
+        self.report.problems.push(what.into());
     }
 
     /// The group directories made for it that exist: those written down, and those it is seen in.
@@ -137,7 +138,7 @@ impl Freeing<'_> {
                 if !matches!(error.kind(), ErrorKind::NotFound)
                     && error.raw_os_error() != Some(libc::ENODEV) =>
             {
-                self.problem(format_args!("cannot write {value} into {}: {error}", path.display()));
+                self.problem(linux::Error::io(format!("write {value} into"), path, error));
             }
             _ => {}
         }
@@ -173,8 +174,8 @@ impl Freeing<'_> {
         let stopped = stopped_of(members, self.root);
         self.report.continued = stopped.len();
         let sent = signals::cont(&stopped, self.root);
-        for (process, why) in sent.failed {
-            self.problem(format_args!("cannot continue process {}: {why}", process.pid));
+        for (process, error) in sent.failed {
+            self.problem(Error::NotContinued { pid: process.pid, error });
         }
     }
 
@@ -191,10 +192,7 @@ impl Freeing<'_> {
                     let own = self.own_group(pid, group);
                     let homes: Vec<PathBuf> = own.into_iter().chain(home.iter().cloned()).collect();
                     if let Err(error) = move_to(pid, &homes, self.root) {
-                        self.problem(format_args!(
-                            "cannot move process {pid} to {}: {error}",
-                            homes[0].display()
-                        ));
+                        self.problem(Error::NotMovedBack { pid, to: homes[0].clone(), error });
                     }
                 }
             }
@@ -238,7 +236,7 @@ impl Freeing<'_> {
                 Err(error) => {
                     let now_ns = linux::clock::now_ns();
                     if error.raw_os_error() != Some(libc::EBUSY) || now_ns - began_ns > REMOVAL_NS {
-                        self.problem(format_args!("cannot remove {}: {error}", group.display()));
+                        self.problem(linux::Error::io("remove", group, error));
                         return;
                     }
                     linux::clock::sleep_until(now_ns + 2_000_000);

@@ -1,6 +1,5 @@
 //! How a program is stopped and let go, by each mechanism.
 
-use std::io;
 use std::sync::{Arc, Mutex};
 
 use linux::host;
@@ -16,11 +15,11 @@ pub(super) struct Freeze {
 }
 
 impl Turn for Freeze {
-    fn stop(&mut self) -> io::Result<()> {
+    fn stop(&mut self) -> linux::Result<()> {
         self.switch.set(true)
     }
 
-    fn go(&mut self) -> io::Result<()> {
+    fn go(&mut self) -> linux::Result<()> {
         self.switch.set(false)
     }
 
@@ -37,11 +36,11 @@ pub(super) struct Idle {
 }
 
 impl Turn for Idle {
-    fn stop(&mut self) -> io::Result<()> {
+    fn stop(&mut self) -> linux::Result<()> {
         self.switch.set(true)
     }
 
-    fn go(&mut self) -> io::Result<()> {
+    fn go(&mut self) -> linux::Result<()> {
         self.switch.set(false)?;
         // Who holds the targets is about to set masks itself; the next switch mends what this one
         // leaves.
@@ -64,19 +63,19 @@ impl Stop {
 }
 
 impl Turn for Stop {
-    fn stop(&mut self) -> io::Result<()> {
+    fn stop(&mut self) -> linux::Result<()> {
         // A process may have become a launcher since its program was last looked at.
         self.targets().stop_but(|process| is_launcher(process, &self.root), &self.root);
         Ok(())
     }
 
-    fn go(&mut self) -> io::Result<()> {
+    fn go(&mut self) -> linux::Result<()> {
         self.targets().cont(&self.root);
         Ok(())
     }
 
     /// A stop signal of its user must hold.
-    fn leave(&mut self) -> io::Result<()> {
+    fn leave(&mut self) -> linux::Result<()> {
         Ok(())
     }
 }

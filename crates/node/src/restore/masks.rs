@@ -49,7 +49,7 @@ impl Freeing<'_> {
                     match affinity::set(tid, own.unwrap_or(original)) {
                         Ok(()) => self.report.widened += 1,
                         Err(error) if error.is_gone() => {}
-                        Err(error) => self.report.problems.push(error.to_string()),
+                        Err(error) => self.report.problems.push(error.into()),
                     }
                 }
             }
@@ -93,7 +93,7 @@ impl Freeing<'_> {
                     match affinity::set(tid, own) {
                         Ok(()) => self.report.widened += 1,
                         Err(error) if error.is_gone() => {}
-                        Err(error) => self.report.problems.push(error.to_string()),
+                        Err(error) => self.report.problems.push(error.into()),
                     }
                 }
             }
