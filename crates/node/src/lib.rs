@@ -22,6 +22,7 @@ macro_rules! broken {
 }
 
 mod account;
+mod acts;
 pub mod adopt;
 mod attach;
 mod before;

@@ -47,6 +47,6 @@ impl Harness {
         if self.traces.own == own {
             return Ok(());
         }
-        self.note(keep, |traces| traces.own = own)
+        self.record(keep, |traces| traces.own = own)
     }
 }

@@ -15,6 +15,7 @@ use topology::CpuSet;
 use super::bound::Bound;
 use super::turns::{Freeze, Idle, Stop};
 use super::{Keep, Mechanisms};
+use crate::acts::Act;
 use crate::clock::Turn;
 use crate::error::{Error, Result};
 use crate::registry::Traces;
@@ -45,13 +46,9 @@ impl Harness {
     ) -> Result<Harness> {
         let root = &mechanisms.root;
         let mut groups = mechanisms.groups_of(group, processes)?;
-        let mut traces = Traces {
-            // What a hierarchy refuses, signals will do.
-            stops_by_signal: None,
-            places: Some(BTreeSet::new()),
-            ..known
-        };
-        traces.groups.extend(groups.dirs());
+        // What a hierarchy refuses, signals will do.
+        let mut traces = Traces::begin(known);
+        groups.dirs().into_iter().for_each(|group| traces.note(Act::Grouped(group)));
         if let Some(first) = processes.first() {
             origins(first.pid, &mut traces, root);
         }
@@ -85,10 +82,8 @@ impl Harness {
 
     /// Confines the program to `cpus`; `keep` writes down the traces first where that matters.
     pub fn place(&mut self, processes: &[Process], cpus: &CpuSet, keep: impl Keep) -> Result<()> {
-        if self.traces.places.as_ref().is_none_or(|places| !places.contains(cpus))
-            && !broken!(PlacesNotedLate)
-        {
-            self.note(&keep, |traces| traces.places.get_or_insert_default().extend([cpus.clone()]))?;
+        if !broken!(PlacesNotedLate) {
+            self.note(&keep, [Act::Placed(cpus.clone())])?;
         }
         if self.groups.confine() {
             self.note_own(processes);
@@ -122,9 +117,7 @@ impl Harness {
         if mode == plan::TurnMode::Filling
             && let Some(switch) = self.idle_switch(&keep)?
         {
-            if !self.traces.spreads {
-                self.note(&keep, |traces| traces.spreads = true)?;
-            }
+            self.note(&keep, [Act::Spread])?;
             return Ok(Box::new(Idle {
                 switch,
                 targets: Arc::clone(&self.targets),
@@ -134,8 +127,8 @@ impl Harness {
         match self.groups.freeze_switch()? {
             Some(switch) => Ok(Box::new(Freeze { switch })),
             None => {
-                if self.traces.stops_by_signal != Some(true) && !broken!(StopsNotNoted) {
-                    self.note(&keep, |traces| traces.stops_by_signal = Some(true))?;
+                if !broken!(StopsNotNoted) {
+                    self.note(&keep, [Act::Stopped])?;
                 }
                 Ok(Box::new(Stop { targets: Arc::clone(&self.targets), root: self.root.clone() }))
             }
@@ -145,7 +138,7 @@ impl Harness {
     /// The switch of `cpu.idle`, where it is to be had; in version 1 a group is made for it now.
     fn idle_switch(&mut self, keep: impl Keep) -> Result<Option<Switch>> {
         if let Some(further) = self.groups.further_for_idling(|| self.processes(), &self.root)? {
-            if let Err(error) = self.note(&keep, |traces| traces.groups.extend(further.dirs())) {
+            if let Err(error) = self.note(&keep, further.dirs().into_iter().map(Act::Grouped)) {
                 further.remove(&self.root);
                 return Err(error);
             }
@@ -163,8 +156,17 @@ impl Harness {
         host::lock(&self.targets).processes()
     }
 
-    /// Writes down what is about to be done. Where that fails it counts as not noted, and nothing may be done.
-    pub(super) fn note(&mut self, keep: impl Keep, change: impl FnOnce(&mut Traces)) -> Result<()> {
+    /// Writes down what is about to be done, where that is not on record yet.
+    fn note(&mut self, keep: impl Keep, acts: impl IntoIterator<Item = Act>) -> Result<()> {
+        let new: Vec<Act> = acts.into_iter().filter(|act| !self.traces.has(act)).collect();
+        match new.is_empty() {
+            true => Ok(()),
+            false => self.record(keep, |traces| new.into_iter().for_each(|act| traces.note(act))),
+        }
+    }
+
+    /// Changes what is on record. Where that fails it counts as not noted, and nothing may be done.
+    pub(super) fn record(&mut self, keep: impl Keep, change: impl FnOnce(&mut Traces)) -> Result<()> {
         let mut traces = self.traces.clone();
         change(&mut traces);
         keep(&traces)?;
