@@ -33,6 +33,23 @@ pub enum RegistryError {
     Read { path: PathBuf, error: Arc<io::Error> },
 }
 
+/// Why a file is none that we wrote.
+#[derive(Debug, thiserror::Error)]
+pub enum NoRecord {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it is not a plain file")]
+    NotPlain,
+    #[error("it belongs to user {uid}")]
+    Foreign { uid: u32 },
+    #[error("it has {bytes} bytes")]
+    TooLong { bytes: u64 },
+    #[error(transparent)]
+    Damaged(#[from] serde_json::Error),
+    #[error("it describes {0}")]
+    Describes(AppId),
+}
+
 /// What was done to a program, written down before it is done, so that it can be undone by
 /// somebody who was not there. What is unknown is undone the cautious way: see `restore`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +83,7 @@ pub struct Listing {
     /// In order of arrival.
     pub records: Vec<AppRecord>,
     /// Files that are no records, and why: skipped, never touched.
-    pub skipped: Vec<(PathBuf, String)>,
+    pub skipped: Vec<(PathBuf, NoRecord)>,
 }
 
 #[derive(Clone, Debug)]
@@ -174,7 +191,7 @@ impl Registry {
         for path in paths.into_iter().filter(|path| path.extension().is_some_and(|end| end == "json")) {
             match read_whole::<AppRecord>(&path) {
                 Ok(record) if self.record_path(&record.id) == path => listing.records.push(record),
-                Ok(record) => listing.skipped.push((path, format!("it describes {}", record.id))),
+                Ok(record) => listing.skipped.push((path, NoRecord::Describes(record.id))),
                 // It ended between the two looks.
                 Err(_) if !host::exists(&path) => {}
                 Err(why) => listing.skipped.push((path, why)),
@@ -209,19 +226,19 @@ pub(crate) fn write_text(path: &Path, text: &[u8]) -> io::Result<()> {
     host::replace(path, &draft, text, MODE)
 }
 
-pub(crate) fn read_whole<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
-    let info = host::with(|host| host.look_at(path)).map_err(|error| error.to_string())?;
+pub(crate) fn read_whole<T: DeserializeOwned>(path: &Path) -> Result<T, NoRecord> {
+    let info = host::with(|host| host.look_at(path))?;
     if info.kind != FileKind::File {
-        return Err("it is not a plain file".into());
+        return Err(NoRecord::NotPlain);
     }
     if info.uid != host::own_uid() && info.uid != 0 {
-        return Err(format!("it belongs to user {}", info.uid));
+        return Err(NoRecord::Foreign { uid: info.uid });
     }
     if info.bytes > MAX_FILE {
-        return Err(format!("it has {} bytes", info.bytes));
+        return Err(NoRecord::TooLong { bytes: info.bytes });
     }
-    let text = host::with(|host| host.read(path)).map_err(|error| error.to_string())?;
-    serde_json::from_slice(&text).map_err(|error| error.to_string())
+    let text = host::with(|host| host.read(path))?;
+    Ok(serde_json::from_slice(&text)?)
 }
 
 #[cfg(test)]
