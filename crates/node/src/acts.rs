@@ -2,7 +2,7 @@
 //! who sets a program free reads the same list from there ([`Traces::acts`]) and folds the inverses of its acts. A new
 //! kind of act cannot be written without its place on record and its inverses: the matches here are exhaustive.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use topology::CpuSet;
 
@@ -55,6 +55,14 @@ impl Act {
             Act::Stopped => &[Step::Continue],
             Act::Placed(_) | Act::PlacedSomewhere | Act::Spread => &[Step::Widen],
             Act::Asked => &[Step::StopAsking],
+        }
+    }
+
+    /// The group that it was moved into.
+    pub fn group(&self) -> Option<&Path> {
+        match self {
+            Act::Grouped(group) => Some(group),
+            _ => None,
         }
     }
 

@@ -91,15 +91,6 @@ struct Freeing<'a> {
     report: Report,
 }
 
-/// The groups among acts.
-fn groups_of<'a>(acts: &[&'a Act]) -> Vec<&'a Path> {
-    let group = |act: &&'a Act| match act {
-        Act::Grouped(group) => Some(group.as_path()),
-        _ => None,
-    };
-    acts.iter().filter_map(group).collect()
-}
-
 impl Freeing<'_> {
     fn problem(&mut self, what: impl Into<Error>) {
         self.report.problems.push(what.into());
@@ -107,9 +98,9 @@ impl Freeing<'_> {
 
     /// Takes one step of the inverses of these acts, which are all that it undoes.
     fn undo(&mut self, step: Step, acts: &[&Act]) {
+        let groups: Vec<&Path> = acts.iter().filter_map(|act| act.group()).collect();
         match step {
             Step::Thaw => {
-                let groups = groups_of(acts);
                 self.thaw(&groups);
                 self.members = self.living(&groups);
                 self.report.processes = self.members.len();
@@ -117,7 +108,7 @@ impl Freeing<'_> {
             Step::Continue if acts.is_empty() => {}
             Step::Continue => self.continue_stopped(),
             Step::MoveBack => {
-                self.move_back(&groups_of(acts));
+                self.move_back(&groups);
                 let living = self.living(&[]);
                 let members: BTreeSet<Process> = living.into_iter().chain(self.members.drain(..)).collect();
                 self.members = members.into_iter().collect();

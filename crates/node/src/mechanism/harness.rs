@@ -185,13 +185,7 @@ impl Harness {
 
 /// Notes from which groups a process comes.
 fn origins(pid: u32, traces: &mut Traces, root: &Root) {
-    let (Ok(mounts), Ok(membership)) = (cgroup::mounts(root), cgroup::membership(pid, root)) else { return };
-    if let (Some(mount), Some(path)) = (&mounts.v2, &membership.v2) {
-        traces.origins.insert(mount.point.clone(), mount.dir(path));
-    }
-    for (controller, mount) in &mounts.v1 {
-        if let Some(path) = membership.v1.get(controller) {
-            traces.origins.insert(mount.point.clone(), mount.dir(path));
-        }
+    if let (Ok(mounts), Ok(membership)) = (cgroup::mounts(root), cgroup::membership(pid, root)) {
+        traces.origins.extend(mounts.dirs(&membership));
     }
 }

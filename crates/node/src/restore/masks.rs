@@ -21,7 +21,7 @@ impl Freeing<'_> {
             return;
         }
         // Leaving a cpuset may have widened them beyond what they had (before Linux 6.2).
-        let moved = acts.iter().any(|act| matches!(act, Act::Grouped(_)));
+        let moved = acts.iter().any(|act| act.group().is_some());
         let mut members: BTreeSet<Process> = self.members.iter().copied().collect();
         if let Some(before) = &self.traces.before {
             return self.give_back_masks(before, members, acts, moved);
