@@ -151,7 +151,8 @@ fn release_unscheduled(args: &ReleaseArgs) -> Option<Outcome> {
         })?;
         let report = restore::set_free(known, &Root::live(), &home);
         registry.remove(&known.id);
-        worst = worst.max(Some(told(&known.id, report.processes, &report.problems)));
+        let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+        worst = worst.max(Some(told(&known.id, report.processes, &problems)));
     }
     worst.map(|status| Ok(ExitCode::from(status)))
 }

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use linux::Root;
 use linux::capabilities::{Mechanism, State, Survey, survey};
+use linux::cgroup::Version;
 use node::home::Home;
-use node::mechanism::{Mechanisms, Placement, Strict, Version};
+use node::mechanism::{Mechanisms, Reason};
 use probe::latency::Latency;
 use serde::Serialize;
 use topology::{CpuSet, Machine};
@@ -106,7 +107,7 @@ fn diagnose(root: &Root) -> Result<Diagnosis, Failure> {
     let home = home.map(|home| home.path().display().to_string()).map_err(|error| error.to_string());
     faults.extend(home.as_ref().err().cloned());
     let (placement, turns, mut reasons) = match &chosen {
-        Ok(chosen) => (Some(chosen.placement_words()), Some(chosen.turns_words()), chosen.reasons.clone()),
+        Ok(chosen) => (Some(chosen.placement_words()), Some(chosen.turns_words()), words(&chosen.reasons)),
         Err(error) => {
             faults.push(error.to_string());
             (None, None, Vec::new())
@@ -172,21 +173,25 @@ impl fmt::Display for SharedCache {
     }
 }
 
+fn words(reasons: &[Reason]) -> Vec<String> {
+    reasons.iter().map(ToString::to_string).collect()
+}
+
 fn rows(survey: &Survey, chosen: Option<&Mechanisms>) -> Vec<Row> {
     let serves = |mechanism: Mechanism| {
-        let Mechanisms { placement, strict, filling, .. } = chosen?;
-        let placed = |by| (*placement == by).then_some("placement");
-        let stopped = |by| (*strict == by).then_some("strict turns");
-        let filled = |by| (*filling == Some(by)).then_some("filling turns");
+        let uses = &chosen?.uses;
+        let placed = |by| (uses.cpus == by).then_some("placement");
+        let stopped = |by| (uses.freezing == by).then_some("strict turns");
+        let filled = |by| (uses.idling == by).then_some("filling turns");
         match mechanism {
-            Mechanism::CpusetV1 => placed(Placement::Cpuset(Version::V1)),
-            Mechanism::CpusetV2 => placed(Placement::Cpuset(Version::V2)),
-            Mechanism::Affinity => placed(Placement::Affinity),
-            Mechanism::FreezerV1 => stopped(Strict::Freeze(Version::V1)),
-            Mechanism::FreezerV2 => stopped(Strict::Freeze(Version::V2)),
-            Mechanism::Stop => stopped(Strict::Stop),
-            Mechanism::IdleV1 => filled(Version::V1),
-            Mechanism::IdleV2 => filled(Version::V2),
+            Mechanism::CpusetV1 => placed(Some(Version::V1)),
+            Mechanism::CpusetV2 => placed(Some(Version::V2)),
+            Mechanism::Affinity => placed(None),
+            Mechanism::FreezerV1 => stopped(Some(Version::V1)),
+            Mechanism::FreezerV2 => stopped(Some(Version::V2)),
+            Mechanism::Stop => stopped(None),
+            Mechanism::IdleV1 => filled(Some(Version::V1)),
+            Mechanism::IdleV2 => filled(Some(Version::V2)),
             _ => None,
         }
     };

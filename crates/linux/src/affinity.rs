@@ -19,7 +19,7 @@ pub use chosen::Chosen;
 pub use masks::{Changed, Masks, Outcome, Own, Said, set_all};
 
 fn call_error(call: &'static str, tid: Tid, source: io::Error) -> Error {
-    Error::Call { call, subject: format!("thread {tid}"), source }
+    Error::call(call, format!("thread {tid}"), source)
 }
 
 /// The mask of a thread (0: the calling one). Unlike `cpu_set_t` it is not limited to 1,024 CPUs.

@@ -4,22 +4,17 @@
 //! memory nodes and takes no process until both are written; a frozen process obeys nothing, not
 //! even SIGKILL, until thawed, and nobody thaws it if we die; leaving idle resets the weight.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rustix::process::Signal;
-use topology::CpuSet;
-
 use crate::cgroup::{
-    self, CpuMax, FreezeState, Members, Membership, Mount, Moved, Origins, Place, TOP, group_path, make_dir,
-    make_levels, membership, mounts, subgroups, wait_until,
+    self, CpuMax, Group, Membership, Mount, Place, TOP, Version, group_path, make_dir, make_levels,
+    membership, missing, mounts, subgroups, weight_text,
 };
-use crate::error::{Absent, Error, Result};
+use crate::error::{Absent, Result};
 use crate::host;
-use crate::procfs::{self, Process};
+use crate::procfs;
 use crate::root::{Root, number, read, write};
-use crate::signals::{self, Sent};
-use crate::switch::Switch;
 
 const CONTROLLERS: [&str; 3] = ["cpuset", "cpu", "freezer"];
 
@@ -116,7 +111,7 @@ impl Hierarchy {
                 dir,
             });
         }
-        Ok(Group { members: Members { places, origins: Origins::default() } })
+        Ok(Group::of(Version::V1, places))
     }
 
     /// The groups of a scheduler that exist, ours or left by one that died.
@@ -151,7 +146,7 @@ impl Hierarchy {
             .iter()
             .find(|(name, ..)| *name == "cpu")
             .ok_or_else(|| missing("cpu weights", "cpu"))?;
-        write(&base.join(TOP).join(scheduler).join("cpu.shares"), &shares(weight).to_string())
+        write(&base.join(TOP).join(scheduler).join("cpu.shares"), &weight_text(weight, Version::V1))
     }
 }
 
@@ -167,16 +162,6 @@ fn inherit(parent: &Path, dir: &Path, file: &str) -> Result<()> {
         Err(_) if !now.trim().is_empty() => Ok(()),
         written => written,
     }
-}
-
-/// v2 weights (1 … 10,000, default 100) in v1's unit (2 … 262,144, default 1,024).
-fn shares(weight: u32) -> u64 {
-    (u64::from(weight) * 1024 / 100).clamp(2, 262_144)
-}
-
-fn missing(what: &str, controller: &str) -> Error {
-    let why = format!("the v1 hierarchy '{controller}' is not mounted or not writable");
-    Absent::new(what, why, "run as root on a kernel with that controller").into()
 }
 
 /// The tightest `cpu.cfs_quota_us` on a process, its group's ancestors included; `None` = no limit.
@@ -202,137 +187,4 @@ pub fn cpu_limits(pid: u32, root: &Root) -> Result<BTreeMap<PathBuf, CpuMax>> {
         }
     }
     Ok(limits)
-}
-
-/// One application's directories in the v1 hierarchies.
-#[derive(Clone, Debug)]
-pub struct Group {
-    members: Members,
-}
-
-impl Group {
-    /// The directory in a controller's hierarchy.
-    pub fn dir(&self, controller: &str) -> Option<&Path> {
-        let place = self.members.places.iter().find(|place| place.controller == Some(controller));
-        place.map(|place| place.dir.as_path())
-    }
-
-    fn file(&self, what: &str, controller: &str, file: &str) -> Result<PathBuf> {
-        let path = self.dir(controller).ok_or_else(|| missing(what, controller))?.join(file);
-        if !host::exists(&path) {
-            let why = format!("{} does not exist", path.display());
-            return Err(Absent::new(what, why, "a newer kernel is needed").into());
-        }
-        Ok(path)
-    }
-
-    /// Moves these processes and their descendants in, until two scans agree. Moving into a cpuset
-    /// forgets affinity masks before Linux 6.2: `Masks::remember` them first.
-    pub fn add(&mut self, processes: &[Process], root: &Root) -> Result<Moved> {
-        self.add_but(processes, &BTreeSet::new(), root)
-    }
-
-    /// The same, but those of `outside` among the descendants stay where they are.
-    pub fn add_but(
-        &mut self,
-        processes: &[Process],
-        outside: &BTreeSet<Process>,
-        root: &Root,
-    ) -> Result<Moved> {
-        self.members.add(processes, outside, root)
-    }
-
-    /// Takes another group of the same application in: what is moved into this one from now on comes into both.
-    pub fn join(&mut self, other: Group) {
-        self.members.places.extend(other.members.places);
-    }
-
-    /// Moves processes back to the groups they came from. Thaw first.
-    pub fn release(&mut self, processes: &[Process], root: &Root) -> Moved {
-        self.members.release(processes, root)
-    }
-
-    pub fn processes(&self, root: &Root) -> Result<Vec<Process>> {
-        self.members.processes(root)
-    }
-
-    pub fn origins(&self) -> &Origins {
-        &self.members.origins
-    }
-
-    /// Takes over what an earlier owner of the group remembered.
-    pub fn set_origins(&mut self, origins: Origins) {
-        self.members.origins = origins;
-    }
-
-    pub fn set_cpus(&self, cpus: &CpuSet) -> Result<()> {
-        write(&self.file("a cpuset", "cpuset", "cpuset.cpus")?, &cpus.to_string())
-    }
-
-    /// The CPUs that members may really use.
-    pub fn cpus(&self) -> Result<CpuSet> {
-        let path = self.file("a cpuset", "cpuset", "cpuset.effective_cpus")?;
-        number(&path, &read(&path)?)
-    }
-
-    /// The weight among its siblings, in v2's unit (1 … 10,000, default 100). Refused (EINVAL) to
-    /// a group that idles.
-    pub fn set_weight(&self, weight: u32) -> Result<()> {
-        write(&self.file("cpu weights", "cpu", "cpu.shares")?, &shares(weight).to_string())
-    }
-
-    /// `cpu.idle`, on: the group runs only where nothing else wants to. Turning it off resets the
-    /// group's weight.
-    pub fn idle_switch(&self) -> Result<Switch> {
-        Switch::open(self.file("cpu.idle", "cpu", "cpu.idle")?, "1", "0")
-    }
-
-    /// `freezer.state`, on: frozen. See [`Group::freeze`] for waiting.
-    pub fn freeze_switch(&self) -> Result<Switch> {
-        Switch::open(self.file("the freezer", "freezer", "freezer.state")?, "FROZEN", "THAWED")
-    }
-
-    pub fn freeze_state(&self) -> Result<FreezeState> {
-        let path = self.file("the freezer", "freezer", "freezer.state")?;
-        // Reading is also what makes the kernel look whether FREEZING has become FROZEN.
-        match read(&path)?.trim() {
-            "THAWED" => Ok(FreezeState::Thawed),
-            "FREEZING" => Ok(FreezeState::Freezing),
-            "FROZEN" => Ok(FreezeState::Frozen),
-            other => Err(Error::parse(path, other, "expected THAWED, FREEZING or FROZEN")),
-        }
-    }
-
-    /// Freezes and waits until every thread stands still; returns the nanoseconds that it took.
-    /// On a timeout the group is still freezing: thaw it or wait on.
-    pub fn freeze(&self, timeout_ns: u64) -> Result<u64> {
-        self.reach(FreezeState::Frozen, "FROZEN", timeout_ns)
-    }
-
-    pub fn thaw(&self, timeout_ns: u64) -> Result<u64> {
-        self.reach(FreezeState::Thawed, "THAWED", timeout_ns)
-    }
-
-    fn reach(&self, state: FreezeState, text: &str, timeout_ns: u64) -> Result<u64> {
-        let path = self.file("the freezer", "freezer", "freezer.state")?;
-        write(&path, text)?;
-        wait_until(&format!("becoming {text}"), &path, timeout_ns, || Ok(self.freeze_state()? == state))
-    }
-
-    /// Sends a signal to every member, then thaws, so that it is acted on.
-    pub fn signal(&self, signal: Signal, root: &Root) -> Result<Sent> {
-        let sent = signals::send(&self.processes(root)?, signal, root);
-        if self.dir("freezer").is_some() {
-            self.thaw(1_000_000_000)?;
-        }
-        Ok(sent)
-    }
-
-    /// Thaws, moves every member back and removes the directories.
-    pub fn remove(mut self, root: &Root) -> Result<()> {
-        if self.dir("freezer").is_some_and(host::exists) {
-            self.thaw(1_000_000_000)?;
-        }
-        self.members.remove(root)
-    }
 }

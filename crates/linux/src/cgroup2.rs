@@ -10,21 +10,15 @@ mod delegation;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use rustix::process::Signal;
-use topology::CpuSet;
-
 use crate::cgroup::{
-    self, CpuMax, FreezeState, Members, Membership, Mount, Moved, Origins, Place, TOP, group_path, make_dir,
-    make_levels, membership, mounts, subgroups, wait_until,
+    self, CpuMax, Group, Members, Membership, Mount, Origins, Place, TOP, Version, existing, group_path,
+    make_dir, make_levels, membership, mounts, subgroups, weight_text,
 };
 use crate::error::{Absent, Error, Result};
-use crate::host;
-use crate::procfs::Process;
 use crate::root::{Root, number, read, write};
-use crate::signals::{self, Sent};
-use crate::switch::Switch;
 
-pub use delegation::{DELEGATE, delegated_scope, find_base, user_manager_answers};
+pub use crate::cgroup::DELEGATE;
+pub use delegation::{delegated_scope, find_base, user_manager_answers};
 
 /// Where this user may make groups, and with which controllers.
 #[derive(Clone, Debug)]
@@ -81,7 +75,7 @@ impl Hierarchy {
         })?;
         let (mount, base) = (self.mount.clone(), self.base.clone());
         let places = vec![Place { controller: None, mount, base, dir }];
-        Ok(Group { members: Members { places, origins: Origins::default() } })
+        Ok(Group::of(Version::V2, places))
     }
 
     /// The same hierarchy with the group in which all of these processes stand as its base, so that groups
@@ -161,20 +155,9 @@ impl Hierarchy {
     pub fn set_weight(&self, scheduler: &str, weight: u32) -> Result<()> {
         cgroup::check_name("a scheduler", scheduler)?;
         let dir = self.base.join(TOP).join(scheduler);
-        write(&existing(&dir, "cpu weights", "cpu.weight")?, &weight.clamp(1, 10_000).to_string())
+        let file = existing(&dir, "cpu weights", "cpu.weight", Version::V2)?;
+        write(&file, &weight_text(weight, Version::V2))
     }
-}
-
-fn existing(dir: &Path, what: &str, file: &str) -> Result<PathBuf> {
-    let path = dir.join(file);
-    if !host::exists(&path) {
-        let why = format!("{} does not exist", path.display());
-        let remedy = format!(
-            "its controller is not handed down to this group (or the kernel is too old): as root add it to cgroup.subtree_control above, as a user {DELEGATE}"
-        );
-        return Err(Absent::new(what, why, remedy).into());
-    }
-    Ok(path)
 }
 
 /// The tightest `cpu.max` on a process, its group's ancestors included; `None` = no limit.
@@ -200,118 +183,4 @@ pub fn cpu_limits(pid: u32, root: &Root) -> Result<BTreeMap<PathBuf, CpuMax>> {
         }
     }
     Ok(limits)
-}
-
-/// One application's directory.
-#[derive(Clone, Debug)]
-pub struct Group {
-    members: Members,
-}
-
-impl Group {
-    pub fn dir(&self) -> &Path {
-        &self.members.places[0].dir
-    }
-
-    /// Moves these processes and their descendants in, until two scans agree.
-    pub fn add(&mut self, processes: &[Process], root: &Root) -> Result<Moved> {
-        self.add_but(processes, &BTreeSet::new(), root)
-    }
-
-    /// The same, but those of `outside` among the descendants stay where they are.
-    pub fn add_but(
-        &mut self,
-        processes: &[Process],
-        outside: &BTreeSet<Process>,
-        root: &Root,
-    ) -> Result<Moved> {
-        self.members.add(processes, outside, root)
-    }
-
-    /// Moves processes back to the groups they came from. Thaw first.
-    pub fn release(&mut self, processes: &[Process], root: &Root) -> Moved {
-        self.members.release(processes, root)
-    }
-
-    pub fn processes(&self, root: &Root) -> Result<Vec<Process>> {
-        self.members.processes(root)
-    }
-
-    pub fn origins(&self) -> &Origins {
-        &self.members.origins
-    }
-
-    /// Takes over what an earlier owner of the group remembered.
-    pub fn set_origins(&mut self, origins: Origins) {
-        self.members.origins = origins;
-    }
-
-    pub fn set_cpus(&self, cpus: &CpuSet) -> Result<()> {
-        write(&existing(self.dir(), "a cpuset", "cpuset.cpus")?, &cpus.to_string())
-    }
-
-    /// The CPUs that members may really use.
-    pub fn cpus(&self) -> Result<CpuSet> {
-        let path = existing(self.dir(), "a cpuset", "cpuset.cpus.effective")?;
-        number(&path, &read(&path)?)
-    }
-
-    /// The weight among its siblings (1 … 10,000, default 100). Refused (EINVAL) to a group that
-    /// idles.
-    pub fn set_weight(&self, weight: u32) -> Result<()> {
-        write(&existing(self.dir(), "cpu weights", "cpu.weight")?, &weight.clamp(1, 10_000).to_string())
-    }
-
-    /// `cpu.idle`, on: the group runs only where nothing else wants to. Turning it off resets the
-    /// group's weight.
-    pub fn idle_switch(&self) -> Result<Switch> {
-        Switch::open(existing(self.dir(), "cpu.idle", "cpu.idle")?, "1", "0")
-    }
-
-    /// `cgroup.freeze`, on: frozen. See [`Group::freeze`] for waiting.
-    pub fn freeze_switch(&self) -> Result<Switch> {
-        Switch::open(existing(self.dir(), "cgroup.freeze", "cgroup.freeze")?, "1", "0")
-    }
-
-    pub fn freeze_state(&self) -> Result<FreezeState> {
-        let asked = existing(self.dir(), "cgroup.freeze", "cgroup.freeze")?;
-        let events = self.dir().join("cgroup.events");
-        let frozen = read(&events)?.lines().any(|line| line.trim() == "frozen 1");
-        Ok(match (frozen, read(&asked)?.trim()) {
-            (true, _) => FreezeState::Frozen,
-            (false, "0") => FreezeState::Thawed,
-            (false, _) => FreezeState::Freezing,
-        })
-    }
-
-    /// Freezes and waits until every thread stands still; returns the nanoseconds that it took.
-    /// On a timeout the group is still freezing: thaw it or wait on.
-    pub fn freeze(&self, timeout_ns: u64) -> Result<u64> {
-        self.reach(FreezeState::Frozen, "1", timeout_ns)
-    }
-
-    pub fn thaw(&self, timeout_ns: u64) -> Result<u64> {
-        self.reach(FreezeState::Thawed, "0", timeout_ns)
-    }
-
-    fn reach(&self, state: FreezeState, text: &str, timeout_ns: u64) -> Result<u64> {
-        let path = existing(self.dir(), "cgroup.freeze", "cgroup.freeze")?;
-        write(&path, text)?;
-        wait_until(&format!("becoming {state:?}"), &path, timeout_ns, || Ok(self.freeze_state()? == state))
-    }
-
-    /// Sends a signal to every member, then thaws, so that it is acted on.
-    pub fn signal(&self, signal: Signal, root: &Root) -> Result<Sent> {
-        let sent = signals::send(&self.processes(root)?, signal, root);
-        self.thaw(1_000_000_000)?;
-        Ok(sent)
-    }
-
-    /// Thaws, moves every member back and removes the directory.
-    pub fn remove(mut self, root: &Root) -> Result<()> {
-        if host::exists(self.dir()) {
-            self.thaw(1_000_000_000)?;
-        }
-        self.members.remove(root)
-    }
 }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -26,17 +27,17 @@ impl Absent {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// `action` reads after "cannot", for example `read` or `write '0-1' to`.
     #[error("cannot {action} {}: {source}{}", path.display(), hint(source))]
-    Io { action: String, path: PathBuf, source: io::Error },
+    Io { action: String, path: PathBuf, source: Arc<io::Error> },
 
     #[error("{}: cannot understand '{text}': {why}", path.display())]
     Parse { path: PathBuf, text: String, why: String },
 
     #[error("{call} failed for {subject}: {source}{}", hint(source))]
-    Call { call: &'static str, subject: String, source: io::Error },
+    Call { call: &'static str, subject: String, source: Arc<io::Error> },
 
     #[error("process {} that started at tick {} has ended", .0.pid, .0.start_time_ticks)]
     Gone(Process),
@@ -49,8 +50,12 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn io(action: impl Into<String>, path: impl Into<PathBuf>, source: io::Error) -> Self {
-        Error::Io { action: action.into(), path: path.into(), source }
+    pub fn io(action: impl Into<String>, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Error::Io { action: action.into(), path: path.into(), source: source.into() }
+    }
+
+    pub(crate) fn call(call: &'static str, subject: impl Into<String>, source: io::Error) -> Self {
+        Error::Call { call, subject: subject.into(), source: source.into() }
     }
 
     pub(crate) fn parse(path: impl Into<PathBuf>, text: &str, why: impl fmt::Display) -> Self {
@@ -72,13 +77,33 @@ impl Error {
 
     /// Whether the error says that this user may not do that.
     pub fn is_denied(&self) -> bool {
-        match self {
-            Error::Io { source, .. } | Error::Call { source, .. } => {
-                matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
-            }
+        matches!(self.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
+    }
+
+    /// Whether the error says that a control group is not there any more.
+    pub fn is_group_gone(&self) -> bool {
+        let Error::Io { path, source, .. } = self else { return false };
+        match source.raw_os_error() {
+            // A file of it that was kept open.
+            Some(libc::ENODEV) => true,
+            Some(libc::ENOENT) => is_of_a_group(path),
             _ => false,
         }
     }
+
+    /// What the kernel answered, if it was asked.
+    pub fn raw_os_error(&self) -> Option<i32> {
+        match self {
+            Error::Io { source, .. } | Error::Call { source, .. } => source.raw_os_error(),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a path names a file of a control group.
+fn is_of_a_group(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    ["cgroup.", "cpuset.", "cpu.", "freezer."].iter().any(|controller| name.starts_with(controller))
 }
 
 fn hint(source: &io::Error) -> &'static str {

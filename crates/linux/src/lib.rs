@@ -15,6 +15,7 @@ pub mod cgroup1;
 pub mod cgroup2;
 pub mod clock;
 mod error;
+pub mod groups;
 pub mod host;
 pub mod job;
 pub mod mapped;

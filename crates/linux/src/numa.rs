@@ -149,7 +149,7 @@ fn call(process: Process, pages: &[*mut libc::c_void], nodes: Option<&[i32]>) ->
             "a kernel with CONFIG_MIGRATION has",
         )
         .into()),
-        _ => Err(Error::Call { call: "move_pages", subject: format!("process {}", process.pid), source }),
+        _ => Err(Error::call("move_pages", format!("process {}", process.pid), source)),
     }
 }
 

@@ -19,11 +19,8 @@ impl PidFd {
     /// Opens a handle (Linux 5.3). The identity is checked after opening: from then on the handle
     /// means this process, whoever gets its pid later.
     pub fn open(process: Process, root: &Root) -> Result<Self> {
-        let handle = host::with(|host| host.open_process(process.pid)).map_err(|source| Error::Call {
-            call: "pidfd_open",
-            subject: format!("process {}", process.pid),
-            source,
-        })?;
+        let handle = host::with(|host| host.open_process(process.pid))
+            .map_err(|source| Error::call("pidfd_open", format!("process {}", process.pid), source))?;
         if !process.is_same(root) {
             return Err(Error::Gone(process));
         }
@@ -38,21 +35,18 @@ impl PidFd {
     pub fn send(&self, signal: Signal) -> Result<()> {
         self.handle.send(signal).map_err(|source| match source.raw_os_error() {
             Some(libc::ESRCH) => Error::Gone(self.process),
-            _ => Error::Call {
-                call: "pidfd_send_signal",
-                subject: format!("process {} (signal {})", self.process.pid, signal.as_raw()),
-                source,
-            },
+            _ => {
+                let subject = format!("process {} (signal {})", self.process.pid, signal.as_raw());
+                Error::call("pidfd_send_signal", subject, source)
+            }
         })
     }
 
     /// Waits until the process has ended, which need not be our child; `false` when `timeout_ns`
     /// passed first. A zombie counts as ended.
     pub fn wait_exit(&self, timeout_ns: u64) -> Result<bool> {
-        self.handle.wait_exit(timeout_ns).map_err(|source| Error::Call {
-            call: "poll",
-            subject: format!("the pidfd of process {}", self.process.pid),
-            source,
+        self.handle.wait_exit(timeout_ns).map_err(|source| {
+            Error::call("poll", format!("the pidfd of process {}", self.process.pid), source)
         })
     }
 

@@ -1,14 +1,15 @@
 //! Traffic with memory and occupancy of the last-level cache of programs that this thread starts, as the processor
 //! monitors them (Intel RDT, AMD QoS, Arm MPAM): a monitoring group of resctrl's root group.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Absent;
-use crate::root::{Root, read};
+use crate::cgroup::make_dir;
+use crate::error::{Absent, Result};
+use crate::host;
+use crate::root::{Root, read, write};
 
 /// What a group was seen to do, over all last-level caches. What the processor does not monitor is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,27 +32,27 @@ pub struct Monitor {
     before: Traffic,
 }
 
-static NUMBER: AtomicU32 = AtomicU32::new(0);
-
 impl Monitor {
     /// From now on this thread, and all that it starts, is in a group of its own.
     pub fn of_children(root: &Root) -> Result<Monitor, Absent> {
+        Monitor::named(&new_name(), root)
+    }
+
+    fn named(name: &str, root: &Root) -> Result<Monitor, Absent> {
         let absent =
             |why: &dyn std::fmt::Display, remedy: &str| Absent::new("memory monitoring", why, remedy);
         let resctrl = root.sys.join("fs/resctrl");
-        if !resctrl.join("info/L3_MON").is_dir() {
+        if !host::is_directory(&resctrl.join("info/L3_MON")) {
             return Err(absent(
                 &"resctrl shows no monitoring here",
                 "a server CPU with RDT, QoS or MPAM is needed, and as root: mount -t resctrl resctrl /sys/fs/resctrl",
             ));
         }
-        let name = format!("coplace-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         let group = resctrl.join("mon_groups").join(name);
-        fs::create_dir(&group)
+        make_dir(&group)
             .map_err(|error| absent(&error, "root may make a group, while the CPU has one left"))?;
         let mut monitor = Monitor { tasks: resctrl.join("tasks"), group, before: Traffic::default() };
-        // 0 is whoever writes.
-        fs::write(monitor.group.join("tasks"), "0\n")
+        enter(&monitor.group.join("tasks"))
             .map_err(|error| absent(&error, "this thread must be in resctrl's root group"))?;
         // The processor may have counted for somebody else in the same place.
         monitor.before = monitor.now();
@@ -70,12 +71,12 @@ impl Monitor {
     }
 
     fn now(&self) -> Traffic {
-        let caches: Vec<PathBuf> = fs::read_dir(self.group.join("mon_data"))
+        let data = self.group.join("mon_data");
+        let caches: Vec<PathBuf> = host::with(|host| host.names(&data))
+            .unwrap_or_default()
             .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("mon_L3_")))
+            .filter(|entry| entry.name.to_string_lossy().starts_with("mon_L3_"))
+            .map(|entry| data.join(entry.name))
             .collect();
         // A sum over some of the caches would be none.
         let sum = |what: &str| -> Option<u64> {
@@ -93,9 +94,20 @@ impl Monitor {
 impl Drop for Monitor {
     fn drop(&mut self) {
         // What goes on running after us is counted nowhere from here on; the kernel moves it to the root group.
-        let _ = fs::write(&self.tasks, "0\n");
-        let _ = fs::remove_dir(&self.group);
+        let _ = enter(&self.tasks);
+        let _ = host::with(|host| host.remove_directory(&self.group));
     }
+}
+
+/// Of a group that nobody else has.
+fn new_name() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    format!("coplace-{}-{}", host::own_pid(), NUMBER.fetch_add(1, Relaxed))
+}
+
+/// The calling thread into the group of these tasks: 0 is whoever writes.
+fn enter(tasks: &Path) -> Result<()> {
+    write(tasks, "0\n")
 }
 
 /// `None` for `Unavailable` and `Error`, which the kernel writes where it has no value.
@@ -105,12 +117,19 @@ fn number(path: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
-    fn machine() -> (tempfile::TempDir, Root) {
+    /// With groups of these names, as the kernel fills them: nobody but it makes a file there.
+    fn machine(groups: &[&str]) -> (tempfile::TempDir, Root) {
         let directory = tempfile::tempdir().unwrap();
-        for path in ["sys/fs/resctrl/info/L3_MON", "sys/fs/resctrl/mon_groups"] {
-            fs::create_dir_all(directory.path().join(path)).unwrap();
+        let resctrl = directory.path().join("sys/fs/resctrl");
+        fs::create_dir_all(resctrl.join("info/L3_MON")).unwrap();
+        fs::write(resctrl.join("tasks"), "").unwrap();
+        for group in groups.iter().map(|name| resctrl.join("mon_groups").join(name)) {
+            fs::create_dir_all(&group).unwrap();
+            fs::write(group.join("tasks"), "").unwrap();
         }
         let root = Root::at(directory.path());
         (directory, root)
@@ -126,8 +145,8 @@ mod tests {
 
     #[test]
     fn a_group_of_its_own_is_summed_over_the_caches_and_left_again() {
-        let (directory, root) = machine();
-        let mut monitor = Monitor::of_children(&root).unwrap();
+        let (directory, root) = machine(&["one"]);
+        let mut monitor = Monitor::named("one", &root).unwrap();
         assert_eq!(monitor.read(), Traffic::default());
         let tasks = |path: &Path| fs::read_to_string(path.join("tasks")).unwrap_or_default();
         assert_eq!(tasks(&monitor.group), "0\n");
@@ -146,9 +165,20 @@ mod tests {
 
     #[test]
     fn two_at_once_have_groups_of_their_own() {
-        let (_directory, root) = machine();
-        let both = [Monitor::of_children(&root).unwrap(), Monitor::of_children(&root).unwrap()];
+        let names = [new_name(), new_name()];
+        let (_directory, root) = machine(&[&names[0], &names[1]]);
+        let both = names.each_ref().map(|name| Monitor::named(name, &root).unwrap());
         assert_ne!(both[0].group, both[1].group);
+    }
+
+    #[test]
+    fn a_missing_kernel_file_is_an_absence_and_never_made() {
+        let (directory, root) = machine(&["one"]);
+        let group = directory.path().join("sys/fs/resctrl/mon_groups/one");
+        fs::remove_file(group.join("tasks")).unwrap();
+        let absent = Monitor::named("one", &root).unwrap_err();
+        assert!(absent.why.contains("one/tasks"), "{absent}");
+        assert!(!group.join("tasks").exists());
     }
 
     #[test]

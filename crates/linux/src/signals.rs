@@ -16,11 +16,11 @@ use crate::procfs::{self, Process};
 use crate::root::Root;
 
 /// What sending to several processes came to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Sent {
     pub reached: usize,
     pub gone: Vec<Process>,
-    pub failed: Vec<(Process, String)>,
+    pub failed: Vec<(Process, Error)>,
 }
 
 impl Sent {
@@ -28,7 +28,7 @@ impl Sent {
         match outcome {
             Ok(()) => self.reached += 1,
             Err(error) if error.is_gone() => self.gone.push(process),
-            Err(error) => self.failed.push((process, error.to_string())),
+            Err(error) => self.failed.push((process, error)),
         }
     }
 
@@ -83,7 +83,7 @@ fn send_checked(process: Process, signal: Signal, root: &Root) -> Result<()> {
     }
     host::with(|host| host.send(process.pid, signal)).map_err(|source| match source.raw_os_error() {
         Some(libc::ESRCH) => Error::Gone(process),
-        _ => Error::Call { call: "kill", subject: format!("process {}", process.pid), source },
+        _ => Error::call("kill", format!("process {}", process.pid), source),
     })
 }
 

@@ -29,11 +29,12 @@ impl Switch {
 
     /// Writes the value; returns as soon as the kernel took it, which for a freezer is before
     /// every thread stands still.
-    pub fn set(&self, on: bool) -> io::Result<()> {
+    pub fn set(&self, on: bool) -> Result<()> {
         let text = if on { self.on } else { self.off };
-        match self.file.write(text.as_bytes())? {
+        let written = self.file.write(text.as_bytes()).and_then(|length| match length {
             length if length == text.len() => Ok(()),
             _ => Err(io::ErrorKind::WriteZero.into()),
-        }
+        });
+        written.map_err(|error| Error::io(format!("write '{text}' to"), &self.path, error))
     }
 }

@@ -14,7 +14,7 @@ use rustix::process::Signal;
 fn version1(app: &str) -> Option<(cgroup1::Hierarchy, String, Guarded)> {
     let hierarchy = need(cgroup1::Hierarchy::discover(&Root::live()))?;
     let scheduler = scheduler();
-    let group = Guarded::One(Some(hierarchy.group(&scheduler, app).unwrap()));
+    let group = Guarded::new(hierarchy.group(&scheduler, app).unwrap());
     Some((hierarchy, scheduler, group))
 }
 
@@ -22,7 +22,7 @@ fn version2(app: &str) -> Option<(cgroup2::Hierarchy, String, Guarded)> {
     let root = Root::live();
     let hierarchy = need(cgroup2::Hierarchy::discover(&root))?;
     let scheduler = scheduler();
-    let group = Guarded::Two(Some(hierarchy.group(&scheduler, app, &root).unwrap()));
+    let group = Guarded::new(hierarchy.group(&scheduler, app, &root).unwrap());
     Some((hierarchy, scheduler, group))
 }
 
@@ -43,9 +43,9 @@ fn a_v1_group_takes_a_forking_tree_whole_and_gives_it_back() {
     let Some((hierarchy, scheduler, mut group)) = version1("forking") else { return };
     let program = forking();
     let before = groups_of(program.process.pid);
-    let moved = group.one().add(&[program.process], &root).unwrap();
+    let moved = group.group().add(&[program.process], &root).unwrap();
     assert!(moved.settled, "{moved:?}");
-    assert_eq!(moved.failed, []);
+    assert!(moved.failed.is_empty(), "{moved:?}");
     assert_eq!(hierarchy.groups(&scheduler).unwrap(), ["forking"]);
     std::thread::sleep(std::time::Duration::from_millis(30));
     for process in procfs::tree(program.process.pid, &root).unwrap() {
@@ -61,7 +61,7 @@ fn a_v1_group_takes_a_forking_tree_whole_and_gives_it_back() {
             assert!(all || !process.is_alive(&root), "{process:?} is outside: {groups:?}");
         }
     }
-    let one = group.one();
+    let one = group.group();
     let dir = PathBuf::from(one.dir("freezer").or(one.dir("cpu")).or(one.dir("cpuset")).unwrap());
     group.remove().unwrap();
     assert!(!dir.exists());
@@ -75,11 +75,11 @@ fn a_v2_group_takes_a_forking_tree_whole_and_gives_it_back() {
     let Some((hierarchy, scheduler, mut group)) = version2("forking") else { return };
     let program = forking();
     let before = groups_of(program.process.pid);
-    let moved = group.two().add(&[program.process], &root).unwrap();
+    let moved = group.group().add(&[program.process], &root).unwrap();
     assert!(moved.settled && moved.failed.is_empty(), "{moved:?}");
     assert_eq!(hierarchy.groups(&scheduler).unwrap(), ["forking"]);
-    assert!(group.two().processes(&root).unwrap().contains(&program.process));
-    let dir = group.two().dir().to_owned();
+    assert!(group.group().processes(&root).unwrap().contains(&program.process));
+    let dir = group.group().dir("freezer").unwrap().to_owned();
     group.remove().unwrap();
     assert!(!dir.exists());
     assert_eq!(groups_of(program.process.pid), before);
@@ -104,14 +104,14 @@ fn a_v1_frozen_program_stands_still_and_sigkill_works_only_after_the_thaw() {
         return;
     }
     let busy = Program::busy();
-    group.one().add(&[busy.process], &root).unwrap();
-    group.one().freeze(SECOND_NS).unwrap();
-    assert_eq!(group.one().freeze_state().unwrap(), FreezeState::Frozen);
+    group.group().add(&[busy.process], &root).unwrap();
+    group.group().freeze(SECOND_NS).unwrap();
+    assert_eq!(group.group().freeze_state().unwrap(), FreezeState::Frozen);
     assert!(stands_still(&busy));
     coplace_linux::signals::send(&[busy.process], Signal::KILL, &root);
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert!(busy.process.is_alive(&root), "a v1-frozen process ignores SIGKILL");
-    group.one().thaw(SECOND_NS).unwrap();
+    group.group().thaw(SECOND_NS).unwrap();
     eventually("the end after the thaw", || !busy.process.is_alive(&root));
     group.remove().unwrap();
 }
@@ -121,9 +121,9 @@ fn a_v2_frozen_program_stands_still_until_its_group_is_removed() {
     let root = Root::live();
     let Some((_, _, mut group)) = version2("frozen") else { return };
     let busy = Program::busy();
-    group.two().add(&[busy.process], &root).unwrap();
-    group.two().freeze(SECOND_NS).unwrap();
-    assert_eq!(group.two().freeze_state().unwrap(), FreezeState::Frozen);
+    group.group().add(&[busy.process], &root).unwrap();
+    group.group().freeze(SECOND_NS).unwrap();
+    assert_eq!(group.group().freeze_state().unwrap(), FreezeState::Frozen);
     assert!(stands_still(&busy));
     group.remove().unwrap();
     eventually("going on", || !stands_still(&busy));
@@ -137,32 +137,17 @@ fn a_switch_freezes_and_thaws_again_and_again() {
     groups.extend(version2("turns").map(|found| found.2));
     for mut group in groups {
         let busy = Program::busy();
-        let switch = match &mut group {
-            Guarded::One(Some(one)) => {
-                one.add(&[busy.process], &root).unwrap();
-                need(one.freeze_switch())
-            }
-            Guarded::Two(Some(two)) => {
-                two.add(&[busy.process], &root).unwrap();
-                need(two.freeze_switch())
-            }
-            _ => unreachable!("just made"),
-        };
-        let Some(switch) = switch else { continue };
+        group.group().add(&[busy.process], &root).unwrap();
+        let Some(switch) = need(group.group().freeze_switch()) else { continue };
         for _ in 0..20 {
             switch.set(true).unwrap();
             switch.set(false).unwrap();
         }
         switch.set(true).unwrap();
-        let state = |group: &mut Guarded| match group {
-            Guarded::One(Some(one)) => one.freeze_state().unwrap(),
-            Guarded::Two(Some(two)) => two.freeze_state().unwrap(),
-            _ => unreachable!("just made"),
-        };
-        eventually("freezing", || state(&mut group) == FreezeState::Frozen);
+        eventually("freezing", || group.group().freeze_state().unwrap() == FreezeState::Frozen);
         assert!(stands_still(&busy));
         switch.set(false).unwrap();
-        eventually("thawing", || state(&mut group) == FreezeState::Thawed);
+        eventually("thawing", || group.group().freeze_state().unwrap() == FreezeState::Thawed);
     }
 }
 
@@ -171,18 +156,18 @@ fn a_terminating_signal_to_a_frozen_group_ends_its_members() {
     let root = Root::live();
     if let Some((_, _, mut group)) = version1("ended") {
         let program = Program::sleep();
-        group.one().add(&[program.process], &root).unwrap();
-        if group.one().dir("freezer").is_some() {
-            group.one().freeze(SECOND_NS).unwrap();
+        group.group().add(&[program.process], &root).unwrap();
+        if group.group().dir("freezer").is_some() {
+            group.group().freeze(SECOND_NS).unwrap();
         }
-        assert_eq!(group.one().signal(Signal::TERM, &root).unwrap().reached, 1);
+        assert_eq!(group.group().signal(Signal::TERM, &root).unwrap().reached, 1);
         eventually("the end", || !program.process.is_alive(&root));
     }
     if let Some((_, _, mut group)) = version2("ended") {
         let program = Program::sleep();
-        group.two().add(&[program.process], &root).unwrap();
-        group.two().freeze(SECOND_NS).unwrap();
-        assert_eq!(group.two().signal(Signal::TERM, &root).unwrap().reached, 1);
+        group.group().add(&[program.process], &root).unwrap();
+        group.group().freeze(SECOND_NS).unwrap();
+        assert_eq!(group.group().signal(Signal::TERM, &root).unwrap().reached, 1);
         eventually("the end", || !program.process.is_alive(&root));
     }
 }
@@ -195,21 +180,21 @@ fn a_v1_cpuset_confines_every_thread_and_release_gives_the_masks_back() {
         println!("SKIPPED: there is no v1 cpuset");
         return;
     }
-    let all = group.one().cpus().unwrap();
+    let all = group.group().cpus().unwrap();
     let one = all.take(1);
     let program = Program::sleep();
     let mut masks = affinity::Masks::default();
     masks.remember(&[program.process], &root);
     let before = affinity::get(program.process.pid).unwrap();
-    group.one().set_cpus(&one).unwrap();
-    group.one().add(&[program.process], &root).unwrap();
-    assert_eq!(group.one().cpus().unwrap(), one);
+    group.group().set_cpus(&one).unwrap();
+    group.group().add(&[program.process], &root).unwrap();
+    assert_eq!(group.group().cpus().unwrap(), one);
     assert_eq!(affinity::get(program.process.pid).unwrap(), one);
-    group.one().set_cpus(&all).unwrap();
+    group.group().set_cpus(&all).unwrap();
     assert_eq!(affinity::get(program.process.pid).unwrap(), before.intersection(&all));
-    group.one().set_cpus(&one).unwrap();
-    let moved = group.one().release(&[program.process], &root);
-    assert_eq!(moved.failed, []);
+    group.group().set_cpus(&one).unwrap();
+    let moved = group.group().release(&[program.process], &root);
+    assert!(moved.failed.is_empty(), "{moved:?}");
     masks.restore(&root).unwrap();
     assert_eq!(affinity::get(program.process.pid).unwrap(), before);
 }
@@ -222,20 +207,21 @@ fn a_v2_cpuset_confines_every_thread_and_the_masks_come_back() {
         println!("SKIPPED: there is no v2 cpuset");
         return;
     }
-    let all = group.two().cpus().unwrap();
+    let all = group.group().cpus().unwrap();
     let one = all.take(1);
     let program = Program::sleep();
     let mut masks = affinity::Masks::default();
     masks.remember(&[program.process], &root);
     let before = affinity::get(program.process.pid).unwrap();
-    group.two().set_cpus(&one).unwrap();
-    group.two().add(&[program.process], &root).unwrap();
-    assert_eq!(group.two().cpus().unwrap(), one);
+    group.group().set_cpus(&one).unwrap();
+    group.group().add(&[program.process], &root).unwrap();
+    assert_eq!(group.group().cpus().unwrap(), one);
     assert_eq!(affinity::get(program.process.pid).unwrap(), one);
-    group.two().set_cpus(&all).unwrap();
+    group.group().set_cpus(&all).unwrap();
     assert_eq!(affinity::get(program.process.pid).unwrap(), before.intersection(&all));
-    group.two().set_cpus(&one).unwrap();
-    assert_eq!(group.two().release(&[program.process], &root).failed, []);
+    group.group().set_cpus(&one).unwrap();
+    let moved = group.group().release(&[program.process], &root);
+    assert!(moved.failed.is_empty(), "{moved:?}");
     masks.restore(&root).unwrap();
     assert_eq!(affinity::get(program.process.pid).unwrap(), before);
 }
@@ -252,16 +238,12 @@ fn keeps_own_mask(has_cpusets: bool, mut group: Guarded) {
     let mask = || affinity::get(program.process.pid).unwrap();
     let own = mask().take(1);
     affinity::set(program.process.pid, &own).unwrap();
-    let added = match &mut group {
-        Guarded::One(group) => group.as_mut().unwrap().add(&[program.process], &root),
-        Guarded::Two(group) => group.as_mut().unwrap().add(&[program.process], &root),
-    };
-    assert_eq!((added.unwrap().failed, mask()), (vec![], own.clone()));
-    let released = match &mut group {
-        Guarded::One(group) => group.as_mut().unwrap().release(&[program.process], &root),
-        Guarded::Two(group) => group.as_mut().unwrap().release(&[program.process], &root),
-    };
-    assert_eq!((released.failed, mask()), (vec![], own));
+    let added = group.group().add(&[program.process], &root).unwrap();
+    assert!(added.failed.is_empty(), "{added:?}");
+    assert_eq!(mask(), own);
+    let released = group.group().release(&[program.process], &root);
+    assert!(released.failed.is_empty(), "{released:?}");
+    assert_eq!(mask(), own);
 }
 
 #[test]
@@ -292,32 +274,32 @@ fn shared(one: &Program, other: &Program) -> (u64, u64) {
 fn v2_groups_share_a_cpu_by_weight_and_who_idles_leaves_it_to_the_other() {
     let root = Root::live();
     let Some((hierarchy, scheduler, mut first)) = version2("light") else { return };
-    let mut second = Guarded::Two(Some(hierarchy.group(&scheduler, "heavy", &root).unwrap()));
+    let mut second = Guarded::new(hierarchy.group(&scheduler, "heavy", &root).unwrap());
     if !hierarchy.has("cpuset") || !hierarchy.has("cpu") {
         println!("SKIPPED: there is no v2 cpuset or cpu");
         return;
     }
     let programs = [Program::busy(), Program::busy()];
     for (group, program) in [(&mut first, &programs[0]), (&mut second, &programs[1])] {
-        let one = group.two().cpus().unwrap().take(1);
-        group.two().set_cpus(&one).unwrap();
-        group.two().add(&[program.process], &root).unwrap();
+        let one = group.group().cpus().unwrap().take(1);
+        group.group().set_cpus(&one).unwrap();
+        group.group().add(&[program.process], &root).unwrap();
     }
-    first.two().set_weight(100).unwrap();
-    second.two().set_weight(300).unwrap();
+    first.group().set_weight(100).unwrap();
+    second.group().set_weight(300).unwrap();
     hierarchy.set_weight(&scheduler, 250).unwrap();
     let (light, heavy) = shared(&programs[0], &programs[1]);
     let ratio = heavy as f64 / light as f64;
     assert!((2.6..3.4).contains(&ratio), "{heavy} ns by {light} ns: {ratio:.2} instead of 3");
     // Who idles refuses a weight, has next to nothing, and has lost its weight when it comes back.
-    let switch = second.two().idle_switch().unwrap();
+    let switch = second.group().idle_switch().unwrap();
     switch.set(true).unwrap();
-    let refused = second.two().set_weight(200).unwrap_err().to_string();
+    let refused = second.group().set_weight(200).unwrap_err().to_string();
     assert!(refused.contains("cpu.weight") && refused.contains("200"), "{refused}");
     let (light, heavy) = shared(&programs[0], &programs[1]);
     assert!(heavy * 20 < light, "{heavy} ns while idle, beside {light} ns");
     switch.set(false).unwrap();
-    let weight = std::fs::read_to_string(second.two().dir().join("cpu.weight")).unwrap();
+    let weight = std::fs::read_to_string(second.group().dir("cpu").unwrap().join("cpu.weight")).unwrap();
     assert_eq!(weight.trim(), "100", "leaving idle resets the weight");
 }
 
@@ -328,14 +310,14 @@ fn a_v1_group_that_idles_refuses_a_weight_and_takes_it_again_after() {
         println!("SKIPPED: there is no v1 cpu");
         return;
     }
-    let Some(idle) = need(group.one().idle_switch()) else { return };
-    group.one().set_weight(200).unwrap();
+    let Some(idle) = need(group.group().idle_switch()) else { return };
+    group.group().set_weight(200).unwrap();
     idle.set(true).unwrap();
-    let error = group.one().set_weight(200).unwrap_err().to_string();
+    let error = group.group().set_weight(200).unwrap_err().to_string();
     assert!(error.contains("cpu.shares") && error.contains("2048"), "{error}");
     hierarchy.set_weight(&scheduler, 300).unwrap();
     idle.set(false).unwrap();
-    group.one().set_weight(200).unwrap();
+    group.group().set_weight(200).unwrap();
 }
 
 #[test]
@@ -344,8 +326,8 @@ fn a_group_left_by_a_dead_scheduler_is_found_and_emptied_by_the_next() {
     let Some((hierarchy, scheduler, mut group)) = version1("orphan") else { return };
     let program = Program::sleep();
     let before = groups_of(program.process.pid);
-    group.one().add(&[program.process], &root).unwrap();
-    let origins = serde_json::to_string(group.one().origins()).unwrap();
+    group.group().add(&[program.process], &root).unwrap();
+    let origins = serde_json::to_string(group.group().origins()).unwrap();
     assert!(hierarchy.schedulers().unwrap().contains(&scheduler));
     let app = hierarchy.groups(&scheduler).unwrap().remove(0);
     let mut second = hierarchy.group(&scheduler, &app).unwrap();

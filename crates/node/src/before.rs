@@ -8,8 +8,6 @@ use linux::{Process, Root, affinity, cgroup, procfs};
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 
-use crate::registry::Traces;
-
 /// Scans in a row that may each find new threads before a program counts as one that cannot be
 /// seen whole.
 const MOST_ROUNDS: u32 = 16;
@@ -34,7 +32,7 @@ struct ProcessBefore {
     groups: BTreeMap<PathBuf, PathBuf>,
 }
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum CannotSee {
     #[error(transparent)]
     Linux(#[from] linux::Error),
@@ -138,38 +136,9 @@ impl Before {
     }
 }
 
-/// Whether a mask may be one that a scheduler gave to a thread that had `own`: one of the places,
-/// or what of its own lies in one. Where the places are not known, every part of its own may.
-pub fn is_placed(mask: &CpuSet, own: &CpuSet, traces: &Traces) -> bool {
-    let Some(places) = &traces.places else { return mask.is_subset(own) };
-    if traces.spreads && mask.len() == 1 {
-        return true;
-    }
-    places.iter().any(|place| {
-        let both = own.intersection(place);
-        *mask == *place || *mask == both && !both.is_empty()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn cpus(text: &str) -> CpuSet {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn a_mask_is_the_schedulers_if_it_is_a_place_or_the_threads_part_of_one() {
-        let places = Some([cpus("0-1"), cpus("4-5")].into());
-        let traces = Traces { places, ..Traces::default() };
-        assert!(is_placed(&cpus("0-1"), &cpus("0-7"), &traces));
-        assert!(is_placed(&cpus("1"), &cpus("1-3"), &traces));
-        assert!(is_placed(&cpus("4-5"), &cpus("1-3"), &traces));
-        assert!(!is_placed(&cpus("2"), &cpus("1-3"), &traces));
-        assert!(is_placed(&cpus("2"), &cpus("1-3"), &Traces::default()));
-        assert!(!is_placed(&cpus("4"), &cpus("1-3"), &Traces::default()));
-    }
 
     #[test]
     fn threads_have_what_they_had_and_those_made_since_what_their_first_thread_had() {

@@ -19,8 +19,8 @@ use crate::switch_log::SwitchLog;
 
 /// Keeps one application from running, and lets it run again. Both must be idempotent.
 pub trait Turn: Send {
-    fn stop(&mut self) -> io::Result<()>;
-    fn go(&mut self) -> io::Result<()>;
+    fn stop(&mut self) -> linux::Result<()>;
+    fn go(&mut self) -> linux::Result<()>;
     /// Whether it is let go before those who go out are stopped, so that its threads wait for their CPUs
     /// when these become free: a CPU that goes idle in between has to be woken, which in a virtual machine
     /// costs more than the switch.
@@ -29,7 +29,7 @@ pub trait Turn: Send {
     }
     /// Hands the application over to its user, who has stopped it: it must not be kept from
     /// running by us, nor run by us against its user's will.
-    fn leave(&mut self) -> io::Result<()> {
+    fn leave(&mut self) -> linux::Result<()> {
         self.go()
     }
 }
@@ -46,7 +46,7 @@ pub struct ClockStats {
     /// How long each has been kept from running.
     pub still_ns: BTreeMap<AppId, u64>,
     /// Applications that could not be stopped or let go, with the reason; emptied when read.
-    pub failures: BTreeMap<AppId, String>,
+    pub failures: BTreeMap<AppId, linux::Error>,
     /// What the thread's priority is, in words.
     pub priority: String,
 }
@@ -105,7 +105,7 @@ impl State {
                 changed = true;
                 match turn.stop() {
                     Ok(()) => drop(stopped.insert(app.clone(), now)),
-                    Err(error) => drop(stats.failures.insert(app.clone(), error.to_string())),
+                    Err(error) => drop(stats.failures.insert(app.clone(), error)),
                 }
             }
         }
@@ -125,7 +125,7 @@ impl State {
                         let_go.insert(app.clone(), now_ns());
                         *stats.turns.entry(app.clone()).or_default() += 1;
                     }
-                    Err(error) => drop(stats.failures.insert(app.clone(), error.to_string())),
+                    Err(error) => drop(stats.failures.insert(app.clone(), error)),
                 }
             }
         }
@@ -202,7 +202,7 @@ impl Clock {
                 continue;
             }
             if let Err(error) = turn.go() {
-                stats.failures.insert(app.clone(), error.to_string());
+                stats.failures.insert(app.clone(), error);
             }
             let_go.insert(app, now_ns());
         }
@@ -227,12 +227,12 @@ impl Clock {
         self.drop_member(app, |turn| turn.leave());
     }
 
-    fn drop_member(&self, app: &AppId, act: impl FnOnce(&mut dyn Turn) -> io::Result<()>) {
+    fn drop_member(&self, app: &AppId, act: impl FnOnce(&mut dyn Turn) -> linux::Result<()>) {
         let mut state = self.state();
         if let Some((_, mut turn)) = state.members.remove(app) {
             state.stopped.remove(app);
             if let Err(error) = act(turn.as_mut()) {
-                state.stats.failures.insert(app.clone(), error.to_string());
+                state.stats.failures.insert(app.clone(), error);
             }
             state.let_go.insert(app.clone(), now_ns());
         }

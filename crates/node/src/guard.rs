@@ -147,7 +147,7 @@ pub struct GuardHandle {
     tried_ns: Option<u64>,
     /// When the lock was last seen held, by our guard or somebody else's.
     held_ns: Option<u64>,
-    problem: Option<String>,
+    problem: Option<io::Error>,
 }
 
 /// Sees to it that a guard runs; fails only where the home cannot be used at all.
@@ -179,12 +179,12 @@ pub fn program() -> Option<PathBuf> {
 impl GuardHandle {
     /// To be called with every beat: starts a guard if there is none.
     pub fn check(&mut self) {
-        self.problem = self.try_check().err().map(|error| error.to_string());
+        self.problem = self.try_check().err();
     }
 
     /// Why there is no guard, if there is none.
-    pub fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
+    pub fn problem(&self) -> Option<&io::Error> {
+        self.problem.as_ref()
     }
 
     fn try_check(&mut self) -> io::Result<()> {

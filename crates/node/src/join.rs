@@ -11,6 +11,7 @@ mod recover;
 mod trying;
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use linux::Root;
@@ -47,8 +48,32 @@ pub enum JoinError {
     Lock(#[from] LockError),
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The scheduler was lost over what was asked of it.
+    #[error(transparent)]
+    Lost(Arc<JoinError>),
     #[error("nobody schedules, and this process cannot: {0}")]
-    Nobody(String),
+    Nobody(Why),
+}
+
+/// Why there is no scheduler.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Why {
+    #[error("none was looked for yet")]
+    NotTried,
+    #[error(transparent)]
+    Failed(Arc<JoinError>),
+    #[error("this process gave up the lead")]
+    SteppedDown,
+    #[error("the scheduler is elsewhere now")]
+    Elsewhere,
+    #[error("it was not asked to lead")]
+    NotAsked,
+}
+
+impl<E: Into<JoinError>> From<E> for Why {
+    fn from(error: E) -> Why {
+        Why::Failed(Arc::new(error.into()))
+    }
 }
 
 /// A place under a scheduler for the programs of one process.
@@ -76,7 +101,7 @@ struct Lost {
     next_ns: u64,
     pause_ns: u64,
     freed: bool,
-    why: String,
+    why: Why,
 }
 
 struct Program {
@@ -95,7 +120,7 @@ struct Program {
 }
 
 impl Lost {
-    fn now(why: String) -> Lost {
+    fn now(why: Why) -> Lost {
         let now = now_ns();
         Lost { since_ns: now, next_ns: now, pause_ns: SHORTEST_PAUSE_NS, freed: false, why }
     }
@@ -107,7 +132,7 @@ impl Membership {
         let mut membership = Membership {
             home,
             options,
-            link: Link::Lost(Lost::now(String::new())),
+            link: Link::Lost(Lost::now(Why::NotTried)),
             host: None,
             programs: Vec::new(),
             inbox: Vec::new(),
@@ -209,7 +234,7 @@ impl Membership {
         if let Link::To(client) = &mut self.link {
             match client.drain() {
                 Ok(messages) => self.inbox.extend(messages),
-                Err(error) => self.lose(error.to_string()),
+                Err(error) => self.lose(error.into()),
             }
         }
         self.keep_accounts();

@@ -22,11 +22,13 @@ macro_rules! broken {
 }
 
 mod account;
+mod acts;
 pub mod adopt;
 mod attach;
 mod before;
 mod clock;
 pub mod environment;
+pub mod error;
 #[cfg(test)]
 mod explore;
 mod follow;

@@ -24,6 +24,7 @@ use workload::{AppId, Demand};
 use crate::account::Ledger;
 use crate::before::Before;
 use crate::clock::{Clock, ClockStats, Members};
+use crate::error::Error;
 use crate::follow::Follower;
 use crate::home::Home;
 use crate::identity;
@@ -63,7 +64,7 @@ pub struct Live {
 #[derive(Debug)]
 pub struct Failure {
     pub app: Option<AppId>,
-    pub why: String,
+    pub error: Error,
 }
 
 /// Not everything of a plan could be carried out; the failures say what.
@@ -71,8 +72,8 @@ pub struct Failure {
 pub struct NotWhole;
 
 impl Failure {
-    fn of(app: &AppId, why: impl ToString) -> Failure {
-        Failure { app: Some(app.clone()), why: why.to_string() }
+    fn of(app: &AppId, error: impl Into<Error>) -> Failure {
+        Failure { app: Some(app.clone()), error: error.into() }
     }
 }
 
@@ -160,7 +161,7 @@ impl Live {
 
     pub fn take_failures(&mut self) -> Vec<Failure> {
         for (app, failure) in self.clock.stats().failures {
-            self.failures.push(Failure::of(&app, format!("could not be stopped or let go: {failure}")));
+            self.failures.push(Failure::of(&app, Error::NotTurned(failure)));
         }
         std::mem::take(&mut self.failures)
     }
@@ -206,20 +207,17 @@ impl Live {
     fn harness_for(&mut self, record: &AppRecord, user_stopped: bool) -> Option<Harness> {
         let mechanisms = self.mechanisms.as_ref()?;
         if !record.original_cpus.is_empty() && !record.original_cpus.intersects(&self.allowed) {
-            let why = format!(
-                "runs unmanaged: it may use the CPUs {} only, and {} are shared out here",
-                record.original_cpus, self.allowed
-            );
-            self.failures.push(Failure::of(&record.id, why));
+            let (its, shared_out) = (record.original_cpus.clone(), self.allowed.clone());
+            self.failures.push(Failure::of(&record.id, Error::ElsewhereOnly { its, shared_out }));
             return None;
         }
         // What was undone before now is known to us.
         self.registry.was_set_free(&record.id);
         let process = identity::to_linux(record.process);
         let members = linux::procfs::tree(process.pid, &self.root).unwrap_or_else(|_| vec![process]);
-        let keep = |traces: &_| self.registry.write_traces(&record.id, traces).map_err(io::Error::other);
+        let keep = |traces: &_| self.registry.write_traces(&record.id, traces);
         let before = match record.terms.attached {
-            true => Before::look(&members, &self.root).map(Some).map_err(io::Error::other),
+            true => Before::look(&members, &self.root).map(Some).map_err(Error::from),
             false => Ok(None),
         };
         let taken = before.and_then(|before| {
@@ -229,7 +227,7 @@ impl Live {
         match taken {
             Ok(harness) => Some(harness),
             Err(error) => {
-                self.failures.push(Failure::of(&record.id, format!("runs unmanaged: {error}")));
+                self.failures.push(Failure::of(&record.id, Error::Unmanaged(Box::new(error))));
                 None
             }
         }
@@ -402,7 +400,7 @@ impl Live {
                 }
                 self.before = Some(sample);
             }
-            Err(error) => self.failures.push(Failure { app: None, why: error.to_string() }),
+            Err(error) => self.failures.push(Failure { app: None, error: error.into() }),
         }
     }
 

@@ -14,18 +14,25 @@
 
 mod bound;
 mod chosen;
-mod groups;
 mod harness;
 mod members;
 mod turns;
 
 use std::fmt;
-use std::io;
 
-use linux::{Root, cgroup1, cgroup2};
+use linux::cgroup::Version;
+use linux::groups::{Groups, Hierarchies, Uses};
+use linux::{Process, Root};
 use serde::{Deserialize, Serialize};
 
+use crate::registry::{RegistryError, Traces};
+
 pub use harness::Harness;
+
+/// Writes down what is about to be done to a program, where whoever sets it free finds it.
+pub trait Keep: Fn(&Traces) -> Result<(), RegistryError> {}
+
+impl<F: Fn(&Traces) -> Result<(), RegistryError>> Keep for F {}
 
 /// What the user asked for; `Auto` takes what no program can fail by: affinity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,45 +54,47 @@ pub enum TurnsChoice {
     Stop,
 }
 
-/// Version of the cgroup interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
-    V1,
-    V2,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
-    Cpuset(Version),
-    Affinity,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strict {
-    Freeze(Version),
-    Stop,
-}
-
-/// The mechanisms of this scheduler.
+/// The mechanisms of this scheduler. Without a group for it a program is placed by the affinity of its threads, stopped
+/// by SIGSTOP, and takes no filling turns.
 pub struct Mechanisms {
-    pub placement: Placement,
-    pub strict: Strict,
-    /// `cpu.idle`, where it is to be had.
-    pub filling: Option<Version>,
-    /// Why each was taken, and why better ones were not, for `doctor` and `status`.
-    pub reasons: Vec<String>,
-    v1: Option<cgroup1::Hierarchy>,
-    v2: Option<cgroup2::Hierarchy>,
+    /// What is done by groups, and by which version.
+    pub uses: Uses,
+    /// Why better ones were not taken, for `doctor`.
+    pub reasons: Vec<Reason>,
+    hierarchies: Hierarchies,
     /// Name of the scheduler's groups.
     name: String,
     root: Root,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("{asked} was asked for, but {why}")]
+/// Why a version of groups is not used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Reason {
+    #[error(transparent)]
+    NotThere(linux::Error),
+    #[error("{version}: {error}")]
+    Refused { version: Version, error: linux::Error },
+}
+
+#[derive(Clone, Debug)]
 pub struct NotToBeHad {
     pub asked: &'static str,
-    pub why: String,
+    pub reasons: Vec<Reason>,
+}
+
+impl std::error::Error for NotToBeHad {}
+
+impl fmt::Display for NotToBeHad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} was asked for, but ", self.asked)?;
+        for (at, reason) in self.reasons.iter().enumerate() {
+            write!(f, "{}{reason}", if at == 0 { "" } else { "; " })?;
+        }
+        match self.reasons.is_empty() {
+            true => f.write_str("no cgroup of ours offers it here; see coplace doctor"),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Mechanisms {
@@ -96,35 +105,16 @@ impl Mechanisms {
         name: &str,
         root: &Root,
     ) -> Result<Mechanisms, NotToBeHad> {
-        let mut reasons = Vec::new();
-        let v2 = match cgroup2::Hierarchy::discover(root) {
-            Ok(hierarchy) => Some(hierarchy),
-            Err(error) => {
-                reasons.push(error.to_string());
-                None
-            }
-        };
-        let v1 = match cgroup1::Hierarchy::discover(root) {
-            Ok(hierarchy) => Some(hierarchy),
-            Err(error) => {
-                reasons.push(error.to_string());
-                None
-            }
-        };
+        let (hierarchies, absent) = Hierarchies::discover(root);
         // Groups of a cpuset are made for who asks for them only.
-        let (v1, v2) = match placement {
-            PlacementChoice::Cpuset => (v1, v2),
-            PlacementChoice::Auto | PlacementChoice::Affinity => {
-                (v1.and_then(|v1| v1.without_cpusets()), v2.map(cgroup2::Hierarchy::without_cpusets))
-            }
+        let hierarchies = match placement {
+            PlacementChoice::Cpuset => hierarchies,
+            PlacementChoice::Auto | PlacementChoice::Affinity => hierarchies.without_cpusets(),
         };
         let mut mechanisms = Mechanisms {
-            placement: Placement::Affinity,
-            strict: Strict::Stop,
-            filling: None,
-            reasons,
-            v1,
-            v2,
+            uses: Uses::default(),
+            reasons: absent.into_iter().map(Reason::NotThere).collect(),
+            hierarchies,
             name: name.to_owned(),
             root: root.clone(),
         };
@@ -136,98 +126,70 @@ impl Mechanisms {
     /// Finds out what groups of ours can really do; `confine`: whether they are to confine as well.
     fn try_groups(&mut self, confine: bool) {
         const PROBE: &str = "probe";
-        if let Some(hierarchy) = &self.v1 {
-            match hierarchy.group(&self.name, PROBE) {
-                Ok(group) => {
+        for version in Version::BOTH {
+            match self.hierarchies.group(version, &self.name, PROBE, &self.root) {
+                None => {}
+                Some(Ok(group)) => {
                     if confine && group.cpus().is_ok() {
-                        self.placement = Placement::Cpuset(Version::V1);
-                    }
-                    if group.freeze_switch().is_ok() {
-                        self.strict = Strict::Freeze(Version::V1);
-                    }
-                    if group.idle_switch().is_ok() {
-                        self.filling = Some(Version::V1);
-                    }
-                    let _ = group.remove(&self.root);
-                }
-                Err(error) => {
-                    self.reasons.push(format!("cgroup v1: {error}"));
-                    self.v1 = None;
-                }
-            }
-        }
-        if let Some(hierarchy) = &self.v2 {
-            match hierarchy.group(&self.name, PROBE, &self.root) {
-                Ok(group) => {
-                    if confine && group.cpus().is_ok() {
-                        self.placement = Placement::Cpuset(Version::V2);
+                        self.uses.cpus = Some(version);
                     }
                     // Where both are there, one hierarchy less to move programs in is worth more.
-                    let v1_freezes = self.strict == Strict::Freeze(Version::V1);
                     if group.freeze_switch().is_ok()
-                        && (!v1_freezes || self.placement == Placement::Cpuset(Version::V2))
+                        && (self.uses.freezing.is_none() || self.uses.cpus == Some(version))
                     {
-                        self.strict = Strict::Freeze(Version::V2);
+                        self.uses.freezing = Some(version);
                     }
                     if group.idle_switch().is_ok() {
-                        self.filling = Some(Version::V2);
+                        self.uses.idling = Some(version);
                     }
                     let _ = group.remove(&self.root);
                 }
-                Err(error) => {
-                    self.reasons.push(format!("cgroup v2: {error}"));
-                    self.v2 = None;
+                Some(Err(error)) => {
+                    self.reasons.push(Reason::Refused { version, error });
+                    self.hierarchies.retain(|other| other != version);
                 }
             }
         }
     }
 
     fn prefer(&mut self, placement: PlacementChoice, turns: TurnsChoice) -> Result<(), NotToBeHad> {
-        let why = || match self.reasons.is_empty() {
-            true => "no cgroup of ours offers it here; see coplace doctor".to_owned(),
-            false => self.reasons.join("; "),
-        };
-        if placement == PlacementChoice::Cpuset && self.placement == Placement::Affinity {
-            return Err(NotToBeHad { asked: "placement by cpuset", why: why() });
+        let not_to_be_had = |asked| NotToBeHad { asked, reasons: self.reasons.clone() };
+        if placement == PlacementChoice::Cpuset && self.uses.cpus.is_none() {
+            return Err(not_to_be_had("placement by cpuset"));
         }
         match turns {
-            TurnsChoice::Freeze if self.strict == Strict::Stop => {
-                return Err(NotToBeHad { asked: "turns by freezing", why: why() });
+            TurnsChoice::Freeze if self.uses.freezing.is_none() => {
+                return Err(not_to_be_had("turns by freezing"));
             }
-            TurnsChoice::Idle if self.filling.is_none() => {
-                return Err(NotToBeHad { asked: "turns by cpu.idle", why: why() });
+            TurnsChoice::Idle if self.uses.idling.is_none() => {
+                return Err(not_to_be_had("turns by cpu.idle"));
             }
-            TurnsChoice::Stop => {
-                self.strict = Strict::Stop;
-                self.filling = None;
-            }
+            TurnsChoice::Stop => self.uses = Uses { cpus: self.uses.cpus, ..Uses::default() },
             _ => {}
         }
-        let used = |version| {
-            self.placement == Placement::Cpuset(version)
-                || self.strict == Strict::Freeze(version)
-                || self.filling == Some(version)
-        };
-        let (v1, v2) = (used(Version::V1), used(Version::V2));
         // A hierarchy that is not used is not touched.
-        self.v1 = self.v1.take().filter(|_| v1);
-        self.v2 = self.v2.take().filter(|_| v2);
+        self.hierarchies.retain(|version| self.uses.has(version));
         Ok(())
     }
 
+    /// The groups of a program, empty as yet.
+    fn groups_of(&self, app: &str, processes: &[Process]) -> linux::Result<Groups> {
+        self.hierarchies.groups_of(&self.name, app, self.uses, processes, &self.root)
+    }
+
     pub fn placement_words(&self) -> String {
-        match self.placement {
-            Placement::Cpuset(version) => format!("cpuset ({version})"),
-            Placement::Affinity => "affinity of each thread".to_owned(),
+        match self.uses.cpus {
+            Some(version) => format!("cpuset ({version})"),
+            None => "affinity of each thread".to_owned(),
         }
     }
 
     pub fn turns_words(&self) -> String {
-        let strict = match self.strict {
-            Strict::Freeze(version) => format!("freezing ({version})"),
-            Strict::Stop => "SIGSTOP".to_owned(),
+        let strict = match self.uses.freezing {
+            Some(version) => format!("freezing ({version})"),
+            None => "SIGSTOP".to_owned(),
         };
-        match self.filling {
+        match self.uses.idling {
             Some(version) => format!("{strict}; filling: cpu.idle ({version})"),
             None => strict,
         }
@@ -238,23 +200,10 @@ impl Mechanisms {
     /// freezer takes 70 to 200 µs, as busy as a virtual machine's host is. Writing `cpu.idle` forces no
     /// reschedule, and a switch lasts a tick or two.
     pub fn shortest_slice_ns(&self, mode: plan::TurnMode) -> u64 {
-        match (mode, self.strict, self.filling) {
+        match (mode, self.uses.freezing, self.uses.idling) {
             (plan::TurnMode::Filling, _, Some(_)) => 200_000_000,
-            (_, Strict::Freeze(_), _) => 20_000_000,
-            (_, Strict::Stop, _) => 50_000_000,
+            (_, Some(_), _) => 20_000_000,
+            (_, None, _) => 50_000_000,
         }
     }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Version::V1 => "cgroup v1",
-            Version::V2 => "cgroup v2",
-        })
-    }
-}
-
-fn other(error: linux::Error) -> io::Error {
-    io::Error::other(error)
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use linux::affinity::Own;
 use linux::host::{self, FileKind};
@@ -24,12 +25,29 @@ const DRAFT: &str = "new-";
 /// A file larger than this is none of ours.
 const MAX_FILE: u64 = 16 << 20;
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum RegistryError {
     #[error("cannot write {path}: {error}; programs run on, but nobody could adopt them")]
-    Write { path: PathBuf, error: io::Error },
+    Write { path: PathBuf, error: Arc<io::Error> },
     #[error("cannot read {path}: {error}")]
-    Read { path: PathBuf, error: io::Error },
+    Read { path: PathBuf, error: Arc<io::Error> },
+}
+
+/// Why a file is none that we wrote.
+#[derive(Debug, thiserror::Error)]
+pub enum NoRecord {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it is not a plain file")]
+    NotPlain,
+    #[error("it belongs to user {uid}")]
+    Foreign { uid: u32 },
+    #[error("it has {bytes} bytes")]
+    TooLong { bytes: u64 },
+    #[error(transparent)]
+    Damaged(#[from] serde_json::Error),
+    #[error("it describes {0}")]
+    Describes(AppId),
 }
 
 /// What was done to a program, written down before it is done, so that it can be undone by
@@ -65,7 +83,7 @@ pub struct Listing {
     /// In order of arrival.
     pub records: Vec<AppRecord>,
     /// Files that are no records, and why: skipped, never touched.
-    pub skipped: Vec<(PathBuf, String)>,
+    pub skipped: Vec<(PathBuf, NoRecord)>,
 }
 
 #[derive(Clone, Debug)]
@@ -165,7 +183,8 @@ impl Registry {
     }
 
     pub fn list(&self) -> Result<Listing, RegistryError> {
-        let read_error = |error| RegistryError::Read { path: self.directory.clone(), error };
+        let read_error =
+            |error: io::Error| RegistryError::Read { path: self.directory.clone(), error: error.into() };
         let mut listing = Listing::default();
         let names = match host::with(|host| host.names(&self.directory)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(listing),
@@ -177,7 +196,7 @@ impl Registry {
         for path in paths.into_iter().filter(|path| path.extension().is_some_and(|end| end == "json")) {
             match read_whole::<AppRecord>(&path) {
                 Ok(record) if self.record_path(&record.id) == path => listing.records.push(record),
-                Ok(record) => listing.skipped.push((path, format!("it describes {}", record.id))),
+                Ok(record) => listing.skipped.push((path, NoRecord::Describes(record.id))),
                 // It ended between the two looks.
                 Err(_) if !host::exists(&path) => {}
                 Err(why) => listing.skipped.push((path, why)),
@@ -195,7 +214,7 @@ pub(crate) fn write_whole(path: &Path, value: &impl Serialize) -> Result<(), Reg
         text.push(b'\n');
         write_text(path, &text)
     });
-    written.map_err(|error| RegistryError::Write { path: path.to_owned(), error })
+    written.map_err(|error| RegistryError::Write { path: path.to_owned(), error: error.into() })
 }
 
 /// Whether there is still the writer of a draft of this name; others may have its number meanwhile.
@@ -212,19 +231,19 @@ pub(crate) fn write_text(path: &Path, text: &[u8]) -> io::Result<()> {
     host::replace(path, &draft, text, MODE)
 }
 
-pub(crate) fn read_whole<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
-    let info = host::with(|host| host.look_at(path)).map_err(|error| error.to_string())?;
+pub(crate) fn read_whole<T: DeserializeOwned>(path: &Path) -> Result<T, NoRecord> {
+    let info = host::with(|host| host.look_at(path))?;
     if info.kind != FileKind::File {
-        return Err("it is not a plain file".into());
+        return Err(NoRecord::NotPlain);
     }
     if info.uid != host::own_uid() && info.uid != 0 {
-        return Err(format!("it belongs to user {}", info.uid));
+        return Err(NoRecord::Foreign { uid: info.uid });
     }
     if info.bytes > MAX_FILE {
-        return Err(format!("it has {} bytes", info.bytes));
+        return Err(NoRecord::TooLong { bytes: info.bytes });
     }
-    let text = host::with(|host| host.read(path)).map_err(|error| error.to_string())?;
-    serde_json::from_slice(&text).map_err(|error| error.to_string())
+    let text = host::with(|host| host.read(path))?;
+    Ok(serde_json::from_slice(&text)?)
 }
 
 #[cfg(test)]

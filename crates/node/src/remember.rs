@@ -16,7 +16,7 @@ use plan::Speedup;
 use protocol::ProgramKey;
 use serde::{Deserialize, Serialize};
 
-use crate::registry::{read_whole, write_whole};
+use crate::registry::{RegistryError, read_whole, write_whole};
 
 /// Beyond these the longest unused are forgotten.
 const MOST: usize = 1_000;
@@ -97,7 +97,7 @@ impl Remembered {
         }
     }
 
-    pub fn learn(&self, key: &ProgramKey, learned: Learned) -> Result<(), String> {
+    pub fn learn(&self, key: &ProgramKey, learned: Learned) -> Result<(), RegistryError> {
         if key.binary.is_empty() {
             return Ok(());
         }
@@ -116,7 +116,7 @@ impl Remembered {
         forget(&mut notes.natures, |nature| nature.at);
         forget(&mut notes.peaks, |peak| peak.at);
         forget(&mut notes.speeds, |speed| speed.at);
-        write_whole(&self.path, &notes).map_err(|error| error.to_string())
+        write_whole(&self.path, &notes)
     }
 }
 

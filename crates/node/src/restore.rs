@@ -1,6 +1,7 @@
 //! Setting a program free: undoing everything that was ever done to it.
 //!
-//! Works from what is written down and from what is seen, needs no scheduler, and may be done
+//! What is undone is the list of acts that were put on record before they were done ([`crate::acts`]): setting free
+//! folds their inverses, step by step. It works from what is written down and from what is seen, needs no scheduler, and may be done
 //! twice or half a time before: guards, a scheduler that stops, `release` and adoption all use it.
 //! First it makes the program run, then widens it, then tidies up.
 
@@ -17,6 +18,8 @@ use linux::{Process, Root, cgroup, procfs, signals};
 use protocol::AppRecord;
 use workload::Malleability;
 
+use crate::acts::{Act, Step};
+use crate::error::Error;
 use crate::home::{Home, LOCK_PATIENCE_NS};
 use crate::identity;
 use crate::registry::{Registry, Traces};
@@ -27,7 +30,7 @@ const MOST_ROUNDS: u32 = 16;
 const REMOVAL_NS: u64 = 200_000_000;
 
 /// What setting free came to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Living processes of the program.
     pub processes: usize,
@@ -38,7 +41,7 @@ pub struct Report {
     /// Threads that shared a CPU with others of their process, and were moved to one without.
     pub spread: usize,
     /// What could not be undone, and why.
-    pub problems: Vec<String>,
+    pub problems: Vec<Error>,
 }
 
 /// Sets the program free, by what the registry knows to have been done to it.
@@ -56,7 +59,8 @@ pub fn set_free(record: &AppRecord, root: &Root, home: &Home) -> Report {
 /// other CPUs the kernel finds nothing to balance, and threads that spin for each other never sleep. Who is moved
 /// is bound to one CPU for some microseconds, which is written down for that time.
 fn take_apart(record: &AppRecord, traces: &Traces, registry: &Registry, root: &Root) -> usize {
-    let noted = Traces { spreads: true, ..traces.clone() };
+    let mut noted = traces.clone();
+    noted.note(Act::Spread);
     let Ok(members) = procfs::tree(identity::to_linux(record.process).pid, root) else { return 0 };
     if registry.write_traces(&record.id, &noted).is_err() {
         return 0;
@@ -69,17 +73,12 @@ fn take_apart(record: &AppRecord, traces: &Traces, registry: &Registry, root: &R
 
 /// The same for who keeps the traces itself.
 pub fn set_free_by(record: &AppRecord, traces: &Traces, group_name: &str, root: &Root) -> Report {
-    let mut freeing = Freeing { record, traces, root, report: Report::default() };
-    let groups = freeing.groups(group_name);
-    freeing.thaw(&groups);
-    let members = freeing.members(&groups);
-    freeing.report.processes = members.len();
-    freeing.continue_stopped(&members);
-    freeing.move_back(&groups);
-    let members: BTreeSet<Process> = freeing.members(&[]).into_iter().chain(members).collect();
-    freeing.widen(members.clone(), !groups.is_empty());
-    // Teams grow only when there are CPUs for them again.
-    freeing.clear_targets(&members);
+    let mut freeing = Freeing { record, traces, root, members: Vec::new(), report: Report::default() };
+    let acts = freeing.acts(group_name);
+    for step in Step::IN_ORDER {
+        let undone: Vec<&Act> = acts.iter().filter(|act| act.undone_by().contains(&step)).collect();
+        freeing.undo(step, &undone);
+    }
     freeing.report
 }
 
@@ -87,35 +86,71 @@ struct Freeing<'a> {
     record: &'a AppRecord,
     traces: &'a Traces,
     root: &'a Root,
+    /// Everything of the program that is known to live.
+    members: Vec<Process>,
     report: Report,
 }
 
 impl Freeing<'_> {
-    fn problem(&mut self, what: impl std::fmt::Display) {
-        self.report.problems.push(what.to_string());
+    fn problem(&mut self, what: impl Into<Error>) {
+        self.report.problems.push(what.into());
     }
 
-    /// The group directories made for it that exist: those written down, and those it is seen in.
-    fn groups(&self, group_name: &str) -> Vec<PathBuf> {
-        let mut groups: BTreeSet<PathBuf> = self.traces.groups.iter().cloned().collect();
+    /// Takes one step of the inverses of these acts, which are all that it undoes.
+    fn undo(&mut self, step: Step, acts: &[&Act]) {
+        let groups: Vec<&Path> = acts.iter().filter_map(|act| act.group()).collect();
+        match step {
+            Step::Thaw => {
+                self.thaw(&groups);
+                self.members = self.living(&groups);
+                self.report.processes = self.members.len();
+            }
+            Step::Continue if acts.is_empty() => {}
+            Step::Continue => self.continue_stopped(),
+            Step::MoveBack => {
+                self.move_back(&groups);
+                let living = self.living(&[]);
+                let members: BTreeSet<Process> = living.into_iter().chain(self.members.drain(..)).collect();
+                self.members = members.into_iter().collect();
+            }
+            Step::Widen => self.widen(acts),
+            Step::StopAsking => self.clear_targets(),
+        }
+    }
+
+    /// What is to be undone: what was written down, and the groups in which the program is seen. Of groups those that
+    /// exist.
+    fn acts(&self, group_name: &str) -> Vec<Act> {
+        let (mut groups, mut others) = (BTreeSet::new(), Vec::new());
+        for act in self.traces.acts() {
+            match act {
+                Act::Grouped(group) => drop(groups.insert(group)),
+                other => others.push(other),
+            }
+        }
+        groups.extend(self.groups_seen(group_name));
+        let groups = groups.into_iter().filter(|group| host::is_directory(group));
+        groups.map(Act::Grouped).chain(others).collect()
+    }
+
+    /// The group directories of ours that it is seen in.
+    fn groups_seen(&self, group_name: &str) -> Vec<PathBuf> {
         let seen = cgroup::mounts(self.root).and_then(|mounts| {
             cgroup::membership(self.record.process.pid, self.root).map(|seen| (mounts, seen))
         });
-        if let (Ok((mounts, membership)), true) = (seen, identity::lives(self.record.process)) {
-            let v2 = mounts.v2.as_ref().zip(membership.v2.as_ref());
-            let v1 = mounts.v1.iter().filter_map(|(name, mount)| Some((mount, membership.v1.get(name)?)));
-            let is_ours = |dir: &PathBuf| {
-                let mut parts = dir.iter().rev().skip(1);
-                parts.next().is_some_and(|part| part == group_name)
-                    && parts.next().is_some_and(|part| part == cgroup::TOP)
-            };
-            groups.extend(v2.into_iter().chain(v1).map(|(mount, path)| mount.dir(path)).filter(is_ours));
-        }
-        groups.into_iter().filter(|group| host::is_directory(group)).collect()
+        let (Ok((mounts, membership)), true) = (seen, identity::lives(self.record.process)) else {
+            return Vec::new();
+        };
+        let is_ours = |dir: &PathBuf| {
+            let mut parts = dir.iter().rev().skip(1);
+            parts.next().is_some_and(|part| part == group_name)
+                && parts.next().is_some_and(|part| part == cgroup::TOP)
+        };
+        mounts.dirs(&membership).into_values().filter(is_ours).collect()
     }
 
     /// Makes everything in the groups run, at its usual importance, on all CPUs of the parent.
-    fn thaw(&mut self, groups: &[PathBuf]) {
+    fn thaw(&mut self, groups: &[&Path]) {
         for group in groups.iter().filter(|_| !broken!(NothingThawed)) {
             for (file, value) in [("freezer.state", "THAWED"), ("cgroup.freeze", "0"), ("cpu.idle", "0")] {
                 self.write_if_there(&group.join(file), value);
@@ -137,7 +172,7 @@ impl Freeing<'_> {
                 if !matches!(error.kind(), ErrorKind::NotFound)
                     && error.raw_os_error() != Some(libc::ENODEV) =>
             {
-                self.problem(format_args!("cannot write {value} into {}: {error}", path.display()));
+                self.problem(linux::Error::io(format!("write {value} into"), path, error));
             }
             _ => {}
         }
@@ -145,7 +180,7 @@ impl Freeing<'_> {
 
     /// Everything of the program that lives: its tree, whoever is in its groups, and, where there
     /// are no groups to tell, those that lost their parents and still carry its environment.
-    fn members(&mut self, groups: &[PathBuf]) -> Vec<Process> {
+    fn living(&mut self, groups: &[&Path]) -> Vec<Process> {
         let mut known = vec![identity::to_linux(self.record.process)];
         for group in groups {
             known.extend(pids(group).into_iter().filter_map(|pid| Process::of(pid, self.root).ok()));
@@ -156,29 +191,26 @@ impl Freeing<'_> {
         {
             known.extend(carriers);
         }
-        match procfs::tree_with(&known, self.root) {
-            Ok(members) => members,
-            Err(error) => {
-                self.problem(error);
-                known
-            }
-        }
+        let found = procfs::tree_with(&known, self.root);
+        found.unwrap_or_else(|error| {
+            self.problem(error);
+            known
+        })
     }
 
-    fn continue_stopped(&mut self, members: &[Process]) {
-        let user_stopped = self.traces.user_stopped && !broken!(UsersStopForgotten);
-        if user_stopped || self.traces.stops_by_signal == Some(false) || broken!(NobodyContinued) {
+    fn continue_stopped(&mut self) {
+        if broken!(NobodyContinued) {
             return;
         }
-        let stopped = stopped_of(members, self.root);
+        let stopped = stopped_of(&self.members, self.root);
         self.report.continued = stopped.len();
         let sent = signals::cont(&stopped, self.root);
-        for (process, why) in sent.failed {
-            self.problem(format_args!("cannot continue process {}: {why}", process.pid));
+        for (process, error) in sent.failed {
+            self.problem(Error::NotContinued { pid: process.pid, error });
         }
     }
 
-    fn move_back(&mut self, groups: &[PathBuf]) {
+    fn move_back(&mut self, groups: &[&Path]) {
         let left = groups.iter().filter(|_| !broken!(NobodyMovedBack));
         for group in left.filter(|_| !broken!(NothingThawed)) {
             let home = self.home_of(group);
@@ -191,10 +223,7 @@ impl Freeing<'_> {
                     let own = self.own_group(pid, group);
                     let homes: Vec<PathBuf> = own.into_iter().chain(home.iter().cloned()).collect();
                     if let Err(error) = move_to(pid, &homes, self.root) {
-                        self.problem(format_args!(
-                            "cannot move process {pid} to {}: {error}",
-                            homes[0].display()
-                        ));
+                        self.problem(Error::NotMovedBack { pid, to: homes[0].clone(), error });
                     }
                 }
             }
@@ -238,7 +267,7 @@ impl Freeing<'_> {
                 Err(error) => {
                     let now_ns = linux::clock::now_ns();
                     if error.raw_os_error() != Some(libc::EBUSY) || now_ns - began_ns > REMOVAL_NS {
-                        self.problem(format_args!("cannot remove {}: {error}", group.display()));
+                        self.problem(linux::Error::io("remove", group, error));
                         return;
                     }
                     linux::clock::sleep_until(now_ns + 2_000_000);
@@ -257,7 +286,7 @@ impl Freeing<'_> {
         }
     }
 
-    fn clear_targets(&mut self, members: &BTreeSet<Process>) {
+    fn clear_targets(&mut self) {
         if !host::is_directory(&self.record.pages) {
             return;
         }
@@ -265,8 +294,8 @@ impl Freeing<'_> {
         let rigid = self.record.demand.malleability == Malleability::Rigid;
         // A directory that was there before the program came may serve others, too.
         let attached = self.record.terms.attached;
-        let living: Vec<Process> = members.iter().copied().collect();
-        let is_its = |page: &Page| match page.owner(&living, self.root) {
+        let members = &self.members;
+        let is_its = |page: &Page| match page.owner(members, self.root) {
             Owner::Is(process) => members.contains(&process),
             Owner::OneOf(_) | Owner::Nobody => false,
         };

@@ -151,15 +151,14 @@ impl Scheduler {
                 .with_settings(settings)
                 .observing(role == Role::Observer);
         if let Some(path) = &options.trace {
-            let file = std::fs::File::create(path).map_err(|error| {
-                StartError::Other(format!("cannot record to {}: {error}", path.display()))
-            })?;
+            let file = std::fs::File::create(path)
+                .map_err(|error| StartError::Trace { path: path.clone(), error })?;
             engine.record_to(Box::new(io::BufWriter::new(file)));
         }
-        let lease = Lease::take(&home).map_err(|error| StartError::Other(error.to_string()))?;
+        let lease = Lease::take(&home)?;
         let guard = match role {
             Role::Observer => None,
-            _ => Some(guard::ensure(&home).map_err(|error| StartError::Other(error.to_string()))?),
+            _ => Some(guard::ensure(&home).map_err(StartError::Guard)?),
         };
         let server = Server::bind(home.clone(), role)?;
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(io::Error::from)?;

@@ -21,7 +21,7 @@ use topology::CpuSet;
 
 use super::{Chosen, get, set};
 use crate::clock;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::procfs::{self, Process, Tid};
 use crate::protection;
 use crate::root::Root;
@@ -111,7 +111,7 @@ pub struct Changed {
 }
 
 /// What setting or restoring the masks of a tree came to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// The members of the tree, newly found ones included.
     pub processes: Vec<Process>,
@@ -122,7 +122,7 @@ pub struct Outcome {
     /// Threads that chose a mask themselves since we last set it; it counts as theirs from now on.
     pub changed: Vec<Changed>,
     /// Threads that could not be set, with the reason.
-    pub failed: Vec<(Tid, String)>,
+    pub failed: Vec<(Tid, Error)>,
 }
 
 /// What is known of a thread whose mask is read anew.
@@ -411,7 +411,7 @@ impl Masks {
             && let Err(error) = set(tid, &target)
         {
             if !error.is_gone() {
-                outcome.failed.push((tid, error.to_string()));
+                outcome.failed.push((tid, error));
             }
             return;
         }

@@ -64,10 +64,7 @@ fn try_version1(root: &Root) -> Result<Table, Error> {
             .map(|()| format!("below {}", at().unwrap_or_default()))
             .map_err(|error| from_error(error, AS_ROOT))
     };
-    let toggle = |switch: crate::Switch| {
-        let path = switch.path().to_owned();
-        switch.set(true).and_then(|()| switch.set(false)).map_err(|e| Error::io("switch", path, e))
-    };
+    let toggle = |switch: crate::Switch| switch.set(true).and_then(|()| switch.set(false));
     let table = Table::from([
         (Mechanism::CpusetV1, found("cpuset", group.cpus().and_then(|cpus| group.set_cpus(&cpus)))),
         (Mechanism::WeightsV1, found("cpu", group.set_weight(100))),

@@ -16,14 +16,14 @@ use crate::root::{Root, number, read, write};
 const MAX_ROUNDS: u32 = 32;
 
 /// What moving a process tree came to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Moved {
     /// The members of the tree, newly found ones included.
     pub processes: Vec<Process>,
     pub rounds: u32,
     /// Whether the last two scans agreed: no process was left out.
     pub settled: bool,
-    pub failed: Vec<(Process, String)>,
+    pub failed: Vec<(Process, Error)>,
 }
 
 /// One directory of a group: v1 has one a hierarchy, v2 has one.
@@ -162,7 +162,7 @@ impl Members {
                     match self.add_one(process, root) {
                         Ok(()) => {}
                         Err(_) if !process.is_alive(root) => {}
-                        Err(error) => moved.failed.push((process, error.to_string())),
+                        Err(error) => moved.failed.push((process, error)),
                     }
                 }
             }
@@ -206,7 +206,7 @@ impl Members {
                 if let Err(error) = back
                     && process.is_alive(root)
                 {
-                    moved.failed.push((*process, error.to_string()));
+                    moved.failed.push((*process, error));
                 }
             }
             self.origins.entries.retain(|origin| origin.process != *process);

@@ -4,6 +4,7 @@
 //! Groups are made at `coplace/<scheduler>/<application>` below a base directory, so that whoever
 //! finds them after a crash knows whose they are.
 
+mod group;
 mod members;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ use crate::error::{Error, Result};
 use crate::procfs::{Process, Tid};
 use crate::root::{Root, read};
 
+pub use group::{DELEGATE, Group, Version};
+pub(crate) use group::{existing, missing, weight_text};
 pub(crate) use members::{Members, Place, group_path, make_dir, make_levels, subgroups};
 pub use members::{Moved, move_process};
 

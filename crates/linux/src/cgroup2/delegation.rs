@@ -9,14 +9,11 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::cgroup::{Mount, membership};
+use crate::cgroup::{DELEGATE, Mount, membership};
 use crate::error::{Absent, Result};
 use crate::host;
 use crate::procfs;
 use crate::root::Root;
-
-/// The remedy for everything that a missing delegation costs.
-pub const DELEGATE: &str = "start coplace by: systemd-run --user --scope -p Delegate=yes coplace …";
 
 /// Whether groups can be made below `dir` and controllers handed down to them.
 pub(super) fn is_ours(dir: &Path) -> bool {

@@ -77,36 +77,23 @@ pub fn scheduler() -> String {
 }
 
 /// A group that is thawed, emptied and removed when dropped.
-pub enum Guarded {
-    One(Option<coplace_linux::cgroup1::Group>),
-    Two(Option<coplace_linux::cgroup2::Group>),
-}
-
-macro_rules! access {
-    ($name:ident, $variant:ident, $group:ty) => {
-        pub fn $name(&mut self) -> &mut $group {
-            match self {
-                Guarded::$variant(group) => group.as_mut().unwrap(),
-                _ => panic!("the other version"),
-            }
-        }
-    };
-}
+pub struct Guarded(Option<coplace_linux::cgroup::Group>);
 
 impl Guarded {
-    access!(one, One, coplace_linux::cgroup1::Group);
-    access!(two, Two, coplace_linux::cgroup2::Group);
+    pub fn new(group: coplace_linux::cgroup::Group) -> Guarded {
+        Guarded(Some(group))
+    }
+
+    pub fn group(&mut self) -> &mut coplace_linux::cgroup::Group {
+        self.0.as_mut().expect("it is taken at the end only")
+    }
 
     pub fn remove(mut self) -> coplace_linux::Result<()> {
         self.take()
     }
 
     fn take(&mut self) -> coplace_linux::Result<()> {
-        let root = Root::live();
-        match self {
-            Guarded::One(group) => group.take().map_or(Ok(()), |group| group.remove(&root)),
-            Guarded::Two(group) => group.take().map_or(Ok(()), |group| group.remove(&root)),
-        }
+        self.0.take().map_or(Ok(()), |group| group.remove(&Root::live()))
     }
 }
 

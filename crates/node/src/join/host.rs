@@ -40,7 +40,7 @@ impl Host {
         match host::receive(&started) {
             Some(Ok(stopper)) => Ok(Host { stopper, thread }),
             Some(Err(error)) => Err(error),
-            None => Err(StartError::Other("the scheduler's thread has died".into())),
+            None => Err(StartError::Died),
         }
     }
 

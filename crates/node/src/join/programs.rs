@@ -1,6 +1,7 @@
 //! What a member's programs do, told to whoever schedules.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use linux::clock::now_ns;
@@ -8,7 +9,7 @@ use protocol::{Account, AppRecord, ClientError, FromScheduler, ToScheduler};
 use workload::AppId;
 
 use super::trying::Trying;
-use super::{JoinError, LAST_ANSWER, Link, Membership, Program, is_done};
+use super::{JoinError, LAST_ANSWER, Link, Membership, Program, Why, is_done};
 use crate::home::LOCK_PATIENCE_NS;
 use crate::registry::Registry;
 use crate::restore;
@@ -56,18 +57,20 @@ impl Membership {
             }
             Ok(_) => Err(ClientError::Ended.into()),
             Err(error) => {
-                if !matches!(error, ClientError::Refused(_)) {
-                    self.lose(error.to_string());
+                if matches!(error, ClientError::Refused(_)) {
+                    return Err(error.into());
                 }
-                Err(error.into())
+                let error = Arc::new(JoinError::from(error));
+                self.lose(Why::Failed(Arc::clone(&error)));
+                Err(JoinError::Lost(error))
             }
         }
     }
 
-    pub(super) fn why_lost(&self) -> String {
+    pub(super) fn why_lost(&self) -> Why {
         match &self.link {
             Link::Lost(lost) => lost.why.clone(),
-            Link::To(_) => String::new(),
+            Link::To(_) => Why::NotTried,
         }
     }
 
@@ -82,7 +85,7 @@ impl Membership {
             Ok(answer) => Some(answer),
             Err(ClientError::Refused(_)) => None,
             Err(error) => {
-                self.lose(error.to_string());
+                self.lose(error.into());
                 None
             }
         }
@@ -109,7 +112,7 @@ impl Membership {
         if let Link::To(client) = &mut self.link
             && let Err(error) = client.send(&ToScheduler::Started { id })
         {
-            self.lose(error.to_string());
+            self.lose(error.into());
         }
     }
 
@@ -216,7 +219,7 @@ impl Membership {
         if let Some(host) = self.host.take() {
             // What it hands out when it ends is there then.
             host.stop();
-            self.lose("this process gave up the lead".into());
+            self.lose(Why::SteppedDown);
         }
     }
 }

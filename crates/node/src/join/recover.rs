@@ -5,7 +5,8 @@ use protocol::{Client, ClientError, FromScheduler, Role, ToScheduler};
 
 use super::host::Host;
 use super::{
-    JoinError, LONGEST_PAUSE_NS, Link, Lost, Membership, ORPHANED_NS, PAUSE_NS, Program, SUPERIOR_NS, is_done,
+    JoinError, LONGEST_PAUSE_NS, Link, Lost, Membership, ORPHANED_NS, PAUSE_NS, Program, SUPERIOR_NS, Why,
+    is_done,
 };
 use crate::home::Home;
 use crate::lease::Lease;
@@ -13,7 +14,7 @@ use crate::registry::Registry;
 use crate::restore;
 
 impl Membership {
-    pub(super) fn lose(&mut self, why: String) {
+    pub(super) fn lose(&mut self, why: Why) {
         if let Link::To(client) = &mut self.link {
             // Its last words.
             while let Ok(messages) = client.drain()
@@ -50,7 +51,7 @@ impl Membership {
         let now = now_ns();
         let Link::Lost(lost) = &mut self.link else { return };
         if let Err(error) = result {
-            lost.why = error.to_string();
+            lost.why = error.into();
         }
         let orphaned = now - lost.since_ns >= ORPHANED_NS;
         lost.pause_ns = if orphaned { LONGEST_PAUSE_NS } else { (lost.pause_ns * 2).min(PAUSE_NS) };
@@ -124,7 +125,7 @@ impl Membership {
             registry.remove(&program.record.id);
         }
         self.home = home;
-        self.set_link(Link::Lost(Lost::now("the scheduler is elsewhere now".into())));
+        self.set_link(Link::Lost(Lost::now(Why::Elsewhere)));
     }
 
     /// Connects to whoever schedules, or leads, and brings the programs along.
@@ -144,7 +145,7 @@ impl Membership {
 
     fn lead(&mut self) -> Result<(), JoinError> {
         let Some(options) = self.options.clone() else {
-            return Err(JoinError::Nobody("it was not asked to lead".into()));
+            return Err(JoinError::Nobody(Why::NotAsked));
         };
         let lock = self.home.lock_scheduler(Role::Leader)?;
         self.host = Some(Host::start(self.home.clone(), lock, options)?);

@@ -70,6 +70,7 @@ fn is_enough(waited_ns: u64, sign: Sign) -> bool {
 fn is_passing(error: &JoinError) -> bool {
     match error {
         JoinError::Client(error) => error.is_lost(),
+        JoinError::Lost(error) => is_passing(error),
         JoinError::Lock(LockError::Held { .. }) | JoinError::Nobody(_) => true,
         JoinError::Lock(LockError::Io { .. }) | JoinError::Start(_) | JoinError::Home(_) => false,
     }
@@ -78,6 +79,7 @@ fn is_passing(error: &JoinError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::join::Why;
     use protocol::ClientError;
     use std::io;
 
@@ -102,7 +104,7 @@ mod tests {
             ClientError::Line(protocol::LineError::Io(late)).into(),
             ClientError::NotThere { path: "socket".into(), error: refused }.into(),
             held.into(),
-            JoinError::Nobody("it has just gone".into()),
+            JoinError::Nobody(Why::NotAsked),
         ] {
             assert!(Trying::now().again(error, &home).is_ok());
         }

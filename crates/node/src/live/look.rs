@@ -1,7 +1,6 @@
 //! Looking at programs: what became of them since the last look, and what others did to them meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 
 use linux::Root;
 use workload::AppId;
@@ -10,8 +9,9 @@ use super::managed::rebind;
 use super::{Failure, Live, Managed};
 use crate::account::Standing;
 use crate::clock::ClockStats;
+use crate::error::Error;
+use crate::mechanism::Keep;
 use crate::rates::Beside;
-use crate::registry::Traces;
 use crate::watch::{Nature, Sight};
 
 /// Why a program is not resized whose threads keep CPUs of their own.
@@ -66,7 +66,7 @@ impl Live {
         let names: BTreeMap<AppId, AppId> =
             self.apps.iter().map(|(app, managed)| (app.clone(), managed.program())).collect();
         for (app, managed) in self.apps.iter_mut().filter(|(_, managed)| managed.record.started) {
-            let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
+            let keep = |traces: &_| self.registry.write_traces(app, traces);
             let still_ns = stats.still_ns.get(app).copied().unwrap_or(0);
             // On a busy machine the clock may turn several times while one program is looked at.
             let began_ns = if broken!(TurnTakenForStop) { u64::MAX } else { linux::clock::now_ns() };
@@ -112,14 +112,8 @@ fn beside(others: Option<&BTreeSet<AppId>>, names: &BTreeMap<AppId, AppId>) -> B
 
 impl Managed {
     /// What is seen of it, with its harness brought up to its processes and threads; and what failed of that.
-    fn observe(
-        &mut self,
-        now_ns: u64,
-        still_ns: u64,
-        keep: impl Fn(&Traces) -> io::Result<()>,
-        root: &Root,
-    ) -> (Sight, Vec<io::Error>) {
-        let mut failed: Vec<io::Error> = Vec::new();
+    fn observe(&mut self, now_ns: u64, still_ns: u64, keep: impl Keep, root: &Root) -> (Sight, Vec<Error>) {
+        let mut failed: Vec<Error> = Vec::new();
         let known = (self.watch.members().to_vec(), self.watch.outsiders().clone());
         let mut sight = self.watch.look(now_ns, still_ns);
         self.widest = self.widest.max(self.watch.threads_now().unwrap_or(0));
@@ -129,7 +123,7 @@ impl Managed {
             && (known.0 != members || known.1 != *outsiders || self.sight.is_none())
         {
             let updated = harness.update(&self.watch.insiders(), outsiders, &self.record.original_cpus);
-            failed.extend(updated.err().map(io::Error::other));
+            failed.extend(updated.err().map(Error::from));
         }
         if let Some(harness) = &self.harness {
             harness.free_late(&self.watch.insiders());

@@ -1,7 +1,6 @@
 //! One program under the live actuator.
 
 use std::ffi::OsStr;
-use std::io;
 
 use linux::affinity::{Chosen, Said};
 use linux::{Process, Root, affinity, procfs};
@@ -11,10 +10,10 @@ use topology::CpuSet;
 use workload::{AppId, Demand, Malleability, WaitPolicy};
 
 use crate::account::Ledger;
+use crate::error::{Error, Result};
 use crate::identity;
-use crate::mechanism::Harness;
+use crate::mechanism::{Harness, Keep};
 use crate::rates::{self, Beside, Pair, Rates};
-use crate::registry::Traces;
 use crate::remember::Learned;
 use crate::watch::{Nature, Sight, Watch};
 
@@ -56,7 +55,7 @@ pub struct Managed {
     /// More run now, and nobody plans with them yet.
     pub(super) outgrew: bool,
     /// Why it could not be placed the last time; said once.
-    pub(super) unplaced: Option<String>,
+    pub(super) unplaced: Option<Error>,
     /// What its threads chose of CPUs for themselves.
     pub chosen: Chosen,
     /// The same as people were told last.
@@ -140,7 +139,7 @@ impl Managed {
     }
 
     /// Finds out what its threads chose of CPUs, and keeps those in its place that chose nothing.
-    pub(super) fn look_at_masks(&mut self, keep: impl Fn(&Traces) -> io::Result<()>) -> io::Result<()> {
+    pub(super) fn look_at_masks(&mut self, keep: impl Keep) -> Result<()> {
         let Some(harness) = &mut self.harness else { return Ok(()) };
         let insiders = self.watch.insiders();
         let mut said = self.watch.say_of_cpus();

@@ -1,7 +1,6 @@
 //! Carrying out: teams, places and turns, brought step by step to what the plan wishes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 
 use engine::Actuator;
 use plan::{AppChange, Change, Plan, TurnMode};
@@ -12,8 +11,8 @@ use super::managed::Wish;
 use super::steps::{self, Next, Standing};
 use super::{Failure, Live, Managed, NotWhole};
 use crate::clock::Members;
-use crate::mechanism::Harness;
-use crate::registry::Traces;
+use crate::error::{Error, Result};
+use crate::mechanism::{Harness, Keep};
 use crate::rotor::Rotation;
 
 impl Live {
@@ -39,7 +38,7 @@ impl Live {
             let next = managed.next(&place);
             on_its_way |= next.on_its_way;
             managed.outgrew = next.outgrew;
-            let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
+            let keep = |traces: &_| self.registry.write_traces(app, traces);
             let placed = managed.place(&next.cpus, keep);
             // A team is widened on CPUs that it has.
             let widens = !asks_first && placed.is_ok();
@@ -54,10 +53,12 @@ impl Live {
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    let why = format!("could not be placed on {}: {error}", next.cpus);
-                    if managed.unplaced.as_ref() != Some(&why) {
-                        self.failures.push(Failure::of(app, &why));
-                        managed.unplaced = Some(why);
+                    let error = Error::NotPlaced { cpus: next.cpus, error: Box::new(error) };
+                    // Said once, however often it is tried again.
+                    let why = error.to_string();
+                    if managed.unplaced.as_ref().is_none_or(|said| said.to_string() != why) {
+                        self.failures.push(Failure::of(app, error.clone()));
+                        managed.unplaced = Some(error);
                     }
                 }
             }
@@ -86,13 +87,13 @@ impl Live {
                 None => continue,
             };
             let harness = managed.harness.as_mut().expect("who takes turns has a harness");
-            let keep = |traces: &_| self.registry.write_traces(app, traces).map_err(io::Error::other);
+            let keep = |traces: &_| self.registry.write_traces(app, traces);
             let (registry, id) = (self.registry.clone(), app.clone());
             let stays = Box::new(move || registry.is_noted_as_stopped(&id));
             match harness.turn(mode, keep, stays) {
                 Ok(turn) => drop(members.insert(app.clone(), (mode, turn))),
                 Err(error) => {
-                    self.failures.push(Failure::of(app, format!("cannot take turns: {error}")));
+                    self.failures.push(Failure::of(app, Error::NoTurns(Box::new(error))));
                     whole = Err(NotWhole);
                 }
             }
@@ -165,7 +166,7 @@ impl Managed {
     }
 
     /// Confines its threads to these CPUs, where that is not done already; whether it was anything to do.
-    fn place(&mut self, cpus: &CpuSet, keep: impl Fn(&Traces) -> io::Result<()>) -> io::Result<bool> {
+    fn place(&mut self, cpus: &CpuSet, keep: impl Keep) -> Result<bool> {
         let Some(harness) = &mut self.harness else { return Ok(false) };
         let newcomers = std::mem::take(&mut self.newcomers) && harness.places_by_thread();
         if *cpus == self.placed && !newcomers {

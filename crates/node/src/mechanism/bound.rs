@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use linux::{Process, affinity, procfs};
 use topology::CpuSet;
 
-use super::{Harness, Placement};
+use super::Harness;
 
 /// For so long after a place has become wider threads may still bind themselves to what they saw before. They may
 /// have stood still in between.
@@ -54,7 +54,7 @@ impl Harness {
 
     /// To be called at every look.
     pub fn free_late(&self, processes: &[Process]) {
-        if self.placement != Placement::Affinity && linux::clock::now_ns() < self.bound.late_until_ns {
+        if !self.places_by_thread() && linux::clock::now_ns() < self.bound.late_until_ns {
             self.free_left_behind(processes);
         }
     }

@@ -1,14 +1,13 @@
 //! What a program's threads chose for themselves, where programs are placed by affinity.
 
 use std::collections::BTreeMap;
-use std::io;
 
 use linux::affinity::{self, Chosen, Said};
 use linux::host;
 use linux::{Process, Tid};
 
-use super::{Harness, Placement, other};
-use crate::registry::Traces;
+use super::{Harness, Keep};
+use crate::error::{Error, Result};
 
 impl Harness {
     /// Looks at the masks of all threads: what was chosen is honoured from now on, and who has another
@@ -18,36 +17,36 @@ impl Harness {
         &mut self,
         processes: &[Process],
         said: BTreeMap<Process, Said>,
-        keep: impl Fn(&Traces) -> io::Result<()>,
-    ) -> io::Result<Option<Chosen>> {
-        if self.placement != Placement::Affinity {
+        keep: impl Keep,
+    ) -> Result<Option<Chosen>> {
+        if !self.places_by_thread() {
             return Ok(None);
         }
-        let failed: Option<(Tid, String)> = {
+        let failed: Option<(Tid, linux::Error)> = {
             // A thread that is being moved has another mask for a moment, which is not its own.
             let _unmoved = host::lock(&self.targets);
             let strayed = self.masks.look(processes, said, &self.root);
             match self.masks.place().cloned() {
                 Some(place) if strayed => {
                     let outcome = affinity::set_all(processes, &place, &mut self.masks, &self.root);
-                    outcome.map_err(other)?.failed.into_iter().next()
+                    outcome?.failed.into_iter().next()
                 }
                 _ => None,
             }
         };
         self.keep_own(&keep)?;
         match failed {
-            Some((tid, why)) => Err(io::Error::other(format!("thread {tid}: {why}"))),
+            Some((tid, error)) => Err(Error::Thread { tid, error }),
             None => Ok(Some(self.masks.chosen().clone())),
         }
     }
 
     /// Writes down which masks are the program's own though they look like ours.
-    pub(super) fn keep_own(&mut self, keep: impl Fn(&Traces) -> io::Result<()>) -> io::Result<()> {
+    pub(super) fn keep_own(&mut self, keep: impl Keep) -> Result<()> {
         let own = self.masks.own();
         if self.traces.own == own {
             return Ok(());
         }
-        self.note(keep, |traces| traces.own = own)
+        self.record(keep, |traces| traces.own = own)
     }
 }

@@ -36,23 +36,12 @@ impl Harness {
         if self.outside.is_empty() {
             return Ok(());
         }
-        if let Some(group) = &mut self.v1 {
-            group.add_but(insiders, &self.outside, &self.root)?;
-        }
-        if let Some(group) = &mut self.v2 {
-            group.add_but(insiders, &self.outside, &self.root)?;
-        }
-        Ok(())
+        self.groups.bring_in(insiders, &self.outside, &self.root)
     }
 
     /// What cannot be undone now is undone with everything else in the end.
     fn let_out(&mut self, leaving: &[Process], original: &CpuSet) {
-        if let Some(group) = &mut self.v1 {
-            group.release(leaving, &self.root);
-        }
-        if let Some(group) = &mut self.v2 {
-            group.release(leaving, &self.root);
-        }
+        self.groups.let_out(leaving, &self.root);
         if self.places_by_thread() && self.traces.before.is_none() {
             let tids = leaving
                 .iter()

@@ -1,6 +1,5 @@
 //! How a program is stopped and let go, by each mechanism.
 
-use std::io;
 use std::sync::{Arc, Mutex};
 
 use linux::host;
@@ -19,11 +18,11 @@ pub(super) struct Freeze {
 }
 
 impl Turn for Freeze {
-    fn stop(&mut self) -> io::Result<()> {
+    fn stop(&mut self) -> linux::Result<()> {
         self.switch.set(true)
     }
 
-    fn go(&mut self) -> io::Result<()> {
+    fn go(&mut self) -> linux::Result<()> {
         self.switch.set(false)
     }
 
@@ -40,11 +39,11 @@ pub(super) struct Idle {
 }
 
 impl Turn for Idle {
-    fn stop(&mut self) -> io::Result<()> {
+    fn stop(&mut self) -> linux::Result<()> {
         self.switch.set(true)
     }
 
-    fn go(&mut self) -> io::Result<()> {
+    fn go(&mut self) -> linux::Result<()> {
         self.switch.set(false)?;
         // Who holds the targets is about to set masks itself; the next switch mends what this one
         // leaves.
@@ -68,13 +67,13 @@ impl Stop {
 }
 
 impl Turn for Stop {
-    fn stop(&mut self) -> io::Result<()> {
+    fn stop(&mut self) -> linux::Result<()> {
         // A process may have become a launcher since its program was last looked at.
         self.targets().stop_but(|process| is_launcher(process, &self.root), &self.root);
         Ok(())
     }
 
-    fn go(&mut self) -> io::Result<()> {
+    fn go(&mut self) -> linux::Result<()> {
         if !(self.stays)() || broken!(UnseenStopsUndone) {
             self.targets().cont(&self.root);
         }
@@ -82,7 +81,7 @@ impl Turn for Stop {
     }
 
     /// A stop signal of its user must hold.
-    fn leave(&mut self) -> io::Result<()> {
+    fn leave(&mut self) -> linux::Result<()> {
         Ok(())
     }
 }

@@ -6,31 +6,31 @@ use linux::{Process, Tid, affinity, procfs};
 use topology::CpuSet;
 
 use super::{Freeing, MOST_ROUNDS};
-use crate::before::{Before, is_placed};
+use crate::acts::Act;
+use crate::before::Before;
+
+/// Whether a thread that had these CPUs itself can have this mask by one of these acts.
+fn is_part(acts: &[&Act], own: &CpuSet, mask: &CpuSet) -> bool {
+    acts.iter().any(|act| act.gives_of(own, mask))
+}
 
 impl Freeing<'_> {
-    /// Gives threads their original CPUs back. `moved`: leaving a cpuset may have widened them
-    /// beyond what they had (before Linux 6.2).
-    pub(super) fn widen(&mut self, mut members: BTreeSet<Process>, moved: bool) {
+    /// Gives threads their original CPUs back that have others by one of these acts.
+    pub(super) fn widen(&mut self, acts: &[&Act]) {
         if broken!(NothingWidened) {
             return;
         }
-        if let Some(before) = self.traces.before.clone() {
-            return self.give_back_masks(&before, members, moved);
+        // Leaving a cpuset may have widened them beyond what they had (before Linux 6.2).
+        let moved = acts.iter().any(|act| act.group().is_some());
+        let mut members: BTreeSet<Process> = self.members.iter().copied().collect();
+        if let Some(before) = &self.traces.before {
+            return self.give_back_masks(before, members, acts, moved);
         }
         let original = &self.record.original_cpus;
-        let nothing_placed = self.traces.places.as_ref().is_some_and(BTreeSet::is_empty);
-        if original.is_empty() || nothing_placed && !moved && !self.traces.spreads {
+        if original.is_empty() || acts.is_empty() {
             return;
         }
-        let spread = |mask: &CpuSet| self.traces.spreads && mask.len() == 1;
-        let is_ours = |mask: &CpuSet| {
-            mask != original
-                && match &self.traces.places {
-                    Some(places) => places.contains(mask) || spread(mask),
-                    None => mask.is_subset(original),
-                }
-        };
+        let is_ours = |mask: &CpuSet| mask != original && acts.iter().any(|act| act.gives(mask, original));
         let mut looked_at = BTreeSet::new();
         for _ in 0..MOST_ROUNDS {
             let before = looked_at.len();
@@ -40,7 +40,7 @@ impl Freeing<'_> {
                     let lost = moved && original.is_subset(&mask) && mask != *original;
                     let own = self.own_of(*process, tid);
                     let ours = match own {
-                        Some(own) => mask != *own && is_placed(&mask, own, self.traces),
+                        Some(own) => mask != *own && is_part(acts, own, &mask),
                         None => is_ours(&mask) || lost,
                     };
                     if !looked_at.insert(tid) || !ours {
@@ -49,7 +49,7 @@ impl Freeing<'_> {
                     match affinity::set(tid, own.unwrap_or(original)) {
                         Ok(()) => self.report.widened += 1,
                         Err(error) if error.is_gone() => {}
-                        Err(error) => self.report.problems.push(error.to_string()),
+                        Err(error) => self.report.problems.push(error.into()),
                     }
                 }
             }
@@ -75,7 +75,13 @@ impl Freeing<'_> {
 
     /// Gives each thread of a program that was running when it came what it had then. A mask that a
     /// thread chose itself since is its own.
-    fn give_back_masks(&mut self, before: &Before, mut members: BTreeSet<Process>, moved: bool) {
+    fn give_back_masks(
+        &mut self,
+        before: &Before,
+        mut members: BTreeSet<Process>,
+        acts: &[&Act],
+        moved: bool,
+    ) {
         let mut looked_at = BTreeSet::new();
         for _ in 0..MOST_ROUNDS {
             let known = looked_at.len();
@@ -86,14 +92,14 @@ impl Freeing<'_> {
                     let own = own.or_else(|| before.cpus_of(*process, stat.process(), self.root));
                     let (Ok(mask), Some(own)) = (affinity::get(tid), own) else { continue };
                     let lost = moved && own.is_subset(&mask);
-                    let ours = lost || is_placed(&mask, own, self.traces);
+                    let ours = lost || is_part(acts, own, &mask);
                     if !looked_at.insert((process.pid, tid)) || mask == *own || !ours {
                         continue;
                     }
                     match affinity::set(tid, own) {
                         Ok(()) => self.report.widened += 1,
                         Err(error) if error.is_gone() => {}
-                        Err(error) => self.report.problems.push(error.to_string()),
+                        Err(error) => self.report.problems.push(error.into()),
                     }
                 }
             }

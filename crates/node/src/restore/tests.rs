@@ -116,7 +116,7 @@ fn wishes_for_smaller_teams_are_taken_back() {
     PageDir::create(&path, 3, false).unwrap();
     let program = Program::start();
     let report = set_free_by(&program.record(&path), &Traces::default(), "coplace-test", &Root::live());
-    assert_eq!(report.problems, Vec::<String>::new());
+    assert!(report.problems.is_empty(), "{report:?}");
     let page = linux::page::Page::open(&path.join("default")).unwrap().unwrap();
     assert_eq!(page.target(), 0);
 }
@@ -141,7 +141,7 @@ fn a_frozen_program_in_groups_of_ours_runs_again_where_it_came_from() {
     assert_ne!(cgroup::membership(process.pid, &root).unwrap(), came_from);
     // Nothing is written down: it is found where it is.
     let report = set_free_by(&program.record(Path::new("/nowhere")), &Traces::default(), &name, &root);
-    assert_eq!(report.problems, Vec::<String>::new());
+    assert!(report.problems.is_empty(), "{report:?}");
     let now = cgroup::membership(process.pid, &root).unwrap();
     assert_eq!(now, came_from);
     assert!(hierarchy.groups(&name).unwrap().is_empty());

@@ -220,7 +220,7 @@ impl Actuator for Hands<'_> {
 }
 
 impl From<Failure> for News {
-    fn from(Failure { app, why }: Failure) -> News {
-        News::Failed { app, why }
+    fn from(Failure { app, error }: Failure) -> News {
+        News::Failed { app, why: error.to_string() }
     }
 }

@@ -11,9 +11,33 @@ use workload::{AppId, Demand};
 use super::requests::unique;
 use super::{Scheduler, nice};
 use crate::attach::{self, Candidate};
-use crate::before::Before;
+use crate::before::{Before, CannotSee};
+use crate::error::Error;
 use crate::server::PeerId;
 use crate::{identity, restore};
+
+/// Why a running program is not taken in.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotTaken {
+    #[error("this daemon only observes; start one without --observe")]
+    Observes,
+    #[error(transparent)]
+    Refused(#[from] attach::Refusal),
+    #[error(transparent)]
+    Failed(#[from] Error),
+    #[error("process {pid} is under coplace already, as {id}")]
+    IsUnder { pid: u32, id: AppId },
+    #[error("process {pid} has started {id}, which is under coplace already")]
+    HasStarted { pid: u32, id: AppId },
+    #[error("process {pid}: {error}")]
+    CannotSee { pid: u32, error: CannotSee },
+    #[error("process {pid}: {}", all_of(errors))]
+    Unmanaged { pid: u32, errors: Vec<Error> },
+}
+
+fn all_of(errors: &[Error]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
 
 impl Scheduler {
     pub(super) fn attach(
@@ -25,9 +49,9 @@ impl Scheduler {
     ) -> Vec<Event> {
         let uid = self.server.uid(peer).unwrap_or(u32::MAX);
         let answer = match self.role {
-            Role::Observer => Err("this daemon only observes; start one without --observe".to_owned()),
+            Role::Observer => Err(NotTaken::Observes),
             _ => attach::look(pid, uid, linux::host::own_uid(), &Root::live())
-                .map_err(|refusal| refusal.to_string())
+                .map_err(NotTaken::from)
                 .and_then(|candidate| self.take_running(candidate, name, demand)),
         };
         match answer {
@@ -36,7 +60,7 @@ impl Scheduler {
                 events
             }
             Err(why) => {
-                self.server.send(peer, &FromScheduler::Refused { why });
+                self.server.send(peer, &FromScheduler::Refused { why: why.to_string() });
                 Vec::new()
             }
         }
@@ -48,10 +72,10 @@ impl Scheduler {
         candidate: Candidate,
         name: Option<AppId>,
         demand: Demand,
-    ) -> Result<(AppId, Vec<String>, Vec<Event>), String> {
+    ) -> Result<(AppId, Vec<String>, Vec<Event>), NotTaken> {
         let root = Root::live();
         let process = candidate.process;
-        let tree = procfs::tree(process.pid, &root).map_err(|error| error.to_string())?;
+        let tree = procfs::tree(process.pid, &root).map_err(Error::from)?;
         if candidate.job
             && let Some(id) = self.app_with(process.pid)
             && self.live.apps().get(&id).is_some_and(|app| app.record.terms.attached)
@@ -66,12 +90,12 @@ impl Scheduler {
         {
             let pid = process.pid;
             return Err(match member.pid == pid {
-                true => format!("process {pid} is under coplace already, as {id}"),
-                false => format!("process {pid} has started {id}, which is under coplace already"),
+                true => NotTaken::IsUnder { pid, id },
+                false => NotTaken::HasStarted { pid, id },
             });
         }
         let before =
-            Before::look(&tree, &root).map_err(|error| format!("process {}: {error}", process.pid))?;
+            Before::look(&tree, &root).map_err(|error| NotTaken::CannotSee { pid: process.pid, error })?;
         let mut notes = Vec::new();
         if !candidate.has_pages() {
             notes.push("it does not carry the preload library, so its teams keep their size".to_owned());
@@ -87,18 +111,16 @@ impl Scheduler {
         }
         let mut record = candidate.record(id.clone(), demand, before.cpus_of_all(&inside), now_ns());
         nice::weighed(&mut record.demand, process.pid);
-        self.registry.write(&record).map_err(|error| error.to_string())?;
+        self.registry.write(&record).map_err(Error::from)?;
         // What follows may take a while, and is no sign that nobody schedules.
         self.lease.beat();
         let events = self.take_in(record);
         self.lease.beat();
         let managed = &self.live.apps()[&id];
         if !managed.has_harness() {
-            let whys: Vec<String> =
-                self.live.take_failures().into_iter().map(|failure| failure.why).collect();
-            let why = whys.join("; ");
+            let errors = self.live.take_failures().into_iter().map(|failure| failure.error).collect();
             self.forget(&id);
-            return Err(format!("process {}: {why}", process.pid));
+            return Err(NotTaken::Unmanaged { pid: process.pid, errors });
         }
         if foreground && managed.stops_by_signal() {
             notes.push(
@@ -144,7 +166,8 @@ impl Scheduler {
         }
         let report = self.forget(&id);
         self.note(News::GivenBack { app: id.clone() });
-        let (processes, problems) = (report.processes, report.problems);
+        let problems = report.problems.iter().map(ToString::to_string).collect();
+        let processes = report.processes;
         let message = FromScheduler::GivenBack { id: id.clone(), processes, problems };
         self.server.send(peer, &message);
         if let Some(owner) = owner.filter(|owner| *owner != peer) {
@@ -215,7 +238,9 @@ impl Scheduler {
                     self.note(News::TakenIn { app: id, pid, rule: found.rule.to_string() });
                     events.extend(more);
                 }
-                Err(why) => self.note(News::NotTakenIn { pid, rule: found.rule.to_string(), why }),
+                Err(why) => {
+                    self.note(News::NotTakenIn { pid, rule: found.rule.to_string(), why: why.to_string() })
+                }
             }
         }
         events

@@ -8,6 +8,7 @@ use policy::Settings;
 use topology::CpuSet;
 
 use crate::adopt::Rule;
+use crate::lease::LeaseError;
 use crate::mechanism::{Mechanisms, PlacementChoice, TurnsChoice};
 
 /// How a scheduler is to be.
@@ -55,8 +56,15 @@ pub enum StartError {
     Mechanism(#[from] crate::mechanism::NotToBeHad),
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("{0}")]
-    Other(String),
+    #[error("cannot record to {}: {error}", path.display())]
+    Trace { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
+    /// There is none, and none can be started.
+    #[error(transparent)]
+    Guard(io::Error),
+    #[error("the scheduler's thread has died")]
+    Died,
 }
 
 /// The settings as the mechanism at hand can keep them.
