@@ -40,7 +40,7 @@
 //!
 //! CPUs that the program does not use stand idle; a restricted program holds up everybody.
 
-use plan::{Promise, Remark, Snapshot, WaitingBound};
+use plan::{Promise, Remark, ShareBound, Snapshot, WaitingBound};
 
 use crate::common::compose::{Context, compose};
 use crate::eq::Division;
@@ -60,7 +60,12 @@ impl Policy for OneAfterAnother {
     }
 
     fn promise(&self) -> Promise {
-        Promise { waiting_bound: Some(WaitingBound::EarlierArrivals), keeps_cpus: true, ..Promise::default() }
+        Promise {
+            share_bound: Some(ShareBound::EarliestFirst),
+            waiting_bound: Some(WaitingBound::EarlierArrivals),
+            keeps_cpus: true,
+            ..Promise::default()
+        }
     }
 
     fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {

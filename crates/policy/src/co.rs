@@ -71,13 +71,14 @@
 //! for equal weights (no bound holds for programs that share with heavier ones, nor for local
 //! decisions). Weights count within a partition and in turns of everybody, not between partitions.
 
-use plan::{Promise, Remark, Snapshot, WaitingBound};
+use plan::{Promise, Remark, Settled, ShareBound, Snapshot, WaitingBound};
 use topology::CpuSet;
 
 use crate::common::company::{Suited, suited};
 use crate::common::compose::{Context, Divide, Division, Part, compose};
-use crate::common::keep::{Claim, deal, stay};
-use crate::common::levels::{Cut, allowed_cuts, claims, describe, id, level, outside_of, parts, spread};
+use crate::common::keep::{Claim, stay};
+use crate::common::levels::{Cut, allowed_cuts, claims, crowds_steady, describe, equally_heavy, id, level};
+use crate::common::levels::{one_each, outside_of, parts, share_out, spread, together};
 use crate::common::units::domains;
 use crate::{Decision, LevelDecision, LevelMemory, Memory, Policy, Settings};
 
@@ -97,10 +98,20 @@ impl Policy for Coscheduling {
     }
 
     fn promise(&self) -> Promise {
-        let global = self.settings.level_decision == LevelDecision::Global;
+        let settings = &self.settings;
+        let global = settings.level_decision == LevelDecision::Global;
+        let hysteresis = settings.lower_threshold > 0 || settings.upper_threshold > 0 || settings.hold_ns > 0;
+        let even = ShareBound::Ratio(if global || !hysteresis { 2.001 } else { 4.001 });
+        // Until programs are dealt anew, and between nodes for good, they stay where they came to.
+        let (share_bound, settled) = match settings.rebalance_every_ns {
+            None => (Some(even), None),
+            Some(_) if settings.rebalance_within_nodes => (Some(ShareBound::Floor(1.0)), None),
+            Some(after_ns) => (Some(ShareBound::Floor(1.0)), Some(Settled { after_ns, bound: even })),
+        };
         Promise {
             equal_shapes: global,
-            share_bound: None,
+            share_bound,
+            settled,
             waiting_bound: Some(WaitingBound::Terminations(0)),
             // Neighbours are worth moves.
             keeps_cpus: global && self.settings.neighbours.is_none(),
@@ -122,6 +133,12 @@ struct Leveled<'a, 'c> {
 }
 
 impl Leveled<'_, '_> {
+    fn remember(&self, cut: &Cut) -> LevelMemory {
+        let old = &self.cx.memory.level;
+        let since_ns = if old.width == Some(cut.width) { old.since_ns } else { self.cx.snapshot.now_ns };
+        LevelMemory { width: Some(cut.width), since_ns, ..LevelMemory::default() }
+    }
+
     /// Programs on the places of one level, and what is to be remembered of moving them.
     fn deal(&self, cut: &Cut, members: &[usize], memory: &mut LevelMemory) -> (Vec<Part>, Option<u64>) {
         let now = self.cx.snapshot.now_ns;
@@ -144,19 +161,21 @@ impl Leveled<'_, '_> {
         let is_due = !same_level || now >= due;
         // Dealing anew evens out the nodes, too.
         let mut dealt = if is_due && !(same_level && self.cx.settings.rebalance_within_nodes) {
-            deal(&cut.places, &claims)
+            share_out(self.cx, &cut.places, members, &claims)
         } else {
             stay(&cut.places, &claims)
         };
-        if is_due && same_level {
+        // Rotation counts programs; unlike weights are dealt anew and stay.
+        if is_due && same_level && equally_heavy(self.cx, members) {
             grounds.iter().for_each(|ground| self.rotate(ground, &mut dealt, members, &claims, memory));
         }
         if is_due {
             memory.rebalanced_ns = now;
         }
         let uneven = |ground: &Vec<usize>| {
-            let counts = || ground.iter().map(|&place| dealt[place].len());
-            counts().max() != counts().min()
+            let weight = |&at: &usize| self.cx.needs[members[at]].weight;
+            let weights = || ground.iter().map(|&place| dealt[place].iter().map(weight).sum::<u64>());
+            weights().max() != weights().min()
         };
         let wake = grounds.iter().any(uneven).then(|| memory.rebalanced_ns.saturating_add(every_ns));
         (parts(&cut.places, dealt, members), wake)
@@ -211,16 +230,27 @@ impl Divide for Leveled<'_, '_> {
         }
         let clear = outside_of(&self.cuts, blocked);
         let cuts = clear.as_deref().unwrap_or(&self.cuts);
-        if self.cx.settings.level_decision == LevelDecision::Local {
-            return local::divide(self.cx, cuts, members);
+        // Nodes count programs, whatever they weigh.
+        if self.cx.settings.level_decision == LevelDecision::Local && equally_heavy(self.cx, members) {
+            let division = local::divide(self.cx, cuts, members);
+            if !division.layers.iter().any(|parts| crowds_steady(self.cx, parts)) {
+                return division;
+            }
         }
         let (number, held_until) = level(self.cx, cuts, members.len());
-        let cut = &cuts[number];
-        let old = &self.cx.memory.level;
-        let now = self.cx.snapshot.now_ns;
-        let since_ns = if old.width == Some(cut.width) { old.since_ns } else { now };
-        let mut level = LevelMemory { width: Some(cut.width), since_ns, ..LevelMemory::default() };
-        let (parts, rebalance) = self.deal(cut, members, &mut level);
+        let mut cut = &cuts[number];
+        let mut level = self.remember(cut);
+        let (mut parts, rebalance) = self.deal(cut, members, &mut level);
+        if crowds_steady(self.cx, &parts) {
+            let finest = cuts.last().filter(|cut| cut.width == 1);
+            let Some(finer) = one_each(cuts, members).or(finest) else {
+                let (parts, remark) = together(self.cx, members);
+                return Division { layers: vec![parts], remarks: vec![remark], ..Division::default() };
+            };
+            cut = finer;
+            level = self.remember(cut);
+            parts = spread(self.cx, &cut.places, members);
+        }
         let Suited { parts, remarks: company, reasons } = suited(self.cx, &cut.places, parts);
         let mut remarks = describe(self.cx, cut, &parts, members.len());
         remarks.extend(company);

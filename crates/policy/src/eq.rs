@@ -68,6 +68,7 @@ impl Policy for EqualParts {
         Promise {
             equal_shapes: false,
             share_bound: Some(ShareBound::Ratio(2.0)),
+            settled: None,
             waiting_bound: Some(WaitingBound::Terminations(0)),
             keeps_cpus: true,
         }

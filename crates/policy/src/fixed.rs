@@ -40,7 +40,7 @@
 
 use std::collections::BTreeSet;
 
-use plan::{Plan, Promise, Remark, Run, Slot, Snapshot, Tree};
+use plan::{Plan, Promise, Remark, Run, ShareBound, Slot, Snapshot, Tree};
 use workload::AppId;
 
 use crate::common::compose::Context;
@@ -106,7 +106,7 @@ impl Policy for Fixed {
     }
 
     fn promise(&self) -> Promise {
-        Promise::default()
+        Promise { share_bound: Some(ShareBound::AsWritten), ..Promise::default() }
     }
 
     fn hands_off(&self) -> bool {

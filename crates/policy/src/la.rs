@@ -40,7 +40,7 @@
 //!
 //! The load average says nothing about how many programs there are, and reacts in minutes.
 
-use plan::{Promise, Snapshot, WaitingBound};
+use plan::{Promise, ShareBound, Snapshot, WaitingBound};
 
 use crate::ue::overlapping;
 use crate::{Decision, Memory, Policy, Settings};
@@ -59,7 +59,12 @@ impl Policy for LoadAdaptive {
     }
 
     fn promise(&self) -> Promise {
-        Promise { waiting_bound: Some(WaitingBound::Terminations(0)), ..Promise::default() }
+        Promise {
+            // Equal programs read the same load average.
+            share_bound: Some(ShareBound::Ratio(1.0)),
+            waiting_bound: Some(WaitingBound::Terminations(0)),
+            ..Promise::default()
+        }
     }
 
     fn launch_environment(&self) -> Vec<(&'static str, &'static str)> {

@@ -86,6 +86,7 @@ impl Policy for ByTopology {
         Promise {
             equal_shapes: true,
             share_bound: Some(ShareBound::Ratio(2.0)),
+            settled: None,
             waiting_bound: Some(WaitingBound::Terminations(0)),
             // Neighbours are worth moves.
             keeps_cpus: self.settings.neighbours.is_none(),

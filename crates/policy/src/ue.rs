@@ -40,7 +40,7 @@
 //!
 //! Promises nothing about shares: spinning threads keep one another from running.
 
-use plan::{Promise, Remark, Run, Snapshot, Tree, WaitingBound};
+use plan::{Promise, Remark, Run, ShareBound, Snapshot, Tree, WaitingBound};
 
 use crate::common::compose::Context;
 use crate::common::gather::{leaf, mixed};
@@ -62,7 +62,12 @@ impl Policy for Uncontrolled {
     }
 
     fn promise(&self) -> Promise {
-        Promise { waiting_bound: Some(WaitingBound::Terminations(0)), ..Promise::default() }
+        Promise {
+            // To the kernel threads are alike, and equal programs have equally many.
+            share_bound: Some(ShareBound::Ratio(1.0)),
+            waiting_bound: Some(WaitingBound::Terminations(0)),
+            ..Promise::default()
+        }
     }
 
     fn hands_off(&self) -> bool {
