@@ -29,6 +29,9 @@
 //! # Properties
 //!
 //! - `one_after_another_runs_the_earliest_on_everything`
+//! - shares: the earliest has every CPU that it can use and that those who must not be stopped leave, until
+//!   its end; nobody else has any. Over the time from the end of all earlier programs to its own end
+//!   everybody has the same, the machine: `every_plan_of_every_policy_passes_the_checker`
 //! - waiting ends when all earlier programs have ended:
 //!   `every_plan_of_every_policy_passes_the_checker`
 //!

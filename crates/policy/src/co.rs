@@ -20,6 +20,11 @@
 //!   declared not to need coscheduling (II-C), and those that share with one that must not stop.
 //! - Listing 1 switches by one level an event; we go to the level that its thresholds lead to.
 //! - A partition never stands empty while another has two programs, also between rebalancings.
+//! - Programs of unlike weight are dealt so that partitions weigh alike, and local decisions, which count
+//!   programs, are then global ones.
+//! - Beside one who must not be stopped nobody can have turns. Where it would share several CPUs, everybody
+//!   gets a partition of its own on a finer level, as under TA, or one CPU is shared; where the allowed
+//!   widths have no such level, all run mixed on everything.
 //! - Programs that cannot shrink take turns of their own width with all others, as II-C foresees.
 //! - II-B's periodic rebalancing is done as a rotation: of each crowded partition the program that
 //!   was moved longest ago goes to a less crowded one, so that over time all get the same. Where
@@ -40,13 +45,13 @@
 //! while programs ≥ partitions(next finer level) + upper:  level = next finer
 //! while programs < partitions(level) − lower:             level = next wider
 //! (neither before the level was held for hold_ns)
-//! programs dealt evenly over the partitions, as many as possible where they are
+//! programs dealt evenly over the partitions (unlike weights: by weight), as many as possible where they are
 //! several in one partition: in_turn, slices by weight
 //! with `neighbours` as TA, for global decisions
 //!
 //! local decisions, from the root of the hierarchy:
 //!     a node with at least children + upper jobs deals them to its children
-//!     a node whose children have fewer than children − lower jobs takes them back
+//!     a node whose children have fewer than children − lower jobs, or than half of children, takes them back
 //! ```
 //!
 //! # Properties
@@ -58,6 +63,17 @@
 //! - numbers of programs in partitions differ by one at most:
 //!   `programs_are_dealt_evenly_over_partitions`
 //! - `rotation_gives_everybody_the_same_over_time`, `rotation_within_nodes_takes_nobody_to_another_node`
+//! - shares of equal programs differ by a factor of 2 at most, over every round of turns (`max_still_ns` at
+//!   most, longer only where the report says so): partitions carry numbers, or, where weights are unlike,
+//!   weights that differ by no more (`common::weighing`); a thousandth more for slices of whole
+//!   nanoseconds. Local decisions add a factor of 1.5 for CPUs that a node's halves leave over, and with
+//!   thresholds or a hold one of 2, beyond which no node is kept divided. With `rebalance_every_ns`
+//!   that begins once nothing has changed for so long; before, and always with
+//!   `rebalance_within_nodes`, whoever has less than an equal has no less than 1 ÷ programs of it (or the
+//!   part of its weight): `every_plan_of_every_policy_passes_the_checker`,
+//!   `who_must_not_be_stopped_takes_nothing_from_its_neighbour`,
+//!   `equals_beside_heavier_programs_differ_by_a_factor_of_2`,
+//!   `no_node_stays_divided_for_fewer_than_half_of_its_parts`
 //! - partitions of one shape (global decisions), most CPUs kept, nobody waits:
 //!   `every_plan_of_every_policy_passes_the_checker`
 //!
@@ -67,9 +83,8 @@
 //!
 //! # Limits
 //!
-//! With an odd number of programs those in a less crowded partition get more, up to twice as much
-//! for equal weights (no bound holds for programs that share with heavier ones, nor for local
-//! decisions). Weights count within a partition and in turns of everybody, not between partitions.
+//! With an odd number of programs those in a less crowded partition get more, up to twice as much.
+//! Nobody gets more than a partition, whatever its weight.
 
 use plan::{Promise, Remark, Settled, ShareBound, Snapshot, WaitingBound};
 use topology::CpuSet;
@@ -100,13 +115,19 @@ impl Policy for Coscheduling {
     fn promise(&self) -> Promise {
         let settings = &self.settings;
         let global = settings.level_decision == LevelDecision::Global;
-        let hysteresis = settings.lower_threshold > 0 || settings.upper_threshold > 0 || settings.hold_ns > 0;
-        let even = ShareBound::Ratio(if global || !hysteresis { 2.001 } else { 4.001 });
+        // See the properties.
+        let local_factor = match (global, hysteresis(settings)) {
+            (true, _) => 1.0,
+            (false, false) => 1.5,
+            (false, true) => 3.0,
+        };
+        let (even, floor) =
+            (ShareBound::Ratio(local_factor * 2.001), ShareBound::Floor(local_factor * 1.001));
         // Until programs are dealt anew, and between nodes for good, they stay where they came to.
         let (share_bound, settled) = match settings.rebalance_every_ns {
             None => (Some(even), None),
-            Some(_) if settings.rebalance_within_nodes => (Some(ShareBound::Floor(1.0)), None),
-            Some(after_ns) => (Some(ShareBound::Floor(1.0)), Some(Settled { after_ns, bound: even })),
+            Some(_) if settings.rebalance_within_nodes => (Some(floor), None),
+            Some(after_ns) => (Some(floor), Some(Settled { after_ns, bound: even })),
         };
         Promise {
             equal_shapes: global,
@@ -125,6 +146,11 @@ impl Policy for Coscheduling {
         decision.report.remarks.splice(0..0, remark);
         decision
     }
+}
+
+/// Whether levels are kept that the number of programs alone would not lead to.
+fn hysteresis(settings: &Settings) -> bool {
+    settings.lower_threshold > 0 || settings.upper_threshold > 0 || settings.hold_ns > 0
 }
 
 struct Leveled<'a, 'c> {

@@ -36,7 +36,7 @@
 //!
 //! # Limits
 //!
-//! Promises nothing. A plan that squeezes a program which cannot shrink is refused by the checker.
+//! Shares are as the plan is written: its user is who promises. A plan that squeezes a program which cannot shrink is refused by the checker.
 
 use std::collections::BTreeSet;
 

@@ -30,6 +30,7 @@
 //! # Properties
 //!
 //! - `the_load_of_fifteen_minutes_is_taken_off_the_cpus`
+//! - equal programs get the same, as under UE: `every_plan_of_every_policy_passes_the_checker`
 //! - nobody waits and nobody is stopped: `every_plan_of_every_policy_passes_the_checker`
 //!
 //! # Cost

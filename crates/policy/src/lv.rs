@@ -24,6 +24,8 @@
 //!   as long as is allowed is not used; the odd ones then have a turn of their own on the widest
 //!   level that is, beside idle partitions. Weights too small for any level count as the least that
 //!   is not.
+//! - Where programs that must not be stopped leave the others no partition, nobody has turns: each program
+//!   has a partition of its own on a finer level, or all run mixed on everything.
 //! - A program that cannot use more CPUs than it is entitled to has its own partition beside the
 //!   levels all the time; so have programs that must not be stopped. The levels are then those of
 //!   the other CPUs.
@@ -58,6 +60,12 @@
 //! - the grace period: `who_is_to_be_narrower_keeps_its_partition_until_its_team_has_shrunk`
 //! - who scales better is wider: `who_scales_best_goes_a_level_up`
 //! - programs that cannot use more: `who_cannot_use_more_has_its_own_partition_all_the_time`
+//! - shares of equal programs within 10% once nothing has changed for `settle_ns` and `grace_ns`, over every
+//!   round of turns (`2 × max_still_ns` at most, longer only where the report says so); the rest is turns
+//!   that cannot be shorter than `min_slice_ns`. Before that programs stand where they came to: a partition
+//!   with one program may stand beside one with all others, and whoever has less than an equal has no
+//!   less than 1 ÷ programs of it (or the part of its weight):
+//!   `every_plan_of_every_policy_passes_the_checker`, `who_is_seated_is_seated_again`
 //! - partitions of one shape a level, most CPUs kept (without a grace period), nobody waits:
 //!   `every_plan_of_every_policy_passes_the_checker`
 //!

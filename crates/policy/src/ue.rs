@@ -30,6 +30,8 @@
 //! # Properties
 //!
 //! - nobody waits and nobody is stopped: `every_plan_of_every_policy_passes_the_checker`
+//! - equal programs get the same (their threads are as many, on the same CPUs, and the kernel treats threads
+//!   alike; in the long run, for it promises no time): `every_plan_of_every_policy_passes_the_checker`
 //! - each program has as many threads as it would have alone: `uncontrolled_programs_overlap_everywhere`
 //!
 //! # Cost
@@ -38,7 +40,7 @@
 //!
 //! # Limits
 //!
-//! Promises nothing about shares: spinning threads keep one another from running.
+//! What a share is worth is another matter: spinning threads keep one another from running.
 
 use plan::{Promise, Remark, Run, ShareBound, Snapshot, Tree, WaitingBound};
 
