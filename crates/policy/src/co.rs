@@ -185,21 +185,26 @@ impl Leveled<'_, '_> {
         let claims = claims(self.cx, &cut.places, members);
         let grounds = self.grounds(&cut.places);
         let is_due = !same_level || now >= due;
-        // Dealing anew evens out the nodes, too.
-        let mut dealt = if is_due && !(same_level && self.cx.settings.rebalance_within_nodes) {
+        // Dealing anew evens out the nodes, too. Who brings several threads to a CPU that is shared leaves little to those whom it finds there.
+        let several = claims.iter().any(|claim| claim.load > 1);
+        let anew = is_due && !(same_level && self.cx.settings.rebalance_within_nodes);
+        let mut dealt = if several || anew {
             share_out(self.cx, &cut.places, members, &claims)
         } else {
             stay(&cut.places, &claims)
         };
         // Rotation counts programs; unlike weights are dealt anew and stay.
-        if is_due && same_level && equally_heavy(self.cx, members) {
+        if is_due && same_level && (equally_heavy(self.cx, members) || cut.width == 1) {
             grounds.iter().for_each(|ground| self.rotate(ground, &mut dealt, members, &claims, memory));
         }
         if is_due {
             memory.rebalanced_ns = now;
         }
         let uneven = |ground: &Vec<usize>| {
-            let weight = |&at: &usize| self.cx.needs[members[at]].weight;
+            let weight = |&at: &usize| match cut.width {
+                1 => u64::from(claims[at].load),
+                _ => self.cx.needs[members[at]].weight,
+            };
             let weights = || ground.iter().map(|&place| dealt[place].iter().map(weight).sum::<u64>());
             weights().max() != weights().min()
         };
@@ -226,14 +231,16 @@ impl Leveled<'_, '_> {
         claims: &[Claim<'_>],
         memory: &mut LevelMemory,
     ) {
-        let least = ground.iter().map(|&place| dealt[place].len()).min().unwrap_or(0);
-        let those = |wanted: &dyn Fn(usize) -> bool| -> Vec<usize> {
-            ground.iter().copied().filter(|&place| wanted(dealt[place].len())).collect()
+        let load = |place: usize| dealt[place].iter().map(|&at| claims[at].load.max(1)).sum::<u32>();
+        let least = ground.iter().map(|&place| load(place)).min().unwrap_or(0);
+        let those = |wanted: &dyn Fn(u32) -> bool| -> Vec<usize> {
+            ground.iter().copied().filter(|&place| wanted(load(place))).collect()
         };
-        let (roomy, crowded) = (those(&|count| count == least), those(&|count| count > least));
+        let (roomy, crowded) = (those(&|load| load == least), those(&|load| load > least));
         for (from, to) in crowded.into_iter().zip(roomy) {
             let last_move = |at: usize| memory.moved_ns.get(id(self.cx, members[at])).copied();
-            let free = dealt[from].iter().copied().filter(|&at| claims[at].scope.is_none());
+            let free =
+                dealt[from].iter().copied().filter(|&at| claims[at].scope.is_none() && claims[at].load <= 1);
             if let Some(at) = free.min_by_key(|&at| (last_move(at), at)) {
                 dealt[from].retain(|&other| other != at);
                 dealt[to].push(at);

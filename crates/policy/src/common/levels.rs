@@ -148,6 +148,11 @@ pub(crate) fn share_out(
         return deal(places, claims);
     }
     let weights: Vec<u64> = members.iter().map(|&index| cx.needs[index].weight).collect();
+    // No turn is shorter than the shortest slice, however light its program is.
+    let all = u128::from(weights.iter().sum::<u64>()) * u128::from(cx.settings.min_slice_ns);
+    let least = all / (places.len() as u128 * u128::from(cx.settings.max_still_ns)).max(1);
+    let least = u64::try_from(least).unwrap_or(u64::MAX / 4096);
+    let weights: Vec<u64> = weights.into_iter().map(|weight| weight.max(least)).collect();
     deal_by_weight(places, claims, &weights)
 }
 
