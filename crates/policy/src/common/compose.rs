@@ -397,7 +397,8 @@ fn shares_equally(cx: &Context<'_>, part: &Part) -> bool {
     let mut threads = part.members.iter().map(|&index| thin(cx, index, part).threads);
     let first = threads.next();
     // One that may stand on a part of it only is the denser there.
-    let open = |&index: &usize| cx.needs[index].scope.is_none() || cx.needs[index].open(&part.place) == part.place;
+    let open =
+        |&index: &usize| cx.needs[index].scope.is_none() || cx.needs[index].open(&part.place) == part.place;
     (count >= cpus || cpus.is_multiple_of(count))
         && part.members.iter().all(open)
         && threads.all(|threads| Some(threads) == first)
