@@ -20,7 +20,7 @@ pub use diff::{AppChange, Change, Standing, State, diff};
 pub use evidence::{Evidence, Known, Source};
 pub use fold::Unfairness;
 pub use normal::{Limits, Refusal, normalise, standstill_ns};
-pub use promise::{Promise, ShareBound, WaitingBound};
+pub use promise::{Promise, Settled, ShareBound, WaitingBound};
 pub use report::{Basis, Fact, Idleness, MoveReason, Rejection, Remark, Report, Severity};
 pub use snapshot::{App, ParseAppError, Snapshot};
 pub use speedup::Speedup;

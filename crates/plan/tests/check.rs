@@ -8,7 +8,8 @@ use std::sync::Arc;
 use common::{id, plan, set};
 use coplace_plan::check::Sequence;
 use coplace_plan::{
-    Idleness, MoveReason, Promise, Remark, Report, ShareBound, Snapshot, Violation, WaitingBound, check_plan,
+    Idleness, MoveReason, Promise, Remark, Report, Settled, ShareBound, Snapshot, Violation, WaitingBound,
+    check_plan,
 };
 use proptest::prelude::*;
 use topology::Machine;
@@ -320,6 +321,95 @@ fn equal_programs_have_equal_shares_up_to_the_promise() {
     assert_valid(judge("a; b weight 500", uneven, ShareBound::Ratio(1.0)));
     assert_valid(judge("a; b rigid max 2", uneven, ShareBound::Ratio(1.0)));
     assert_valid(judge("a; b suspended", "a on 0 suspended [b]", ShareBound::Ratio(1.0)));
+}
+
+fn judge_shares(apps: &str, text: &str, bound: ShareBound) -> Vec<Violation> {
+    let promise = Promise { share_bound: Some(bound), ..Promise::default() };
+    check_plan(&plan(text), &eight(apps), &promise)
+}
+
+#[test]
+fn a_floor_grows_with_programs_and_with_their_weights() {
+    let four = "a; b; c; d max 1";
+    let text = "side_by_side [a on 0-3, b on 4, c on 5-6, d on 7]";
+    // Four times as much as an equal, and four programs are there.
+    assert_valid(judge_shares(four, text, ShareBound::Floor(1.0)));
+    assert_only!(judge_shares(four, text, ShareBound::Floor(0.9)), Violation::Unfair { poorer, .. } if poorer.as_str() == "b");
+    // Who is suspended is not there.
+    let three = "a; b; c; d suspended";
+    let text = "side_by_side [a on 0-3, b on 4, c on 5-6] suspended [d]";
+    assert_only!(judge_shares(three, text, ShareBound::Floor(1.0)), Violation::Unfair { .. });
+    assert_valid(judge_shares(three, text, ShareBound::Floor(4.0 / 3.0)));
+    // Of twelve parts of weight one is b's, and an equal has six times as much.
+    let light = "a; b; heavy weight 10000";
+    let text = "side_by_side [a on 0-5, b on 6, heavy on 7]";
+    assert_only!(judge_shares(light, text, ShareBound::Floor(0.4)), Violation::Unfair { .. });
+    assert_valid(judge_shares(light, text, ShareBound::Floor(0.6)));
+    // Nobody may be left without anything.
+    assert_only!(
+        judge_shares("a; b", "a on 0 waiting [b]", ShareBound::Floor(99.0)),
+        Violation::Unfair { .. }
+    );
+}
+
+#[test]
+fn the_earliest_first_has_everything() {
+    let first = ShareBound::EarliestFirst;
+    assert_valid(judge_shares("a; b", "a on 0-7 waiting [b]", first));
+    let latest = judge_shares("a; b", "b on 0-7 waiting [a]", first);
+    assert_only!(latest, Violation::Unfair { richer, poorer, .. } if richer.as_str() == "b" && poorer.as_str() == "a");
+    // With CPUs left that it could have it is the poorer twice.
+    let half = judge_shares("a; b", "b on 0-3 waiting [a]", first);
+    assert!(matches!(&half[..], [Violation::TooLittle { .. }, Violation::Unfair { .. }]), "{half:?}");
+    assert_only!(judge_shares("a; b", "side_by_side [a on 0-6, b on 7]", first), Violation::Unfair { richer, .. } if richer.as_str() == "b");
+    let narrow = judge_shares("a; b", "a on 0-6 waiting [b]", first);
+    assert_only!(&narrow, Violation::TooLittle { least, .. } if *least == 1.0);
+    assert_eq!(narrow[0].invariant(), 5);
+    assert_valid(judge_shares("a max 3; b", "a on 0-2 waiting [b]", first));
+    // Who must not be stopped runs beside it, a suspended program lets the next one run.
+    assert_valid(judge_shares("sh fixed; a; b", "side_by_side [sh on 0, a on 1-7] waiting [b]", first));
+    assert_valid(judge_shares("a suspended; b", "b on 0-7 suspended [a]", first));
+    // A rigid one that came first is nobody's equal, and yet it is first.
+    assert_valid(judge_shares("r rigid max 2; b", "r on 0-1 waiting [b]", first));
+    assert_only!(
+        judge_shares("r rigid max 2; b", "side_by_side [r on 0-1, b on 2-7]", first),
+        Violation::Unfair { .. }
+    );
+}
+
+#[test]
+fn a_plan_that_a_user_wrote_is_held_to_no_shares() {
+    assert_valid(judge_shares("a; b", "a on 0-7 waiting [b]", ShareBound::AsWritten));
+}
+
+#[test]
+fn a_settled_bound_holds_once_nothing_has_changed() {
+    let settled = Some(Settled { after_ns: 10, bound: ShareBound::Ratio(1.0) });
+    let mut history =
+        History { sequence: Sequence::default(), promise: Promise { settled, ..Promise::default() } };
+    let uneven = "side_by_side [a on 0-2, b on 3-4]";
+    let at = |now_ns: u64, apps: &str| Snapshot { now_ns, ..eight(apps) };
+    assert_valid(history.step(&at(100, "a; b"), uneven));
+    assert_valid(history.step(&at(109, "a; b"), uneven));
+    assert_only!(history.step(&at(110, "a; b"), uneven), Violation::Unfair { .. });
+    assert_valid(history.step(&at(111, "a; b"), "side_by_side [a on 0-2, b on 3-5]"));
+    // Other teams, other CPUs and another policy begin it anew.
+    assert_valid(history.step(&at(112, "a team 3; b"), uneven));
+    assert_valid(history.step(&at(121, "a team 3; b"), uneven));
+    let fewer = at(122, "a team 3; b").with_usable(set("0-5"));
+    assert_valid(history.step(&fewer, uneven));
+    assert_valid(history.step(&Snapshot { now_ns: 131, ..fewer.clone() }, uneven));
+    history.sequence.forget_waits();
+    assert_valid(history.step(&Snapshot { now_ns: 132, ..fewer.clone() }, uneven));
+    assert_only!(history.step(&Snapshot { now_ns: 142, ..fewer }, uneven), Violation::Unfair { .. });
+}
+
+#[test]
+fn promises_written_before_there_was_a_settled_bound_are_read() {
+    let old = r#"{"equal_shapes":true,"share_bound":{"ratio":2.0},"waiting_bound":{"terminations":0},"keeps_cpus":true}"#;
+    let read: Promise = serde_json::from_str(old).unwrap();
+    assert_eq!((read.share_bound, read.settled), (Some(ShareBound::Ratio(2.0)), None));
+    assert_eq!(serde_json::to_string(&read).unwrap(), old);
 }
 
 // Invariants 6 and 7.

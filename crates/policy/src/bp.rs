@@ -29,6 +29,9 @@
 //! # Properties
 //!
 //! - `one_after_another_runs_the_earliest_on_everything`
+//! - shares: the earliest has every CPU that it can use and that those who must not be stopped leave, until
+//!   its end; nobody else has any. Over the time from the end of all earlier programs to its own end
+//!   everybody has the same, the machine: `every_plan_of_every_policy_passes_the_checker`
 //! - waiting ends when all earlier programs have ended:
 //!   `every_plan_of_every_policy_passes_the_checker`
 //!
@@ -40,7 +43,7 @@
 //!
 //! CPUs that the program does not use stand idle; a restricted program holds up everybody.
 
-use plan::{Promise, Remark, Snapshot, WaitingBound};
+use plan::{Promise, Remark, ShareBound, Snapshot, WaitingBound};
 
 use crate::common::compose::{Context, compose};
 use crate::eq::Division;
@@ -60,7 +63,12 @@ impl Policy for OneAfterAnother {
     }
 
     fn promise(&self) -> Promise {
-        Promise { waiting_bound: Some(WaitingBound::EarlierArrivals), keeps_cpus: true, ..Promise::default() }
+        Promise {
+            share_bound: Some(ShareBound::EarliestFirst),
+            waiting_bound: Some(WaitingBound::EarlierArrivals),
+            keeps_cpus: true,
+            ..Promise::default()
+        }
     }
 
     fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {

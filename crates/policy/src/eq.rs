@@ -32,7 +32,8 @@
 //!
 //! - parts are the quotient, the first ones one more: `equal_parts_match_a_naive_division`
 //! - only adding and removing: `equal_parts_only_add_and_remove_cpus`
-//! - shares of equal programs differ by a factor of 2 at most, most CPUs are kept, nobody waits:
+//! - shares of equal programs differ by a factor of 2 at most (over every round of turns: `max_still_ns` at
+//!   most, longer only where the report says so), most CPUs are kept, nobody waits:
 //!   `every_plan_of_every_policy_passes_the_checker`
 //!
 //! # Cost
@@ -68,6 +69,7 @@ impl Policy for EqualParts {
         Promise {
             equal_shapes: false,
             share_bound: Some(ShareBound::Ratio(2.0)),
+            settled: None,
             waiting_bound: Some(WaitingBound::Terminations(0)),
             keeps_cpus: true,
         }

@@ -36,11 +36,11 @@
 //!
 //! # Limits
 //!
-//! Promises nothing. A plan that squeezes a program which cannot shrink is refused by the checker.
+//! Shares are as the plan is written: its user is who promises. A plan that squeezes a program which cannot shrink is refused by the checker.
 
 use std::collections::BTreeSet;
 
-use plan::{Plan, Promise, Remark, Run, Slot, Snapshot, Tree};
+use plan::{Plan, Promise, Remark, Run, ShareBound, Slot, Snapshot, Tree};
 use workload::AppId;
 
 use crate::common::compose::Context;
@@ -106,7 +106,7 @@ impl Policy for Fixed {
     }
 
     fn promise(&self) -> Promise {
-        Promise::default()
+        Promise { share_bound: Some(ShareBound::AsWritten), ..Promise::default() }
     }
 
     fn hands_off(&self) -> bool {

@@ -30,6 +30,7 @@
 //! # Properties
 //!
 //! - `the_load_of_fifteen_minutes_is_taken_off_the_cpus`
+//! - equal programs get the same, as under UE: `every_plan_of_every_policy_passes_the_checker`
 //! - nobody waits and nobody is stopped: `every_plan_of_every_policy_passes_the_checker`
 //!
 //! # Cost
@@ -40,7 +41,7 @@
 //!
 //! The load average says nothing about how many programs there are, and reacts in minutes.
 
-use plan::{Promise, Snapshot, WaitingBound};
+use plan::{Promise, ShareBound, Snapshot, WaitingBound};
 
 use crate::ue::overlapping;
 use crate::{Decision, Memory, Policy, Settings};
@@ -59,7 +60,12 @@ impl Policy for LoadAdaptive {
     }
 
     fn promise(&self) -> Promise {
-        Promise { waiting_bound: Some(WaitingBound::Terminations(0)), ..Promise::default() }
+        Promise {
+            // Equal programs read the same load average.
+            share_bound: Some(ShareBound::Ratio(1.0)),
+            waiting_bound: Some(WaitingBound::Terminations(0)),
+            ..Promise::default()
+        }
     }
 
     fn launch_environment(&self) -> Vec<(&'static str, &'static str)> {

@@ -24,6 +24,8 @@
 //!   as long as is allowed is not used; the odd ones then have a turn of their own on the widest
 //!   level that is, beside idle partitions. Weights too small for any level count as the least that
 //!   is not.
+//! - Where programs that must not be stopped leave the others no partition, nobody has turns: each program
+//!   has a partition of its own on a finer level, or all run mixed on everything.
 //! - A program that cannot use more CPUs than it is entitled to has its own partition beside the
 //!   levels all the time; so have programs that must not be stopped. The levels are then those of
 //!   the other CPUs.
@@ -58,6 +60,12 @@
 //! - the grace period: `who_is_to_be_narrower_keeps_its_partition_until_its_team_has_shrunk`
 //! - who scales better is wider: `who_scales_best_goes_a_level_up`
 //! - programs that cannot use more: `who_cannot_use_more_has_its_own_partition_all_the_time`
+//! - shares of equal programs within 10% once nothing has changed for `settle_ns` and `grace_ns`, over every
+//!   round of turns (`2 × max_still_ns` at most, longer only where the report says so); the rest is turns
+//!   that cannot be shorter than `min_slice_ns`. Before that programs stand where they came to: a partition
+//!   with one program may stand beside one with all others, and whoever has less than an equal has no
+//!   less than 1 ÷ programs of it (or the part of its weight):
+//!   `every_plan_of_every_policy_passes_the_checker`, `who_is_seated_is_seated_again`
 //! - partitions of one shape a level, most CPUs kept (without a grace period), nobody waits:
 //!   `every_plan_of_every_policy_passes_the_checker`
 //!
@@ -74,20 +82,19 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use plan::{Promise, Remark, Snapshot, WaitingBound};
+use plan::{Promise, Remark, Settled, ShareBound, Snapshot, WaitingBound};
 use topology::CpuSet;
 use workload::AppId;
 
 use crate::common::compose::{Context, Divide, Division, Part, compose};
 use crate::common::keep::stay;
-use crate::common::levels::{Cut, allowed_cuts, claims, describe, id, level, outside_of, parts, spread};
+use crate::common::levels::{Cut, allowed_cuts, claims, describe, id, level};
+use crate::common::levels::{one_each, outside_of, parts, spread, together};
 use crate::common::seats::{rank, seats};
 use crate::{Decision, LevelMemory, Memory, Policy, Settings};
 
 mod beside;
 mod grace;
-
-use grace::Grace;
 
 pub(crate) struct EquilibriumOverLevels {
     pub settings: Settings,
@@ -105,10 +112,12 @@ impl Policy for EquilibriumOverLevels {
     fn promise(&self) -> Promise {
         Promise {
             equal_shapes: true,
-            // Equal shares are what it is for (tests/levels.rs), but nothing that holds of every plan:
-            // before levels are balanced, and where some must not be stopped and others cannot
-            // shrink, there are plans without them.
-            share_bound: None,
+            // Before levels are balanced programs stand where they came to, or still stand.
+            share_bound: Some(ShareBound::Floor(1.0)),
+            settled: Some(Settled {
+                after_ns: self.settings.settle_ns.saturating_add(self.settings.grace_ns),
+                bound: ShareBound::Ratio(1.1),
+            }),
             waiting_bound: Some(WaitingBound::Terminations(0)),
             // Who keeps its partition until its team is narrower stands where the next plan would not.
             keeps_cpus: self.settings.grace_ns == 0,
@@ -181,19 +190,21 @@ impl Divide for Equilibrium<'_, '_> {
         let beside = self.beside(clear.as_deref().unwrap_or(&self.cuts), blocked, members);
         let (cuts, others) = (&beside.cuts, &beside.others);
         let (finest, held_until) = level(cx, cuts, others.len().max(1));
+        if beside.crowded {
+            return self.crowded(cuts, finest, others);
+        }
         let settled_at_ns = self.changed_ns.saturating_add(settings.settle_ns);
         let stable = cx.snapshot.now_ns >= settled_at_ns;
         // Everybody gets another partition anyway when the finest level changes.
         let same_level = cx.memory.level.width == Some(cuts[finest].width);
         let mut remarks = beside.remarks;
-        let mut layers = match (beside.crowded, stable || !same_level) {
-            (true, _) => vec![Layer { level: finest, parts: spread(cx, &cuts[finest].places, others) }],
-            (false, true) => self.balanced(cuts, finest, others, &mut remarks),
-            (false, false) => self.as_they_stand(cuts, finest, others),
+        let mut layers = if stable || !same_level {
+            self.balanced(cuts, finest, others, &mut remarks)
+        } else {
+            self.as_they_stand(cuts, finest, others)
         };
         let mut memory = self.remember(cuts[finest].width);
-        // Who must not be stopped cannot wait for others.
-        let grace = if beside.crowded { Grace::default() } else { self.grace(cuts, &mut layers) };
+        let grace = self.grace(cuts, &mut layers);
         memory.asked_ns = grace.since_ns;
         layers.retain(|layer| !layer.parts.is_empty());
         layers.sort_by_key(|layer| layer.level);
@@ -222,6 +233,24 @@ impl Divide for Equilibrium<'_, '_> {
 }
 
 impl Equilibrium<'_, '_> {
+    /// Those who must not be stopped leave no partition to the others: a partition for each, on a level
+    /// finer than `finest` if need be, or everybody together; who must not be stopped has no turns.
+    fn crowded(&self, cuts: &[Cut], finest: usize, members: &[usize]) -> Division {
+        let level = self.remember(cuts[finest].width);
+        let (parts, remarks) = match one_each(cuts, members) {
+            Some(cut) => {
+                let parts = spread(self.cx, &cut.places, members);
+                let remarks = describe(self.cx, cut, &parts, members.len());
+                (parts, remarks)
+            }
+            None => {
+                let (parts, remark) = together(self.cx, members);
+                (parts, vec![remark])
+            }
+        };
+        Division { layers: vec![parts], level, remarks, ..Division::default() }
+    }
+
     fn remember(&self, width: u32) -> LevelMemory {
         let old = &self.cx.memory.level;
         let since_ns = if old.width == Some(width) { old.since_ns } else { self.cx.snapshot.now_ns };

@@ -44,7 +44,8 @@
 //! - the level against a naive search: `the_level_of_equal_parts_by_topology_matches_a_naive_search`
 //! - nobody moves while the level stays: `arrivals_and_ends_within_a_level_move_nobody`
 //! - shares of equal programs differ by a factor of 2 at most (one finest partition shared by one
-//!   program more than another), partitions of one shape, most CPUs kept, nobody waits:
+//!   program more than another; over every round of turns: `max_still_ns` at most, longer only where the
+//!   report says so), partitions of one shape, most CPUs kept, nobody waits:
 //!   `every_plan_of_every_policy_passes_the_checker`
 //! - `a_rigid_spinning_program_is_never_narrowed`
 //! - neighbours (tests/neighbours.rs): `the_best_neighbours_are_chosen_whatever_programs_are_called`,
@@ -86,6 +87,7 @@ impl Policy for ByTopology {
         Promise {
             equal_shapes: true,
             share_bound: Some(ShareBound::Ratio(2.0)),
+            settled: None,
             waiting_bound: Some(WaitingBound::Terminations(0)),
             // Neighbours are worth moves.
             keeps_cpus: self.settings.neighbours.is_none(),

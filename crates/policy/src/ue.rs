@@ -30,6 +30,8 @@
 //! # Properties
 //!
 //! - nobody waits and nobody is stopped: `every_plan_of_every_policy_passes_the_checker`
+//! - equal programs get the same (their threads are as many, on the same CPUs, and the kernel treats threads
+//!   alike; in the long run, for it promises no time): `every_plan_of_every_policy_passes_the_checker`
 //! - each program has as many threads as it would have alone: `uncontrolled_programs_overlap_everywhere`
 //!
 //! # Cost
@@ -38,9 +40,9 @@
 //!
 //! # Limits
 //!
-//! Promises nothing about shares: spinning threads keep one another from running.
+//! What a share is worth is another matter: spinning threads keep one another from running.
 
-use plan::{Promise, Remark, Run, Snapshot, Tree, WaitingBound};
+use plan::{Promise, Remark, Run, ShareBound, Snapshot, Tree, WaitingBound};
 
 use crate::common::compose::Context;
 use crate::common::gather::{leaf, mixed};
@@ -62,7 +64,12 @@ impl Policy for Uncontrolled {
     }
 
     fn promise(&self) -> Promise {
-        Promise { waiting_bound: Some(WaitingBound::Terminations(0)), ..Promise::default() }
+        Promise {
+            // To the kernel threads are alike, and equal programs have equally many.
+            share_bound: Some(ShareBound::Ratio(1.0)),
+            waiting_bound: Some(WaitingBound::Terminations(0)),
+            ..Promise::default()
+        }
     }
 
     fn hands_off(&self) -> bool {

@@ -7,7 +7,7 @@
 //! | 2 | [`check_plan`] | places side by side are disjoint and lie in what is usable; only what cannot be narrower may reach into what is allowed, and no further than it must |
 //! | 3 | [`check_plan`] | more threads than CPUs only under `mixed`; nobody is squeezed below the team that runs; what must not be stopped never is |
 //! | 4 | [`check_plan`], [`Sequence::check_step`] | partitions are units or equal fractions, of one shape a level, if promised; left-over CPUs are explained |
-//! | 5 | [`check_plan`] | CPU shares of equal programs differ by no more than promised |
+//! | 5 | [`check_plan`], [`Sequence::check_step`] | CPU shares of equal programs differ by no more than promised of every plan, and once nothing has changed for some time |
 //! | 6 | [`Sequence::check_step`] | waiting ends as promised, given that programs end |
 //! | 7 | [`Sequence::check_step`] | partitions of one shape are dealt out so that most CPUs are kept, if promised |
 //!
@@ -16,6 +16,7 @@
 mod cast;
 mod occurrence;
 mod places;
+mod quiet;
 mod sequence;
 mod shapes;
 mod shares;
@@ -26,7 +27,7 @@ use std::cell::OnceCell;
 pub use sequence::Sequence;
 pub use violation::Violation;
 
-use crate::{Plan, Promise, Snapshot};
+use crate::{Plan, Promise, ShareBound, Snapshot};
 use cast::Cast;
 use shapes::{Offered, Partitioned};
 
@@ -54,9 +55,13 @@ impl<'a> Case<'a> {
             shapes::check(self, &mut found);
         }
         if let Some(bound) = promise.share_bound {
-            shares::check(self.plan, self.snapshot, &self.cast, bound, &mut found);
+            self.check_shares(bound, &mut found);
         }
         found
+    }
+
+    fn check_shares(&self, bound: ShareBound, found: &mut Vec<Violation>) {
+        shares::check(self.plan, self.snapshot, &self.cast, bound, found);
     }
 
     fn partitioned(&self) -> &Partitioned<'a> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use topology::CpuSet;
 use workload::AppId;
 
+use super::quiet::Quiet;
 use super::shapes::{Looks, shared, unit_of};
 use super::{Case, Violation};
 use crate::{MoveReason, Plan, Promise, Remark, Report, Run, Snapshot, Tree, WaitingBound};
@@ -18,6 +19,8 @@ pub struct Sequence {
     live: Vec<AppId>,
     /// Who waits, and how many programs that ran have ended since.
     waiting: BTreeMap<AppId, u32>,
+    /// Only followed while a promise asks for it.
+    quiet: Quiet,
 }
 
 impl Sequence {
@@ -38,6 +41,11 @@ impl Sequence {
     pub fn check_case(&mut self, case: &Case<'_>, promise: &Promise, report: &Report) -> Vec<Violation> {
         let mut found = Vec::new();
         self.waits(case, promise, &mut found);
+        if let Some(settled) = promise.settled
+            && self.quiet.follow(case.snapshot) >= settled.after_ns
+        {
+            case.check_shares(settled.bound, &mut found);
+        }
         if promise.equal_shapes {
             left_over(case, &report.remarks, &mut found);
         }
@@ -52,9 +60,10 @@ impl Sequence {
         self.last = Some(plan);
     }
 
-    /// Another policy decides from here on: nobody has waited for it yet.
+    /// Another policy decides from here on: nobody has waited for it yet, and nothing has settled.
     pub fn forget_waits(&mut self) {
         self.waiting.clear();
+        self.quiet = Quiet::default();
     }
 
     fn waits(&mut self, case: &Case<'_>, promise: &Promise, found: &mut Vec<Violation>) {

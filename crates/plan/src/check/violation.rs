@@ -62,6 +62,8 @@ pub enum Violation {
 
     #[error("{richer} has {larger:.4} of the machine, its equal {poorer} {smaller:.4}; promised: {bound}")]
     Unfair { richer: AppId, larger: f64, poorer: AppId, smaller: f64, bound: ShareBound },
+    #[error("{app} has {share:.4} of the machine, and could have {least:.4}; promised: {bound}")]
+    TooLittle { app: AppId, share: f64, least: f64, bound: ShareBound },
 
     #[error("{app} still waits after {terminations} programs have ended; promised: {promised}")]
     WaitsTooLong { app: AppId, terminations: u32, promised: String },
@@ -82,7 +84,7 @@ impl Violation {
             StoppedInTurn { .. } | StoppedWaiting { .. } => 3,
             OddPartition { .. } | UnlikePartitions { .. } => 4,
             CrossingPartition { .. } | LeftOverUnexplained { .. } => 4,
-            Unfair { .. } => 5,
+            Unfair { .. } | TooLittle { .. } => 5,
             WaitsTooLong { .. } => 6,
             NeedlessMove { .. } => 7,
         }
@@ -94,6 +96,11 @@ impl std::fmt::Display for ShareBound {
         match self {
             ShareBound::Ratio(ratio) => write!(f, "at most {ratio} times as much"),
             ShareBound::Difference(difference) => write!(f, "at most {difference} more"),
+            ShareBound::Floor(factor) => {
+                write!(f, "at most {factor} times as much for each program that is there")
+            }
+            ShareBound::EarliestFirst => write!(f, "the earliest has everything"),
+            ShareBound::AsWritten => write!(f, "what the plan that was written says"),
         }
     }
 }

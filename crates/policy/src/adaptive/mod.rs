@@ -51,8 +51,12 @@
 //! - `who_lives_from_memory_leaves_cpus_to_who_does_not`
 //! - `a_short_rest_is_not_worth_a_move`
 //! - `without_evidence_equal_programs_get_equal_parts_and_nobody_changes_nodes`
-//! - everybody always runs, on a quarter of an equal part at least (less on machines of more than four
-//!   nodes): `nobody_ever_has_less_than_a_quarter_of_an_equal_part`
+//! - everybody always runs, on a quarter of an equal part at least, down to whole cells and not less than
+//!   one: `nobody_ever_has_less_than_a_quarter_of_an_equal_part`. A quarter in cells is more than an
+//!   eighth, and no equal has more than all: the smaller of two equal programs' shares is never less than
+//!   1 ÷ (8 × programs) of the larger, in every round of turns (`max_still_ns` at most, longer only where
+//!   the report says so): `every_plan_of_every_policy_passes_the_checker`. Over its life it had its
+//!   share, as far as `parity` is worth it.
 //! - who had less gets more: `who_was_given_less_is_given_more`
 //! - who starts narrow: `a_rigid_program_starts_narrow_only_where_its_curve_says_that_turns_are_worse`
 //! - `a_rigid_program_is_never_narrowed`, `every_plan_of_every_policy_passes_the_checker`
@@ -73,7 +77,7 @@ mod narrow;
 mod search;
 mod seats;
 
-use plan::{App, MoveReason, Promise, Remark, Snapshot, WaitingBound};
+use plan::{App, MoveReason, Promise, Remark, ShareBound, Snapshot, WaitingBound};
 use topology::CpuSet;
 
 use crate::common::compose::{Context, Divide, Division, compose};
@@ -88,7 +92,7 @@ use seats::Seats;
 const REVIEW_NS: u64 = 5_000_000_000;
 /// Beyond so many programs parts are equal.
 const MOST_PROGRAMS: usize = 48;
-/// Everybody gets at least an equal part ÷ this, or ÷ the number of nodes if that is more.
+/// Everybody gets at least an equal part ÷ this, in whole cells.
 const LEAST_PART: usize = 4;
 
 pub(crate) struct Adaptive {
@@ -105,7 +109,11 @@ impl Policy for Adaptive {
     }
 
     fn promise(&self) -> Promise {
-        Promise { waiting_bound: Some(WaitingBound::Terminations(0)), ..Promise::default() }
+        Promise {
+            share_bound: Some(ShareBound::Floor((2 * LEAST_PART) as f64)),
+            waiting_bound: Some(WaitingBound::Terminations(0)),
+            ..Promise::default()
+        }
     }
 
     fn narrow_start(&self, newcomer: &App, snapshot: &Snapshot) -> Option<NarrowStart> {
@@ -152,7 +160,7 @@ impl Divide for ByEvidence<'_, '_> {
         let ground = Ground {
             cell_cpus: seats.cell_cpus(),
             share: cpus.len() as f64 / weights.max(1) as f64,
-            least: cells / (members.len() * seats.cells().len().max(LEAST_PART)),
+            least: cells / (members.len() * LEAST_PART),
             cells: seats.cells(),
         };
         let mut facts: Vec<Facts> = Vec::new();

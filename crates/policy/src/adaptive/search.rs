@@ -133,7 +133,10 @@ impl Search<'_> {
                     break;
                 }
             }
-            return;
+            // Nobody at home can spare anything: there is enough elsewhere, since all least shares fit.
+            if self.total(program) >= self.facts[program].floor {
+                return;
+            }
         }
         self.counts[program].fill(0);
         if let Some((_, counts)) = self.best_home(program) {

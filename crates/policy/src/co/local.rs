@@ -87,7 +87,10 @@ impl Walk<'_, '_> {
             if was_split { jobs + lower >= children.len() } else { jobs >= children.len() + upper };
         let changed_ns = since.or_else(|| old.joined.get(&node.place)).copied();
         let held_until = changed_ns.map_or(0, |changed| changed.saturating_add(settings.hold_ns));
-        let held = wants_split != was_split && now < held_until;
+        // Neither threshold nor hold keeps anybody on less than half of what it would have undivided.
+        let worth_it = jobs > 1 && 2 * jobs >= children.len();
+        let wants_split = wants_split && worth_it;
+        let held = wants_split != was_split && now < held_until && (worth_it || !was_split);
         let split = if held { was_split } else { wants_split };
         if held {
             self.wake_at_ns = Some(self.wake_at_ns.map_or(held_until, |wake| wake.min(held_until)));

@@ -396,7 +396,11 @@ fn shares_equally(cx: &Context<'_>, part: &Part) -> bool {
     let weight = |index: usize| cx.needs[index].weight;
     let mut threads = part.members.iter().map(|&index| thin(cx, index, part).threads);
     let first = threads.next();
+    // One that may stand on a part of it only is the denser there.
+    let open =
+        |&index: &usize| cx.needs[index].scope.is_none() || cx.needs[index].open(&part.place) == part.place;
     (count >= cpus || cpus.is_multiple_of(count))
+        && part.members.iter().all(open)
         && threads.all(|threads| Some(threads) == first)
         && part.members.windows(2).all(|pair| weight(pair[0]) == weight(pair[1]))
 }

@@ -6,6 +6,7 @@ use workload::AppId;
 
 use super::compose::{Context, Part};
 use super::keep::{Claim, assign, deal};
+use super::weighing::deal_by_weight;
 
 /// One way to cut the usable CPUs.
 #[derive(Clone, Debug)]
@@ -114,7 +115,7 @@ pub(crate) fn claims<'c>(cx: &'c Context<'_>, places: &[CpuSet], members: &[usiz
 pub(crate) fn spread(cx: &Context<'_>, places: &[CpuSet], members: &[usize]) -> Vec<Part> {
     let claims = claims(cx, places, members);
     let dealt = if members.len() > places.len() {
-        deal(places, &claims)
+        share_out(cx, places, members, &claims)
     } else {
         let mut dealt: Vec<Vec<usize>> = vec![Vec::new(); places.len()];
         let mut homeless = Vec::new();
@@ -133,6 +134,52 @@ pub(crate) fn spread(cx: &Context<'_>, places: &[CpuSet], members: &[usize]) -> 
         dealt
     };
     parts(places, dealt, members)
+}
+
+/// More `members` than `places`: evenly by number, or by weight where they take turns and weights differ.
+pub(crate) fn share_out(
+    cx: &Context<'_>,
+    places: &[CpuSet],
+    members: &[usize],
+    claims: &[Claim<'_>],
+) -> Vec<Vec<usize>> {
+    // The kernel, which shares single CPUs, knows no weights.
+    if places.first().is_none_or(|place| place.len() == 1) || equally_heavy(cx, members) {
+        return deal(places, claims);
+    }
+    let weights: Vec<u64> = members.iter().map(|&index| cx.needs[index].weight).collect();
+    // No turn is shorter than the shortest slice, however light its program is.
+    let all = u128::from(weights.iter().sum::<u64>()) * u128::from(cx.settings.min_slice_ns);
+    let least = all / (places.len() as u128 * u128::from(cx.settings.max_still_ns)).max(1);
+    let least = u64::try_from(least).unwrap_or(u64::MAX / 4096);
+    let weights: Vec<u64> = weights.into_iter().map(|weight| weight.max(least)).collect();
+    deal_by_weight(places, claims, &weights)
+}
+
+/// Whether all of `members` have one weight.
+pub(crate) fn equally_heavy(cx: &Context<'_>, members: &[usize]) -> bool {
+    members.windows(2).all(|pair| cx.needs[pair[0]].weight == cx.needs[pair[1]].weight)
+}
+
+/// Whether somebody who must not be stopped shares several CPUs with others. Nobody can have turns there:
+/// threads of all of them compete, and one that brings many leaves little to the others.
+pub(crate) fn crowds_steady(cx: &Context<'_>, parts: &[Part]) -> bool {
+    let steady = |&index: &usize| !cx.needs[index].app.stoppable;
+    parts.iter().any(|part| part.place.len() > 1 && part.members.len() > 1 && part.members.iter().any(steady))
+}
+
+/// The widest of `cuts` with a partition for each of `members`.
+pub(crate) fn one_each<'c>(cuts: &'c [Cut], members: &[usize]) -> Option<&'c Cut> {
+    cuts.iter().find(|cut| cut.places.len() >= members.len())
+}
+
+/// Everybody on everything: where no partitions keep those apart who must not be stopped, equal shares are
+/// only to be had so.
+pub(crate) fn together(cx: &Context<'_>, members: &[usize]) -> (Vec<Part>, Remark) {
+    let place = cx.snapshot.usable.clone();
+    let steady = members.iter().filter(|&&index| !cx.needs[index].app.stoppable);
+    let apps = steady.map(|&index| id(cx, index).clone()).collect();
+    (vec![Part { place, members: members.to_vec() }], Remark::Unstoppable { apps })
 }
 
 pub(crate) fn parts(places: &[CpuSet], dealt: Vec<Vec<usize>>, members: &[usize]) -> Vec<Part> {

@@ -14,3 +14,4 @@ pub(crate) mod place;
 pub(crate) mod seats;
 pub(crate) mod slices;
 pub(crate) mod units;
+pub(crate) mod weighing;

@@ -45,9 +45,14 @@ fn fill(
             sit(&mut dealt, number, place);
         }
     }
-    // Narrow old places have fewer choices than wide ones.
+    // Narrow old places have fewer choices than wide ones; of as many choices who stands on a wider level
+    // goes on standing there, lest levels change hands at every decision.
+    let is_wider = |number: usize| {
+        let width = places.first().map_or(0, topology::CpuSet::len);
+        claims[number].before.is_some_and(|before| before.len() > width)
+    };
     let mut order: Vec<usize> = (0..claims.len()).filter(|&number| claims[number].scope.is_none()).collect();
-    order.sort_by_key(|&number| (ranks[number], overlaps[number].len(), number));
+    order.sort_by_key(|&number| (ranks[number], overlaps[number].len(), is_wider(number), number));
     let mut next = 0;
     for like in order.chunk_by(|&a, &b| ranks[a] == ranks[b]) {
         let mut rest = Vec::new();

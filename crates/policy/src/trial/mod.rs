@@ -17,6 +17,11 @@ pub use world::{Kinds, World, settings};
 /// Events of a sequence before its programs only end.
 const STEPS: u64 = 12;
 
+/// Decisions while nothing happens, before the programs end and in between.
+const RESTS: u64 = 8;
+/// How long after the last decision that the policy asked for there is another.
+const LONG_NS: u64 = 1_000_000_000;
+
 /// Makes the policy that is tried, with settings as the world has them.
 pub type Maker<'m> = dyn Fn(&Settings) -> Box<dyn Policy> + Sync + 'm;
 
@@ -29,6 +34,7 @@ struct Trial {
     sequence: Sequence,
     log: Vec<String>,
     ran: BTreeSet<AppId>,
+    wake_at_ns: Option<u64>,
 }
 
 impl Trial {
@@ -45,6 +51,7 @@ impl Trial {
             sequence: Sequence::default(),
             log,
             ran: BTreeSet::new(),
+            wake_at_ns: None,
         }
     }
 
@@ -89,6 +96,7 @@ impl Trial {
         }
         self.ran.extend(plan.runs().into_iter().map(|run| run.app.clone()));
         self.memory = decision.memory;
+        self.wake_at_ns = decision.wake_at_ns;
         self.world.follow(&decision.plan);
         wrong
     }
@@ -155,6 +163,7 @@ pub fn sequence(seed: u64, make: &Maker<'_>) -> Result<u64, String> {
         trial.world.step(&mut random);
         trial.judge()?;
     }
+    trial.rest(RESTS)?;
     // Programs end; everybody who is not suspended must have run before the last one does.
     while !trial.world.snapshot.apps.is_empty() {
         let runs: Vec<AppId> = trial.runs();
@@ -168,6 +177,9 @@ pub fn sequence(seed: u64, make: &Maker<'_>) -> Result<u64, String> {
             return Err(trial.complaint(&[format!("{} never ran", gone.id)]));
         }
         trial.judge()?;
+        if trial.world.snapshot.apps.len().is_multiple_of(4) {
+            trial.rest(RESTS / 2)?;
+        }
     }
     Ok(trial.log.len() as u64 - 1)
 }
@@ -176,6 +188,17 @@ impl Trial {
     fn judge(&mut self) -> Result<(), String> {
         let wrong = self.decide();
         if wrong.is_empty() { Ok(()) } else { Err(self.complaint(&wrong)) }
+    }
+
+    /// Nothing happens: the policy decides when it wants to, and once more long after.
+    fn rest(&mut self, decisions: u64) -> Result<(), String> {
+        for left in (0..decisions).rev() {
+            let now_ns = self.world.snapshot.now_ns;
+            let wanted_ns = self.wake_at_ns.filter(|_| left > 0);
+            self.world.snapshot.now_ns = wanted_ns.unwrap_or(now_ns + LONG_NS);
+            self.judge()?;
+        }
+        Ok(())
     }
 
     /// The last decisions, and what is wrong with the last one.
