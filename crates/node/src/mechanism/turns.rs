@@ -74,7 +74,7 @@ impl Turn for Stop {
     }
 
     fn go(&mut self) -> linux::Result<()> {
-        if !(self.stays)() || broken!(UnseenStopsUndone) {
+        if !(self.stays)() || broken!(UnseenStopsUndone) || broken!(ClockKeepsTheStopped) {
             self.targets().cont(&self.root);
         }
         Ok(())
