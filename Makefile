@@ -76,7 +76,7 @@ experiments: build
 soak: build
 	@experiments/soak/run
 	@experiments/bubbles-soak/run
-	@COPLACE_SEEDS=0..1000000 cargo test --release --quiet -p coplace-node --lib explore::explored -- --nocapture
+	@experiments/soak/run --worlds
 
 install: build
 	install -D -m 755 $(COPLACE) $(DESTDIR)$(PREFIX)/bin/coplace
