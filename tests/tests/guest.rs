@@ -373,6 +373,9 @@ fn programs_whose_scheduler_and_runs_are_killed_are_thawed_and_unconfined() {
     ));
     let last = took.lines().last().unwrap_or_default();
     let times: Vec<f64> = last.split(' ').filter_map(|time| time.parse().ok()).collect();
+    if took.lines().count() != 1 {
+        println!("{}", session.sh("cat $OUT/daemon; ls -la $COPLACE_RUNTIME_DIR/apps; cat $COPLACE_RUNTIME_DIR/apps/*; ls -R /sys/fs/cgroup/coplace | grep :; ps | grep coplace; true"));
+    }
     assert_eq!(took.lines().count(), 1, "not free after 20 s: {took}");
     println!("free after {:.1} s of an emulated machine's time", times[1] - times[0]);
     // A second is promised; emulated CPUs that share two real ones may take some.

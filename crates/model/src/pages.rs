@@ -68,6 +68,16 @@ impl Kernel {
         )
     }
 
+    fn may_be_resized(&self, words: &[AtomicU64]) -> bool {
+        let found = words[self.layout["resizable"] / 8].load(Ordering::SeqCst);
+        found == page::RESIZABLE_BY_WORD && self.half(words, "rigid") == 0
+    }
+
+    /// Whether its teams follow what it is asked for.
+    pub fn follows(&self, process: &Process) -> bool {
+        process.page.as_ref().is_some_and(|words| self.may_be_resized(words))
+    }
+
     /// As the preload library does it: the team is what the program wants, or what it is asked for where it may be
     /// resized.
     pub(crate) fn enter_region(&mut self, pid: u32, wide: u32) {
@@ -83,9 +93,8 @@ impl Kernel {
             self.put_half(&words, "procs", program.procs);
             self.put_half(&words, "told", self.half(&words, "told").max(wanted));
             self.put_half(&words, "requested", wanted);
-            let found = words[self.layout["resizable"] / 8].load(Ordering::SeqCst);
             let target = self.half(&words, "target");
-            if found == page::RESIZABLE_BY_WORD && target > 0 && self.half(&words, "rigid") == 0 {
+            if target > 0 && self.may_be_resized(&words) {
                 team = wanted.min(target);
             }
             self.put_half(&words, "applied_seq", self.half(&words, "target_seq"));
@@ -107,7 +116,9 @@ impl Kernel {
             let thread = Thread { start_ticks: self.now_ns / TICK_NS, mask, run_ns: 0, wait_ns: 0 };
             process.threads.insert(tid, thread);
         }
+        let entered = (self.now_ns, self.cpus_of(&self.processes[&pid]));
         let process = self.processes.get_mut(&pid).expect("just found");
-        process.program.as_mut().expect("just found").team = team;
+        let program = process.program.as_mut().expect("just found");
+        (program.team, program.entered) = (team, entered);
     }
 }

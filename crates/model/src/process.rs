@@ -59,6 +59,8 @@ pub struct Program {
     pub speed_milli: u64,
     /// Threads that compute now.
     pub team: u32,
+    /// When its region began, and on which CPUs.
+    pub entered: (u64, CpuSet),
     /// Has the preload library and an OpenMP runtime with it.
     pub preloaded: bool,
     /// Threads wait without spinning.

@@ -116,7 +116,25 @@ impl Registry {
     pub fn traces(&self, id: &AppId) -> Traces {
         let mut traces: Traces = read_whole(&self.traces_path(id)).unwrap_or_default();
         traces.user_stopped |= self.is_noted_as_stopped(id);
+        traces.spreads |= host::exists(&self.spread_path(id));
         traces
+    }
+
+    fn spread_path(&self, id: &AppId) -> PathBuf {
+        self.directory.join(format!("{id}.spread"))
+    }
+
+    /// For whoever sets it free while a scheduler may come back and write its own traces: its threads may be bound to a
+    /// CPU each for a moment. Whether that is on record now.
+    pub fn note_spread(&self, id: &AppId) -> bool {
+        host::exists(&self.record_path(id))
+            && host::with(|host| host.create(&self.spread_path(id), b"", MODE)).is_ok()
+    }
+
+    /// The moment is over.
+    pub fn spread_is_over(&self, id: &AppId) {
+        // Where it stays, a thread that binds itself from now on may be widened once.
+        let _ = host::with(|host| host.remove_file(&self.spread_path(id)));
     }
 
     /// Whether its `run` has noted that its user has stopped it.
@@ -161,7 +179,8 @@ impl Registry {
     /// Forgets a program. One that is not there is forgotten already.
     pub fn remove(&self, id: &AppId) {
         // The record last: without it nobody would look for the traces.
-        for path in [self.free_path(id), self.stopped_path(id), self.traces_path(id), self.record_path(id)] {
+        let notes = [self.free_path(id), self.stopped_path(id), self.spread_path(id)];
+        for path in notes.into_iter().chain([self.traces_path(id), self.record_path(id)]) {
             let _ = host::with(|host| host.remove_file(&path));
         }
     }
@@ -173,8 +192,8 @@ impl Registry {
             let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
             let abandoned = end.strip_prefix(DRAFT).is_some_and(|writer| !writer_lives(writer));
             // A scheduler that was late may have written about a program that was forgotten meanwhile.
-            let said_of_nobody =
-                ["traces", "free", "stopped"].contains(&end) && !host::exists(&path.with_extension("json"));
+            let said_of_nobody = ["traces", "free", "stopped", "spread"].contains(&end)
+                && !host::exists(&path.with_extension("json"));
             if abandoned || said_of_nobody {
                 // Whoever else removes it at the same time has done our work.
                 let _ = host::with(|host| host.remove_file(&path));

@@ -50,24 +50,22 @@ pub fn set_free(record: &AppRecord, root: &Root, home: &Home) -> Report {
     let traces = registry.traces(&record.id);
     let mut report = set_free_by(record, &traces, &home.group_name(), root);
     if report.widened > 0 || report.processes > 0 && !traces.groups.is_empty() {
-        report.spread = take_apart(record, &traces, &registry, root);
+        report.spread = take_apart(record, &registry, root);
     }
     report
 }
 
 /// Threads that shared a narrow place may stay on one CPU when they have more: where another program spins on the
 /// other CPUs the kernel finds nothing to balance, and threads that spin for each other never sleep. Who is moved
-/// is bound to one CPU for some microseconds, which is written down for that time.
-fn take_apart(record: &AppRecord, traces: &Traces, registry: &Registry, root: &Root) -> usize {
-    let mut noted = traces.clone();
-    noted.note(Act::Spread);
+/// is bound to one CPU for some microseconds, which is noted for that time, beside the traces: those may be a
+/// scheduler's that comes back late, and does new things.
+fn take_apart(record: &AppRecord, registry: &Registry, root: &Root) -> usize {
     let Ok(members) = procfs::tree(identity::to_linux(record.process).pid, root) else { return 0 };
-    if registry.write_traces(&record.id, &noted).is_err() {
+    if !registry.note_spread(&record.id) {
         return 0;
     }
     let moved = spread(&members, root);
-    // Where this fails a thread that binds itself from now on may be widened once.
-    let _ = registry.write_traces(&record.id, traces);
+    registry.spread_is_over(&record.id);
     moved
 }
 

@@ -213,9 +213,16 @@ fn inside<'a>(kernel: &'a Kernel, group: &'a Path) -> impl Iterator<Item = &'a P
 fn traces_of(kernel: &Kernel, process: &Process) -> Vec<Traces> {
     let Some(app) = process.app else { return Vec::new() };
     // A scheduler that does not know the program any more may give it another name.
-    let names = [format!("p{app}.traces"), format!("p{app}.2.traces"), format!("p{app}.3.traces")];
-    let files = names.iter().filter_map(|name| kernel.file(&Path::new(HOME).join("apps").join(name)));
-    files.filter_map(|bytes| serde_json::from_slice(&bytes).ok()).collect()
+    let names = [format!("p{app}"), format!("p{app}.2"), format!("p{app}.3")];
+    let file =
+        |name: &str, end: &str| kernel.file(&Path::new(HOME).join("apps").join(format!("{name}.{end}")));
+    let traces = names.iter().filter_map(|name| {
+        let spreads = file(name, "spread").is_some();
+        let noted = file(name, "traces").and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let traces: Option<Traces> = noted.or_else(|| spreads.then(|| Traces::begin(Traces::default())));
+        traces.map(|traces| Traces { spreads: traces.spreads || spreads, ..traces })
+    });
+    traces.collect()
 }
 
 fn has_group(traces: &[Traces], group: &Path) -> bool {
@@ -246,9 +253,21 @@ fn is_squeezed(kernel: &Kernel, process: &Process, original: &CpuSet) -> Option<
     squeezed.then_some((program.team, cpus))
 }
 
+/// A region that began within this time before an act was none that anybody could have seen.
+const UNSEEN_NS: u64 = MS;
+
+/// Whether a team that runs has fewer CPUs than threads by our doing: it is as wide as it was asked to be, or has fewer
+/// than it began its region with.
 fn unsqueezed(kernel: &Kernel, process: &Process, original: &CpuSet, chooses: bool) -> Result<(), String> {
+    let lost = |cpus: &CpuSet| {
+        if kernel.follows(process) {
+            return true;
+        }
+        let entered = process.program.as_ref().map(|program| &program.entered);
+        entered.is_some_and(|(at_ns, had)| cpus.len() < had.len() && kernel.now_ns > at_ns + UNSEEN_NS)
+    };
     match is_squeezed(kernel, process, original) {
-        Some((team, cpus)) if !chooses => Err(format!(
+        Some((team, cpus)) if !chooses && lost(&cpus) => Err(format!(
             "its team of {team} has the CPUs {cpus} (invariant 10); {}",
             kernel.page_words(process)
         )),

@@ -49,7 +49,7 @@ pub(super) fn next(standing: &Standing<'_>) -> Next {
         *standing;
     let fits = |cpus: &CpuSet| threads.is_none_or(|threads| threads as usize <= cpus.len());
     let unknown = threads.is_some_and(|threads| threads > widest);
-    let outgrew = unknown && !waits_passively && fits(placed) && !fits(wished);
+    let outgrew = unknown && !waits_passively && !fits(wished) && !placed.is_subset(wished);
     let (cpus, on_its_way) = match nature {
         Some(Nature::Resizable) => {
             let most = wished.len().max(told as usize);
@@ -237,9 +237,8 @@ mod tests {
         assert_eq!(next(&outgrown), Next { cpus: union, on_its_way: true, outgrew: true });
         let at_once = Next { cpus: sets[0].clone(), on_its_way: false, outgrew: false };
         let passive = Standing { waits_passively: true, ..outgrown };
-        // More threads than it has CPUs now: it loses nothing.
-        let crowded = Standing { threads: Some(5), ..outgrown };
-        for standing in [passive, crowded, Standing { widest: 4, ..outgrown }] {
+        let loses_nothing = Standing { placed: &sets[0], ..outgrown };
+        for standing in [passive, loses_nothing, Standing { widest: 4, ..outgrown }] {
             assert_eq!(next(&standing), at_once);
         }
     }
