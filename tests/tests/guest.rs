@@ -25,8 +25,12 @@ const TEAMS: &[&str] = &[
     "double_merge-gcc-O2",
 ];
 
+fn all_teams() -> bool {
+    std::env::var("COPLACE_TEAMS").is_ok_and(|wanted| wanted == "all")
+}
+
 fn team_programs() -> Vec<Program> {
-    let all = std::env::var("COPLACE_TEAMS").is_ok_and(|wanted| wanted == "all");
+    let all = all_teams();
     let goes_in = |program: &Program| TEAMS.contains(&program.file()) || all && program.flags == "-O2";
     let programs: Vec<Program> = teams::listed().into_iter().filter(goes_in).collect();
     teams::built(&programs);
@@ -374,9 +378,9 @@ fn programs_whose_scheduler_and_runs_are_killed_are_thawed_and_unconfined() {
     let last = took.lines().last().unwrap_or_default();
     let times: Vec<f64> = last.split(' ').filter_map(|time| time.parse().ok()).collect();
     if took.lines().count() != 1 {
-        println!("{}", session.sh("cat $OUT/daemon; ls -la $COPLACE_RUNTIME_DIR/apps; cat $COPLACE_RUNTIME_DIR/apps/*; ls -R /sys/fs/cgroup/coplace | grep :; ps | grep coplace; true"));
+        let known = "cat $COPLACE_RUNTIME_DIR/apps/*";
+        panic!("not free after 20 s: {took}; {}; {}", session.sh(known), session.traces());
     }
-    assert_eq!(took.lines().count(), 1, "not free after 20 s: {took}");
     println!("free after {:.1} s of an emulated machine's time", times[1] - times[0]);
     // A second is promised; emulated CPUs that share two real ones may take some.
     assert!(times[1] - times[0] < 20.0, "{took}");
@@ -464,8 +468,9 @@ fn programs_that_use_teams_in_many_ways_compute_on_eight_cpus_what_they_do_alone
     let Some(mut guest) = two_packages() else { return };
     let mut session = guest.as_mut().unwrap().session("--policy TA");
     let mut wrong = Vec::new();
-    for program in team_programs() {
-        for bound in [false, true] {
+    for (at, program) in team_programs().into_iter().enumerate() {
+        // Each once, as on this machine, or both ways.
+        for bound in [false, true].into_iter().filter(|bound| all_teams() || *bound == (at % 2 == 1)) {
             wrong.extend(beside_neighbours(&mut session, &program, bound));
         }
     }
