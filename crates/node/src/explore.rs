@@ -341,7 +341,7 @@ const SHOWN_BY: &[(Mutant, u64)] = &[
     (Mutant::NobodyTakenBack, 11047),
     (Mutant::UnseenStopsUndone, 18080),
     (Mutant::TeamsOutgrown, 23627),
-    (Mutant::WithinForgotten, 469),
+    (Mutant::WithinForgotten, 1138),
     (Mutant::AllContinued, 6),
     (Mutant::TurnTakenForStop, 11408),
 ];

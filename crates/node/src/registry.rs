@@ -127,8 +127,20 @@ impl Registry {
     /// For whoever sets it free while a scheduler may come back and write its own traces: its threads may be bound to a
     /// CPU each for a moment. Whether that is on record now.
     pub fn note_spread(&self, id: &AppId) -> bool {
-        host::exists(&self.record_path(id))
-            && host::with(|host| host.create(&self.spread_path(id), b"", MODE)).is_ok()
+        self.write_note(id, &self.spread_path(id))
+    }
+
+    /// Of who is not on record nothing is noted, nor left where that ended meanwhile.
+    fn write_note(&self, id: &AppId, path: &Path) -> bool {
+        let is_known = || host::exists(&self.record_path(id));
+        if !is_known() || host::with(|host| host.create(path, b"", MODE)).is_err() {
+            return false;
+        }
+        let known = is_known();
+        if !known {
+            let _ = host::with(|host| host.remove_file(path));
+        }
+        known
     }
 
     /// The moment is over.
@@ -149,10 +161,10 @@ impl Registry {
     /// For whoever sets it free or takes it in: its user has stopped it, as its `run` knows, or not any more. A
     /// scheduler is told as well, but there may be none at the moment.
     pub fn note_stopped(&self, id: &AppId, stopped: bool) {
-        // Who is not on record is continued by nobody.
-        if stopped && host::exists(&self.record_path(id)) {
-            let _ = host::with(|host| host.create(&self.stopped_path(id), b"", MODE));
-        } else if !stopped {
+        if stopped {
+            // Who is not on record is continued by nobody.
+            self.write_note(id, &self.stopped_path(id));
+        } else {
             let _ = host::with(|host| host.remove_file(&self.stopped_path(id)));
         }
     }
@@ -163,12 +175,9 @@ impl Registry {
 
     /// For a scheduler that is late and comes back: somebody has undone what was done to a program.
     pub fn note_free(&self, id: &AppId) {
-        // Who is not on record is nobody's to take back.
-        if !host::exists(&self.record_path(id)) {
-            return;
-        }
-        // Where this cannot be written nothing else can, and the scheduler says so.
-        let _ = host::with(|host| host.create(&self.free_path(id), b"", MODE));
+        // Who is not on record is nobody's to take back. Where this cannot be written nothing else can, and the
+        // scheduler says so.
+        self.write_note(id, &self.free_path(id));
     }
 
     /// Whether that was noted; it counts once.
@@ -178,9 +187,10 @@ impl Registry {
 
     /// Forgets a program. One that is not there is forgotten already.
     pub fn remove(&self, id: &AppId) {
-        // The record last: without it nobody would look for the traces.
+        // The record after the traces: without it nobody would look for them. The notes last: what others note of who
+        // is on record is removed by us, and of who is not by themselves.
         let notes = [self.free_path(id), self.stopped_path(id), self.spread_path(id)];
-        for path in notes.into_iter().chain([self.traces_path(id), self.record_path(id)]) {
+        for path in [self.traces_path(id), self.record_path(id)].into_iter().chain(notes) {
             let _ = host::with(|host| host.remove_file(&path));
         }
     }

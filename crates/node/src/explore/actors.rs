@@ -211,13 +211,14 @@ impl Run {
             process.environment.push(("LD_PRELOAD".to_owned(), "/usr/lib/libcoplace.so".to_owned()));
             identity::from_linux(process.identity())
         };
-        let original = linux::affinity::get(process.pid).unwrap_or_default();
+        // Before the first call, in which it may be killed.
         stage.truth(number, |truth| {
             truth.process = Some(process);
             truth.held = true;
-            truth.original = original;
             truth.chooses = plan.kind == Kind::Choosing;
         });
+        let original = linux::affinity::get(process.pid).unwrap_or_default();
+        stage.truth(number, |truth| truth.original = original);
         let name = AppId::new(&format!("p{number}")).expect("a name");
         Run { stage, number, process, member: None, name, may_start: true, started: false }
     }

@@ -300,6 +300,13 @@ impl Onlooker {
             seen.guarded_ns = seen.guarded_ns.map(|since| since + later);
             seen.scheduled_ns = seen.scheduled_ns.map(|since| since + later);
         }
+        if passed_ns > 10 * LOOK_NS {
+            let mut truths = stage.truths.borrow_mut();
+            truths
+                .iter_mut()
+                .filter_map(|truth| truth.doomed_at_ns.as_mut())
+                .for_each(|at_ns| *at_ns += passed_ns);
+        }
         seen.looked_ns = now_ns;
         let found = look(&mut seen, stage, world, now_ns);
         if let Err(what) = found {
