@@ -74,7 +74,9 @@ impl Turn for Stop {
     }
 
     fn go(&mut self) -> linux::Result<()> {
-        if !(self.stays)() || broken!(UnseenStopsUndone) || broken!(ClockKeepsTheStopped) {
+        let (stays, broken) =
+            ((self.stays)(), [broken!(UnseenStopsUndone), broken!(ClockKeepsTheStopped)].contains(&true));
+        if !stays || broken {
             self.targets().cont(&self.root);
         }
         Ok(())
