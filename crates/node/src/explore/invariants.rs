@@ -290,7 +290,8 @@ impl Onlooker {
             return;
         }
         let passed_ns = now_ns - seen.looked_ns;
-        if passed_ns > 10 * LOOK_NS || world.was_slow(BUSY_NS) {
+        let stood_still = passed_ns > 10 * LOOK_NS;
+        if stood_still || world.was_slow(BUSY_NS) {
             // The machine stood still, or as good as: nobody could do anything about anybody.
             let later = passed_ns;
             seen.still.values_mut().for_each(|since| *since += later);
@@ -300,12 +301,10 @@ impl Onlooker {
             seen.guarded_ns = seen.guarded_ns.map(|since| since + later);
             seen.scheduled_ns = seen.scheduled_ns.map(|since| since + later);
         }
-        if passed_ns > 10 * LOOK_NS {
-            let mut truths = stage.truths.borrow_mut();
-            truths
-                .iter_mut()
-                .filter_map(|truth| truth.doomed_at_ns.as_mut())
-                .for_each(|at_ns| *at_ns += passed_ns);
+        if stood_still {
+            for truth in stage.truths.borrow_mut().iter_mut() {
+                truth.doomed_at_ns = truth.doomed_at_ns.map(|at_ns| at_ns + passed_ns);
+            }
         }
         seen.looked_ns = now_ns;
         let found = look(&mut seen, stage, world, now_ns);

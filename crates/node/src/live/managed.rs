@@ -10,7 +10,7 @@ use topology::CpuSet;
 use workload::{AppId, Demand, Malleability, WaitPolicy};
 
 use crate::account::Ledger;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::identity;
 use crate::mechanism::{Harness, Keep};
 use crate::rates::{self, Beside, Pair, Rates};
@@ -54,8 +54,8 @@ pub struct Managed {
     pub(super) widest: u32,
     /// More run now, and nobody plans with them yet.
     pub(super) outgrew: bool,
-    /// Why it could not be placed the last time; said once.
-    pub(super) unplaced: Option<Error>,
+    /// Where it could not be placed the last time, and what the kernel answered; said once.
+    pub(super) unplaced: Option<(CpuSet, Option<i32>)>,
     /// What its threads chose of CPUs for themselves.
     pub chosen: Chosen,
     /// The same as people were told last.

@@ -53,12 +53,13 @@ impl Live {
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    let error = Error::NotPlaced { cpus: next.cpus, error: Box::new(error) };
                     // Said once, however often it is tried again.
-                    let why = error.to_string();
-                    if managed.unplaced.as_ref().is_none_or(|said| said.to_string() != why) {
-                        self.failures.push(Failure::of(app, error.clone()));
-                        managed.unplaced = Some(error);
+                    let answer = error.linux().and_then(linux::Error::raw_os_error);
+                    let unplaced = Some((next.cpus.clone(), answer));
+                    if managed.unplaced != unplaced {
+                        let error = Error::NotPlaced { cpus: next.cpus, error: Box::new(error) };
+                        self.failures.push(Failure::of(app, error));
+                        managed.unplaced = unplaced;
                     }
                 }
             }
@@ -89,8 +90,8 @@ impl Live {
             let harness = managed.harness.as_mut().expect("who takes turns has a harness");
             let keep = |traces: &_| self.registry.write_traces(app, traces);
             let (registry, id) = (self.registry.clone(), app.clone());
-            let stays = Box::new(move || registry.is_noted_as_stopped(&id));
-            match harness.turn(mode, keep, stays) {
+            let stopped_by_user = Box::new(move || registry.is_noted_as_stopped(&id));
+            match harness.turn(mode, keep, stopped_by_user) {
                 Ok(turn) => drop(members.insert(app.clone(), (mode, turn))),
                 Err(error) => {
                     self.failures.push(Failure::of(app, Error::NoTurns(Box::new(error))));

@@ -13,7 +13,7 @@ use linux::{Process, Root, Switch, cgroup};
 use topology::CpuSet;
 
 use super::bound::Bound;
-use super::turns::{Freeze, Idle, Stays, Stop};
+use super::turns::{Freeze, Idle, Stop, StoppedByUser};
 use super::{Keep, Mechanisms};
 use crate::acts::Act;
 use crate::clock::Turn;
@@ -113,7 +113,12 @@ impl Harness {
     }
 
     /// A handle for the gang clock. `filling` is granted where `cpu.idle` is there.
-    pub fn turn(&mut self, mode: plan::TurnMode, keep: impl Keep, stays: Stays) -> Result<Box<dyn Turn>> {
+    pub fn turn(
+        &mut self,
+        mode: plan::TurnMode,
+        keep: impl Keep,
+        stopped_by_user: StoppedByUser,
+    ) -> Result<Box<dyn Turn>> {
         if mode == plan::TurnMode::Filling
             && let Some(switch) = self.idle_switch(&keep)?
         {
@@ -131,7 +136,7 @@ impl Harness {
                     self.note(&keep, [Act::Stopped])?;
                 }
                 let (targets, root) = (Arc::clone(&self.targets), self.root.clone());
-                Ok(Box::new(Stop { targets, root, stays }))
+                Ok(Box::new(Stop { targets, root, stopped_by_user }))
             }
         }
     }

@@ -11,7 +11,7 @@ use linux::{Root, Switch};
 use crate::clock::Turn;
 
 /// Whether its user has stopped a program, as is known now: a scheduler that was kept from running learns it later.
-pub type Stays = Box<dyn Fn() -> bool + Send>;
+pub type StoppedByUser = Box<dyn Fn() -> bool + Send>;
 
 pub(super) struct Freeze {
     pub switch: Switch,
@@ -57,7 +57,7 @@ impl Turn for Idle {
 pub(super) struct Stop {
     pub targets: Arc<Mutex<Targets>>,
     pub root: Root,
-    pub stays: Stays,
+    pub stopped_by_user: StoppedByUser,
 }
 
 impl Stop {
@@ -74,9 +74,9 @@ impl Turn for Stop {
     }
 
     fn go(&mut self) -> linux::Result<()> {
-        let (stays, broken) =
-            ((self.stays)(), [broken!(UnseenStopsUndone), broken!(ClockKeepsTheStopped)].contains(&true));
-        if !stays || broken {
+        let stopped = (self.stopped_by_user)();
+        let broken = [broken!(UnseenStopsUndone), broken!(ClockKeepsTheStopped)].contains(&true);
+        if !stopped || broken {
             self.targets().cont(&self.root);
         }
         Ok(())
