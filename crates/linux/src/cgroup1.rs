@@ -86,6 +86,12 @@ impl Hierarchy {
         (!self.bases.is_empty()).then_some(self)
     }
 
+    /// The directories that the group of an application has, made or not.
+    pub fn dirs(&self, scheduler: &str, app: &str) -> Result<Vec<PathBuf>> {
+        let path = group_path(scheduler, app)?;
+        Ok(self.bases.iter().map(|(.., base)| base.join(&path)).collect())
+    }
+
     /// Makes the group of an application (or takes the existing one), empty and unconfined.
     pub fn group(&self, scheduler: &str, app: &str) -> Result<Group> {
         let path = group_path(scheduler, app)?;

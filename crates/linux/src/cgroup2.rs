@@ -61,6 +61,11 @@ impl Hierarchy {
         self
     }
 
+    /// The directory that the group of an application has, made or not.
+    pub fn dir(&self, scheduler: &str, app: &str) -> Result<PathBuf> {
+        Ok(self.base.join(group_path(scheduler, app)?))
+    }
+
     /// Makes the group of an application (or takes the existing one), empty and unconfined.
     pub fn group(&self, scheduler: &str, app: &str, root: &Root) -> Result<Group> {
         let path = group_path(scheduler, app)?;

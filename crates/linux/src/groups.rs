@@ -73,36 +73,25 @@ impl Hierarchies {
         }
     }
 
-    /// The groups of a program, empty as yet, below those in which it stands. What its groups cannot do is left out
-    /// of their uses.
-    pub fn groups_of(
+    /// The groups of a program, to be made below those in which it stands.
+    pub fn prepare(
         &self,
         scheduler: &str,
         app: &str,
         uses: Uses,
         processes: &[Process],
         root: &Root,
-    ) -> Result<Groups> {
+    ) -> Prepared {
         let own = memberships(processes, root);
-        let mut each = BTreeMap::new();
-        if let Some(hierarchy) = &self.v1 {
-            let hierarchy = hierarchy.below_own(&own).of_cpu_time(false);
-            each.insert(Version::V1, hierarchy.group(scheduler, app)?);
+        let v1 = self.v1.as_ref().map(|hierarchy| hierarchy.below_own(&own).of_cpu_time(false));
+        let v2 = self.v2.as_ref().and_then(|hierarchy| hierarchy.below_own(&own));
+        let later = self.v1.clone().filter(|_| uses.idling == Some(Version::V1));
+        Prepared {
+            v1: v1.map(|hierarchy| Planned::new(hierarchy, scheduler, app)),
+            v2: v2.map(|hierarchy| Planned::new(hierarchy, scheduler, app)),
+            uses,
+            later: later.map(|hierarchy| Planned::new(hierarchy.of_cpu_time(true), scheduler, app)),
         }
-        if let Some(hierarchy) = self.v2.as_ref().and_then(|hierarchy| hierarchy.below_own(&own))
-            // A group of a kind that takes none below it is no reason not to manage the program at all.
-            && let Ok(group) = hierarchy.group(scheduler, app, root)
-        {
-            each.insert(Version::V2, group);
-        }
-        let later = self.v1.clone().filter(|_| uses.idling == Some(Version::V1)).map(|hierarchy| Later {
-            hierarchy: hierarchy.of_cpu_time(true),
-            scheduler: scheduler.to_owned(),
-            app: app.to_owned(),
-        });
-        let mut groups = Groups { each, uses, later };
-        groups.settle_for_what_there_is();
-        Ok(groups)
     }
 }
 
@@ -111,30 +100,87 @@ fn memberships(processes: &[Process], root: &Root) -> Vec<Membership> {
     processes.iter().filter_map(|process| cgroup::membership(process.pid, root).ok()).collect()
 }
 
-/// How a group for `cpu.idle` is made in version 1, once it is needed.
+/// A program's group in the hierarchies of one version, to be made.
 #[derive(Clone, Debug)]
-struct Later {
-    hierarchy: cgroup1::Hierarchy,
+struct Planned<H> {
+    hierarchy: H,
     scheduler: String,
     app: String,
 }
 
-/// A group that a program gets while it runs, empty as yet.
+impl<H> Planned<H> {
+    fn new(hierarchy: H, scheduler: &str, app: &str) -> Planned<H> {
+        Planned { hierarchy, scheduler: scheduler.to_owned(), app: app.to_owned() }
+    }
+}
+
+impl Planned<cgroup1::Hierarchy> {
+    fn dirs(&self) -> Result<Vec<PathBuf>> {
+        self.hierarchy.dirs(&self.scheduler, &self.app)
+    }
+
+    fn make(&self) -> Result<Group> {
+        self.hierarchy.group(&self.scheduler, &self.app)
+    }
+}
+
+impl Planned<cgroup2::Hierarchy> {
+    fn dir(&self) -> Result<PathBuf> {
+        self.hierarchy.dir(&self.scheduler, &self.app)
+    }
+
+    fn make(&self, root: &Root) -> Result<Group> {
+        self.hierarchy.group(&self.scheduler, &self.app, root)
+    }
+}
+
+/// A program's groups before they are made: whoever makes them is to write down first where they will be, or
+/// nobody finds them again should he be killed in between.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    v1: Option<Planned<cgroup1::Hierarchy>>,
+    v2: Option<Planned<cgroup2::Hierarchy>>,
+    uses: Uses,
+    later: Option<Planned<cgroup1::Hierarchy>>,
+}
+
+impl Prepared {
+    pub fn dirs(&self) -> Result<Vec<PathBuf>> {
+        let mut dirs = self.v1.as_ref().map_or(Ok(Vec::new()), Planned::dirs)?;
+        if let Some(v2) = &self.v2 {
+            dirs.push(v2.dir()?);
+        }
+        Ok(dirs)
+    }
+
+    /// The groups, empty as yet. What they cannot do is left out of their uses.
+    pub fn make(self, root: &Root) -> Result<Groups> {
+        let mut each = BTreeMap::new();
+        if let Some(v1) = &self.v1 {
+            each.insert(Version::V1, v1.make()?);
+        }
+        if let Some(v2) = &self.v2
+            // A group of a kind that takes none below it is no reason not to manage the program at all.
+            && let Ok(group) = v2.make(root)
+        {
+            each.insert(Version::V2, group);
+        }
+        let mut groups = Groups { each, uses: self.uses, later: self.later };
+        groups.settle_for_what_there_is();
+        Ok(groups)
+    }
+}
+
+/// A group that a program gets while it runs, to be made.
 #[derive(Debug)]
 pub struct Further {
-    group: Group,
+    group: Planned<cgroup1::Hierarchy>,
     processes: Vec<Process>,
 }
 
 impl Further {
-    pub fn dirs(&self) -> Vec<PathBuf> {
-        self.group.dirs().map(PathBuf::from).collect()
-    }
-
-    /// Takes it away again.
-    pub fn remove(self, root: &Root) {
-        // What cannot be removed is in nobody's way.
-        let _ = self.group.remove(root);
+    pub fn dirs(&self) -> Result<Vec<PathBuf>> {
+        self.group.dirs()
     }
 }
 
@@ -143,7 +189,7 @@ impl Further {
 pub struct Groups {
     each: BTreeMap<Version, Group>,
     uses: Uses,
-    later: Option<Later>,
+    later: Option<Planned<cgroup1::Hierarchy>>,
 }
 
 impl Groups {
@@ -168,7 +214,7 @@ impl Groups {
         self.uses.freezing.take_if(|_| !freezes);
     }
 
-    /// All their directories, which are to be written down before anybody is moved in.
+    /// All their directories.
     pub fn dirs(&self) -> Vec<PathBuf> {
         self.each.values().flat_map(Group::dirs).map(PathBuf::from).collect()
     }
@@ -208,14 +254,6 @@ impl Groups {
         }
     }
 
-    /// Takes them away again, empty as they are.
-    pub fn remove(self, root: &Root) {
-        for group in self.each.into_values() {
-            // What cannot be removed is in nobody's way.
-            let _ = group.remove(root);
-        }
-    }
-
     /// Confines the members to these CPUs; to be asked of groups that do.
     pub fn set_cpus(&self, cpus: &CpuSet) -> Result<()> {
         self.using(self.uses.cpus).map_or(Ok(()), |group| group.set_cpus(cpus))
@@ -242,7 +280,7 @@ impl Groups {
         }
     }
 
-    /// What is to be made before `cpu.idle` can be written: to be noted, and given to [`Groups::take_in`] then. `None`
+    /// What is to be made before `cpu.idle` can be written: to be noted, and given to [`Groups::make`] then. `None`
     /// where nothing is missing, or nothing can be made.
     pub fn further_for_idling(
         &self,
@@ -257,8 +295,7 @@ impl Groups {
         if !hierarchy.has("cpu") {
             return Ok(None);
         }
-        let group = hierarchy.group(&later.scheduler, &later.app)?;
-        Ok(Some(Further { group, processes }))
+        Ok(Some(Further { group: Planned::new(hierarchy, &later.scheduler, &later.app), processes }))
     }
 
     /// In version 1 that takes a group of its own.
@@ -266,9 +303,9 @@ impl Groups {
         self.each.get(&Version::V1).filter(|group| group.dir("cpu").is_some())
     }
 
-    /// Moves the program into a further group as well.
-    pub fn take_in(&mut self, further: Further, outside: &BTreeSet<Process>, root: &Root) -> Result<()> {
-        let Further { group: made, processes } = further;
+    /// Makes a further group and moves the program into it as well.
+    pub fn make(&mut self, further: Further, outside: &BTreeSet<Process>, root: &Root) -> Result<()> {
+        let (made, processes) = (further.group.make()?, further.processes);
         let group = match self.each.remove(&Version::V1) {
             Some(mut group) => {
                 group.join(made);

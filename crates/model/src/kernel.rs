@@ -247,7 +247,7 @@ impl Kernel {
         living.into_iter().find_map(|process| Some((process, process.threads.get(&tid)?)))
     }
 
-    pub(crate) fn set_mask(&mut self, tid: u32, mask: &CpuSet) -> Result<u32, i32> {
+    pub fn set_mask(&mut self, tid: u32, mask: &CpuSet) -> Result<u32, i32> {
         let (process, _) = self.find_thread(tid).ok_or(libc::ESRCH)?;
         let pid = process.pid;
         if mask.intersection(&self.cpuset_of(process)).is_empty() {

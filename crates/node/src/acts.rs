@@ -100,6 +100,7 @@ impl Traces {
     /// Puts an act on record, before it is done.
     pub fn note(&mut self, act: Act) {
         match act {
+            Act::Grouped(group) if self.groups.contains(&group) => {}
             Act::Grouped(group) => self.groups.push(group),
             Act::Stopped => self.stops_by_signal = Some(true),
             Act::Placed(place) => drop(self.places.get_or_insert_default().insert(place)),

@@ -117,6 +117,7 @@ impl Held {
             directory: directory.as_deref(),
             environment: &environment,
             standard,
+            cpus: &child::own_cpus(),
             go: go_read.as_raw_fd(),
             failure: failure_write.as_raw_fd(),
         }

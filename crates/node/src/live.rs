@@ -14,6 +14,7 @@ mod taking;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 
 use linux::{Root, unmanaged};
 use plan::{Plan, Speedup};
@@ -264,12 +265,11 @@ impl Live {
         }
     }
 
-    /// It has ended, or is given back: everything of it is undone.
-    pub fn forget(&mut self, app: &AppId, now_ns: u64) -> Option<Account> {
+    /// It has ended, or is given back, and is to be set free: the groups that were made for it.
+    pub fn forget(&mut self, app: &AppId) -> Vec<PathBuf> {
         self.clock.release(app);
         self.follower.forget(app);
-        let managed = self.apps.remove(app)?;
-        Some(managed.ledger.read(now_ns))
+        self.apps.remove(app).map(|managed| managed.groups()).unwrap_or_default()
     }
 
     pub fn account(&self, app: &AppId, now_ns: u64) -> Option<Account> {

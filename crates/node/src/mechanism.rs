@@ -21,7 +21,7 @@ mod turns;
 use std::fmt;
 
 use linux::cgroup::Version;
-use linux::groups::{Groups, Hierarchies, Uses};
+use linux::groups::{Hierarchies, Prepared, Uses};
 use linux::{Process, Root};
 use serde::{Deserialize, Serialize};
 
@@ -172,9 +172,9 @@ impl Mechanisms {
         Ok(())
     }
 
-    /// The groups of a program, empty as yet.
-    fn groups_of(&self, app: &str, processes: &[Process]) -> linux::Result<Groups> {
-        self.hierarchies.groups_of(&self.name, app, self.uses, processes, &self.root)
+    /// The groups of a program, to be made.
+    fn prepare(&self, app: &str, processes: &[Process]) -> Prepared {
+        self.hierarchies.prepare(&self.name, app, self.uses, processes, &self.root)
     }
 
     pub fn placement_words(&self) -> String {

@@ -46,8 +46,15 @@ pub struct Report {
 
 /// Sets the program free, by what the registry knows to have been done to it.
 pub fn set_free(record: &AppRecord, root: &Root, home: &Home) -> Report {
+    set_free_in(record, Vec::new(), root, home)
+}
+
+/// The same by the scheduler that made groups for it. They may be on record no more: a guard to which the scheduler was
+/// lost for a while has forgotten a program that had ended, and the scheduler came back and made another group for it.
+pub fn set_free_in(record: &AppRecord, groups: Vec<PathBuf>, root: &Root, home: &Home) -> Report {
     let registry = Registry::new(home);
-    let traces = registry.traces(&record.id);
+    let mut traces = registry.traces(&record.id);
+    groups.into_iter().for_each(|group| traces.note(Act::Grouped(group)));
     let mut report = set_free_by(record, &traces, &home.group_name(), root);
     if report.widened > 0 || report.processes > 0 && !traces.groups.is_empty() {
         report.spread = take_apart(record, &registry, root);

@@ -332,12 +332,13 @@ impl Scheduler {
         self.server.close_door();
         self.hand_out_accounts();
         self.live.let_all_go();
-        let records: Vec<AppRecord> = self.live.apps().values().map(|app| app.record.clone()).collect();
+        let records: Vec<(AppRecord, Vec<PathBuf>)> =
+            self.live.apps().values().map(|app| (app.record.clone(), app.groups())).collect();
         // For all of them together, as in `restore::set_all_free`.
         let until_ns = now_ns() + LOCK_PATIENCE_NS;
-        for record in &records {
+        for (record, groups) in records {
             let _lock = self.lock_programs(until_ns);
-            restore::set_free(record, &Root::live(), &self.home);
+            restore::set_free_in(&record, groups, &Root::live(), &self.home);
         }
         if self.yielded { Ended::Yielded } else { Ended::Stopped }
     }

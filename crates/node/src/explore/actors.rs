@@ -173,6 +173,12 @@ impl Stage {
         let mut kernel = self.world.kernel.borrow_mut();
         let is_it = |own: &model::Process| identity::from_linux(own.identity()) == process && !own.zombie;
         if kernel.processes.get(&process.pid).is_some_and(is_it) {
+            // As the child does between fork and exec (`launch::child`).
+            let given = self.truth(number, |truth| truth.original.clone());
+            let first = kernel.processes[&process.pid].threads.get(&process.pid);
+            if first.is_some_and(|thread| !thread.mask.is_subset(&given)) {
+                let _ = kernel.set_mask(process.pid, &given);
+            }
             kernel.execute(process.pid, plan.script.clone(), preloaded, passive);
         }
     }

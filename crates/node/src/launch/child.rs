@@ -55,6 +55,30 @@ pub struct Environment {
     bytes: usize,
 }
 
+/// A set of CPUs as the kernel writes it.
+pub type CpuWords = [u64; 128];
+
+/// Those of this thread; none where the kernel has more than fit, or does not say.
+pub fn own_cpus() -> CpuWords {
+    let mut cpus = [0; 128];
+    // SAFETY: the kernel writes no more than it is told there is.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&cpus), cpus.as_mut_ptr()) };
+    if got > 0 { cpus } else { [0; 128] }
+}
+
+/// Takes back the CPUs that the user gave where the kernel has added others. Before Linux 6.2 whoever is moved into a
+/// group of a cpuset or out of one forgets them, and whoever moved it may have been kept from mending that: a program
+/// makes as many threads as it sees CPUs now, and keeps them.
+fn keep_to(given: &CpuWords) {
+    let now = own_cpus();
+    let beyond = now.iter().zip(given).any(|(now, given)| now & !given != 0);
+    if beyond && given.iter().any(|word| *word != 0) {
+        // SAFETY: the kernel reads as many bytes as it is told there are. It refuses where none of them is in the
+        // cpuset of now; then the cpuset holds.
+        unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(given), given.as_ptr()) };
+    }
+}
+
 /// Room for what the scheduler adds.
 const SPARE: usize = 1 << 20;
 
@@ -123,6 +147,8 @@ pub struct Plan<'a> {
     pub environment: &'a Environment,
     /// Replacements of the standard descriptors.
     pub standard: [Option<RawFd>; 3],
+    /// The CPUs that its user gave it; empty: unknown.
+    pub cpus: &'a CpuWords,
     /// A byte, or its end, lets the program go.
     pub go: RawFd,
     pub failure: RawFd,
@@ -194,6 +220,7 @@ impl Plan<'_> {
             while libc::read(self.go, (&raw mut byte).cast(), 1) < 0
                 && *libc::__errno_location() == libc::EINTR
             {}
+            keep_to(self.cpus);
             self.execute(arguments, for_shell)
         }
     }

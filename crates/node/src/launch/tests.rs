@@ -160,3 +160,30 @@ fn a_held_program_starts_by_itself_when_its_guardian_is_killed() {
     assert_eq!(running.wait().unwrap(), Ended::Status(0));
     assert!(mark.exists());
 }
+
+/// The CPUs that a program finds whose user gave it `given` and whose held process was left with `left`.
+fn cpus_at_start(given: &str, left: &str) -> String {
+    let cpus = |text: &str| text.parse::<topology::CpuSet>().unwrap();
+    // In a thread of its own: no other test is to have these CPUs.
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| {
+            linux::affinity::set(rustix::thread::gettid().as_raw_nonzero().get() as u32, &cpus(given)).unwrap();
+            let (read, write) = io::pipe().unwrap();
+            let mut launch = launch(&["grep", "Cpus_allowed_list", "/proc/self/status"]);
+            launch.stdout = Some(write.into());
+            let held = Held::spawn(launch).unwrap();
+            linux::affinity::set(held.process().pid, &cpus(left)).unwrap();
+            held.let_go(&BTreeMap::new()).unwrap().wait().unwrap();
+            let mut text = String::new();
+            { read }.read_to_string(&mut text).unwrap();
+            text.trim_start_matches("Cpus_allowed_list:").trim().to_owned()
+        });
+        run.join().unwrap()
+    })
+}
+
+#[test]
+fn a_program_starts_on_no_cpus_its_user_did_not_give() {
+    assert_eq!(cpus_at_start("0", "0-1"), "0", "widened behind its back");
+    assert_eq!(cpus_at_start("0-1", "1"), "1", "placed by a scheduler");
+}

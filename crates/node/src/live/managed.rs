@@ -1,6 +1,7 @@
 //! One program under the live actuator.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
 use linux::affinity::{Chosen, Said};
 use linux::{Process, Root, affinity, procfs};
@@ -90,6 +91,11 @@ impl Managed {
 
     pub fn has_harness(&self) -> bool {
         self.harness.is_some()
+    }
+
+    /// The control groups that were made for it.
+    pub fn groups(&self) -> Vec<PathBuf> {
+        self.harness.as_ref().map(|harness| harness.traces().groups.clone()).unwrap_or_default()
     }
 
     /// Memory of all its processes, as last seen.

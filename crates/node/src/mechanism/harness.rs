@@ -45,20 +45,17 @@ impl Harness {
         keep: impl Keep,
     ) -> Result<Harness> {
         let root = &mechanisms.root;
-        let mut groups = mechanisms.groups_of(group, processes)?;
-        // What a hierarchy refuses, signals will do.
+        let prepared = mechanisms.prepare(group, processes);
         let mut traces = Traces::begin(known);
-        groups.dirs().into_iter().for_each(|group| traces.note(Act::Grouped(group)));
+        prepared.dirs()?.into_iter().for_each(|group| traces.note(Act::Grouped(group)));
         if let Some(first) = processes.first() {
             origins(first.pid, &mut traces, root);
         }
-        if !broken!(GroupsNotedLate)
-            && let Err(error) = keep(&traces)
-        {
-            // Nobody would find them again.
-            groups.remove(root);
-            return Err(error.into());
+        if !broken!(GroupsNotedLate) {
+            keep(&traces)?;
         }
+        // What a hierarchy refuses, signals will do.
+        let mut groups = prepared.make(root)?;
         let outside: BTreeSet<Process> = match broken!(LaunchersStopped) {
             true => BTreeSet::new(),
             false => launchers(processes, root).into_iter().collect(),
@@ -66,6 +63,8 @@ impl Harness {
         let inside: Vec<Process> =
             processes.iter().copied().filter(|process| !outside.contains(process)).collect();
         groups.fill(&inside, &outside, root)?;
+        // Where none could be made, nobody is to look for the program in one.
+        traces.groups = groups.dirs();
         // Until it takes turns nobody has stopped it.
         traces.stops_by_signal = Some(false);
         keep(&traces)?;
@@ -144,11 +143,8 @@ impl Harness {
     /// The switch of `cpu.idle`, where it is to be had; in version 1 a group is made for it now.
     fn idle_switch(&mut self, keep: impl Keep) -> Result<Option<Switch>> {
         if let Some(further) = self.groups.further_for_idling(|| self.processes(), &self.root)? {
-            if let Err(error) = self.note(&keep, further.dirs().into_iter().map(Act::Grouped)) {
-                further.remove(&self.root);
-                return Err(error);
-            }
-            self.groups.take_in(further, &self.outside, &self.root)?;
+            self.note(&keep, further.dirs()?.into_iter().map(Act::Grouped))?;
+            self.groups.make(further, &self.outside, &self.root)?;
         }
         Ok(self.groups.idle_switch()?)
     }
