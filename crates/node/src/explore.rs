@@ -98,7 +98,8 @@ fn play_out(scene: &Scene, shows: bool) -> Option<String> {
         }
         // Nobody tidies up while the machine stands still, nor in that time where it is slow.
         let mut stood_ns = u64::MAX;
-        while stood_ns != world.stood_still_ns() || world.was_slow(TIDY_NS) {
+        let is_over = |stood_ns| stood_ns == world.stood_still_ns() && !world.was_slow(TIDY_NS);
+        while world.kernel.borrow().violation.is_none() && !is_over(stood_ns) {
             stood_ns = world.stood_still_ns();
             world.run_until(world.now_ns() + TIDY_NS, |world| onlooker.look(&stage, world));
         }

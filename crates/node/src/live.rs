@@ -225,24 +225,36 @@ impl Live {
         let _ = self.turn_wheels();
     }
 
-    /// Its user stopped or continued it: it leaves the rotation, or joins it again.
-    pub fn user_stopped(&mut self, app: &AppId, stopped: bool) {
+    /// Its user stopped it: it leaves the rotation.
+    pub fn user_stopped(&mut self, app: &AppId) {
         let Some(managed) = self.apps.get_mut(app) else { return };
-        managed.user_stopped = stopped;
-        // Continued, or alive a while after a terminating signal: it is one of the programs again.
-        managed.released &= stopped;
+        managed.user_stopped = true;
         managed.stopped_looks = 0;
-        if stopped {
-            self.clock.leave(app);
-        } else {
-            self.registry.note_stopped(app, false);
-        }
+        self.clock.leave(app);
         if let Some(harness) = &mut managed.harness {
-            harness.traces_mut().user_stopped = stopped;
+            harness.traces_mut().user_stopped = true;
             if let Err(error) = self.registry.write_traces(app, harness.traces()) {
                 self.failures.push(Failure::of(app, error));
             }
         }
+    }
+
+    /// Its user continued it: it joins the rotation again; whether it does. Not where that cannot be put on record:
+    /// what the clock stopped then nobody would continue after us.
+    pub fn user_continued(&mut self, app: &AppId) -> bool {
+        let Some(managed) = self.apps.get_mut(app) else { return false };
+        if let Some(harness) = &mut managed.harness {
+            let keep = |traces: &_| self.registry.write_traces(app, traces);
+            if let Err(error) = harness.record(keep, |traces| traces.user_stopped = false) {
+                self.failures.push(Failure::of(app, error));
+                return false;
+            }
+        }
+        managed.user_stopped = false;
+        // Alive a while after a terminating signal: it is one of the programs again.
+        managed.released = false;
+        managed.stopped_looks = 0;
+        true
     }
 
     /// It takes what others leave from now on, or has its part again; whether that is new.

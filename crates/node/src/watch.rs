@@ -93,6 +93,8 @@ pub struct Watch {
     /// Busy threads of processes without a team that we see: at the last judgement, and at most.
     /// Busy threads of processes without a runtime that we know …
     busy: u32,
+    /// … those of all processes that show no team and may be about to sleep …
+    unproven: u32,
     most_busy: u32,
     /// … and the most in each of those whose runtime has not run any region: ranks of an MPI program that loads
     /// OpenMP and does not use it, libraries with threads of their own beside it. They take turns at
@@ -141,6 +143,7 @@ impl Watch {
             judged_ns: now_ns,
             judged_still_ns: 0,
             busy: 0,
+            unproven: 0,
             most_busy: 0,
             silent: BTreeMap::new(),
             most_silent: 0,
@@ -287,6 +290,9 @@ impl Watch {
         if unseen.is_empty() {
             self.busy = 0;
         }
+        if unseen.is_empty() && silent.is_empty() {
+            self.unproven = 0;
+        }
         self.silent.retain(|process, _| silent.contains(process));
         let passed_ns = now_ns.saturating_sub(self.judged_ns);
         let ran_ns = passed_ns.saturating_sub(still_ns.saturating_sub(self.judged_still_ns));
@@ -315,16 +321,7 @@ impl Watch {
         Sight {
             nature: self.nature(runtime, now_ns),
             finding: self.teams.finding().cloned(),
-            team: match runtime {
-                true if self.teams.has_foreign_runtime() => {
-                    self.teams.last_team(now_ns).map(|team| team.max(self.most_busy))
-                }
-                true => {
-                    let silent = Some(self.most_silent).filter(|threads| *threads > 1);
-                    self.teams.last_team(now_ns).or(silent).map(|team| team + self.busy)
-                }
-                false => (self.most_busy > 0).then_some(self.most_busy),
-            },
+            team: self.team(runtime, now_ns),
             told,
             fewest: (self.teams.active(now_ns) + self.busy + self.silent()).max(1),
             regions: self.teams.regions(),
@@ -334,6 +331,22 @@ impl Watch {
             protected: self.protected.clone(),
             foreground: self.foreground,
             ended: stats.is_empty(),
+        }
+    }
+
+    /// Threads that run as a team, or may: who is about to sleep keeps his CPU until he does.
+    fn team(&self, runtime: bool, now_ns: u64) -> Option<u32> {
+        let busy = self.most_busy.max(self.busy + self.unproven);
+        match runtime {
+            true if self.teams.has_foreign_runtime() => {
+                self.teams.last_team(now_ns).map(|team| team.max(busy))
+            }
+            true => {
+                let silent = self.most_silent.max(self.silent() + self.unproven);
+                let silent = Some(silent).filter(|threads| *threads > 1);
+                self.teams.last_team(now_ns).or(silent).map(|team| team + self.busy)
+            }
+            false => (busy > 0).then_some(busy),
         }
     }
 

@@ -168,7 +168,7 @@ impl Harness {
     }
 
     /// Changes what is on record. Where that fails it counts as not noted, and nothing may be done.
-    pub(super) fn record(&mut self, keep: impl Keep, change: impl FnOnce(&mut Traces)) -> Result<()> {
+    pub fn record(&mut self, keep: impl Keep, change: impl FnOnce(&mut Traces)) -> Result<()> {
         let mut traces = self.traces.clone();
         change(&mut traces);
         keep(&traces)?;

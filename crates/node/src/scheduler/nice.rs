@@ -68,9 +68,12 @@ impl Scheduler {
         events
     }
 
-    /// A program that its user continued; one that yields stays out of the plan.
+    /// A program that its user continued; one that yields stays out of the plan. Where it cannot come back yet the next
+    /// look, which sees it run, asks again.
     pub(super) fn resumed(&mut self, id: AppId) -> Option<Event> {
-        self.live.user_stopped(&id, false);
+        if !self.live.user_continued(&id) {
+            return None;
+        }
         let yields = self.live.apps().get(&id).is_some_and(|app| app.yields());
         (!yields).then_some(Event::Resume(id))
     }

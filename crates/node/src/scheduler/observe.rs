@@ -7,6 +7,7 @@ use protocol::{AppRecord, News};
 use workload::{AppId, Malleability};
 
 use super::{LOAD_STEP_MILLI, Scheduler, allowed, chosen};
+use crate::home::LOCK_PATIENCE_NS;
 use crate::live::ByOthers;
 use crate::watch::Nature;
 use crate::{identity, restore};
@@ -30,10 +31,11 @@ impl Scheduler {
             match news {
                 ByOthers::Stopped(id) => {
                     self.note(News::Stopped { app: id.clone() });
-                    self.live.user_stopped(&id, true);
+                    self.live.user_stopped(&id);
                     events.push(Event::Suspend(id));
                 }
-                ByOthers::Continued(id) => events.extend(self.resumed(id)),
+                ByOthers::Continued(id) if self.stop_is_over(&id) => events.extend(self.resumed(id)),
+                ByOthers::Continued(_) => {}
                 // While its `run` lives it says so itself, and asks for the account first.
                 ByOthers::Ended(id) if !self.owners.contains_key(&id) => {
                     events.extend(self.leave_if_ended(&id))
@@ -118,6 +120,22 @@ impl Scheduler {
         told.iter().for_each(|id| self.live.told_of_choice(id));
         notes.into_iter().for_each(|note| self.note(note));
         events
+    }
+
+    /// Whether a program that was seen running after a stop of its user's still runs; then the note of that stop goes.
+    /// Its `run` takes the lock for a note of a new stop, and signals first: that one is not taken for the old.
+    fn stop_is_over(&mut self, id: &AppId) -> bool {
+        let until_ns = now_ns() + LOCK_PATIENCE_NS;
+        // The next look asks again.
+        let Some(_lock) = self.home.lock_programs_until(until_ns, || self.lease.beat()) else { return false };
+        let Some(app) = self.live.apps().get(id) else { return false };
+        let root = Root::live();
+        let stats: Vec<_> = app.members().iter().filter_map(|process| process.stat(&root).ok()).collect();
+        let runs = !stats.iter().all(procfs::Stat::is_stopped);
+        if runs {
+            self.registry.note_stopped(id, false);
+        }
+        runs
     }
 
     /// Programs whose `run` was killed while it held them: they have started by themselves, or ended.

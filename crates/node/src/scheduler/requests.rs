@@ -64,13 +64,14 @@ impl Scheduler {
                 events
             }
             ToScheduler::Suspend { id } if self.owns(peer, &id) => {
-                self.live.user_stopped(&id, true);
+                self.live.user_stopped(&id);
                 self.server.send(peer, &FromScheduler::Done);
                 vec![Event::Suspend(id)]
             }
             ToScheduler::Resume { id } if self.owns(peer, &id) => {
                 self.server.send(peer, &FromScheduler::Done);
-                // Its user has stopped it again since then, and its `run` is just saying so.
+                // Its user has stopped it again since then, and its `run` is just saying so. The note of the stop that is
+                // over is taken away by the `run`, never here: it may be that of the next one.
                 let stopped_again = self.registry.is_noted_as_stopped(&id);
                 if stopped_again { Vec::new() } else { self.resumed(id).into_iter().collect() }
             }
@@ -137,7 +138,7 @@ impl Scheduler {
     fn left_alone(&mut self, id: AppId) -> Option<Event> {
         let known_as_stopped = self.live.apps().get(&id).is_some_and(|app| app.user_stopped);
         if !known_as_stopped && self.registry.traces(&id).user_stopped {
-            self.live.user_stopped(&id, true);
+            self.live.user_stopped(&id);
             return Some(Event::Suspend(id));
         }
         self.given_up(id)

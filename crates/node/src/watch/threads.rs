@@ -22,16 +22,18 @@ impl Watch {
         let mut wanted = BTreeMap::new();
         let mut busiest = (0, None);
         let least_ns = ran_ns as f64 * BUSY_SHARE;
-        self.busy = 0;
+        (self.busy, self.unproven) = (0, 0);
         for process in unseen {
             let busy = self.busy_threads(*process, least_ns, &mut wanted);
-            self.busy += busy;
-            busiest = busiest.max((busy, Some(process.pid)));
+            self.busy += busy.proven;
+            self.unproven += busy.unproven;
+            busiest = busiest.max((busy.proven, Some(process.pid)));
         }
         for process in silent {
             let busy = self.busy_threads(*process, least_ns, &mut wanted);
+            self.unproven += busy.unproven;
             let most = self.silent.entry(*process).or_default();
-            *most = busy.max(*most);
+            *most = busy.proven.max(*most);
         }
         self.most_silent = self.most_silent.max(self.silent());
         self.wanted = wanted;
@@ -51,10 +53,10 @@ impl Watch {
 
     /// Its threads that wanted a CPU for at least so long since they were last looked at; `wanted` takes up
     /// what they wanted so far.
-    fn busy_threads(&self, process: Process, least_ns: f64, wanted: &mut BTreeMap<(u32, u32), u64>) -> u32 {
-        let Ok(threads) = procfs::threads(process.pid, &self.root) else { return 0 };
+    fn busy_threads(&self, process: Process, least_ns: f64, wanted: &mut BTreeMap<(u32, u32), u64>) -> Busy {
+        let Ok(threads) = procfs::threads(process.pid, &self.root) else { return Busy::default() };
         if threads.len() > MOST_THREADS {
-            return threads.len() as u32;
+            return Busy { proven: threads.len() as u32, unproven: 0 };
         }
         let (mut busy, mut spun) = (0, 0);
         for tid in threads {
@@ -67,8 +69,19 @@ impl Watch {
             }
             wanted.insert((process.pid, tid), total);
         }
-        spun.max(busy.min(1))
+        let proven = spun.max(busy.min(1));
+        Busy { proven, unproven: busy - proven }
     }
+}
+
+/// Threads of a process that want a CPU now.
+#[derive(Clone, Copy, Debug, Default)]
+struct Busy {
+    /// Those that will go on so, as far as can be seen.
+    proven: u32,
+    /// Those that may be about to sleep. Threads of a team prove themselves one after the other: nobody loses CPUs
+    /// because some have not yet.
+    unproven: u32,
 }
 
 /// Why a process that runs has made no page, if that can be seen from outside.
