@@ -91,22 +91,44 @@ fn a_crate_that_reaches_upward_or_is_unknown_is_found() {
 
 /// The order inside of crates, lowest first (see `imports::Rooms`). A room uses rooms of lower layers; those that
 /// stand in one layer do not know each other.
-const ROOMS: [(&str, &imports::Rooms); 1] = [(
-    "bubbles",
-    &[
-        &["sync"],
-        &["lock", "parking"],
-        &["hierarchy"],
-        &["schedulers"],
-        &["trace", "model"],
-        &["runtime::switching"],
-        &["runtime::records"],
-        &["runtime::workers"],
-        &["runtime::threads"],
-        &["runtime"],
-        &["capi"],
-    ],
-)];
+const ROOMS: [(&str, &imports::Rooms); 2] = [
+    (
+        "bubbles",
+        &[
+            &["sync"],
+            &["lock", "parking"],
+            &["hierarchy"],
+            &["schedulers"],
+            &["trace", "model"],
+            &["runtime::switching"],
+            &["runtime::records"],
+            &["runtime::workers"],
+            &["runtime::threads"],
+            &["runtime"],
+            &["capi"],
+        ],
+    ),
+    (
+        "policy",
+        &[
+            &["plain", "places", "neighbours", "adaptive::account"],
+            &["settings", "decision"],
+            &["common::units", "common::place", "common::matching", "common::exchange", "common::needs"],
+            &["common::gather", "common::slices", "common::keep"],
+            &["common::context", "common::matrix", "common::seats", "common::weighing"],
+            &["common::levels", "common::outcome"],
+            &["common::company"],
+            &["common::compose"],
+            &["common"],
+            &["ta", "co", "lv", "eq", "ue", "fixed"],
+            &["twins", "bp", "la", "adaptive"],
+            &["builtin"],
+            &["lua"],
+            &["registry"],
+            &["trial"],
+        ],
+    ),
+];
 
 #[test]
 fn every_room_of_a_crate_uses_only_lower_ones() {

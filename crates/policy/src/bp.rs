@@ -45,7 +45,8 @@
 
 use plan::{Promise, Remark, ShareBound, Snapshot, WaitingBound};
 
-use crate::common::compose::{Context, compose};
+use crate::common::compose::compose;
+use crate::common::context::Context;
 use crate::eq::Division;
 use crate::{Decision, Memory, Policy, Settings};
 

@@ -90,7 +90,8 @@ use plan::{Promise, Remark, Settled, ShareBound, Snapshot, WaitingBound};
 use topology::CpuSet;
 
 use crate::common::company::{Suited, suited};
-use crate::common::compose::{Context, Divide, Division, Part, compose};
+use crate::common::compose::{Divide, Division, compose};
+use crate::common::context::{Context, Part};
 use crate::common::keep::{Claim, stay};
 use crate::common::levels::{Cut, allowed_cuts, claims, crowds_steady, describe, equally_heavy, id, level};
 use crate::common::levels::{one_each, outside_of, parts, share_out, spread, together};

@@ -47,7 +47,8 @@
 use plan::{Idleness, Promise, Remark, ShareBound, Snapshot, WaitingBound};
 use topology::CpuSet;
 
-use crate::common::compose::{self, Context, Divide, Part, compose};
+use crate::common::compose::{self, Divide, compose};
+use crate::common::context::{Context, Part};
 use crate::common::levels::spread;
 use crate::common::place::part;
 use crate::{Decision, Memory, Policy, Settings};

@@ -43,7 +43,7 @@ use std::collections::BTreeSet;
 use plan::{Plan, Promise, Remark, Run, ShareBound, Slot, Snapshot, Tree};
 use workload::AppId;
 
-use crate::common::compose::Context;
+use crate::common::context::Context;
 use crate::common::gather::{beside, leaf};
 use crate::common::outcome;
 use crate::{Decision, LevelMemory, Memory, Policy, Settings};

@@ -86,7 +86,8 @@ use plan::{Promise, Remark, Settled, ShareBound, Snapshot, WaitingBound};
 use topology::CpuSet;
 use workload::AppId;
 
-use crate::common::compose::{Context, Divide, Division, Part, compose};
+use crate::common::compose::{Divide, Division, compose};
+use crate::common::context::{Context, Part};
 use crate::common::keep::stay;
 use crate::common::levels::{Cut, allowed_cuts, claims, describe, id, level};
 use crate::common::levels::{one_each, outside_of, parts, spread, together};

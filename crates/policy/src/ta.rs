@@ -66,7 +66,8 @@ use plan::{Promise, ShareBound, Snapshot, WaitingBound};
 use topology::CpuSet;
 
 use crate::common::company::{Suited, suited};
-use crate::common::compose::{Context, Divide, Division, compose};
+use crate::common::compose::{Divide, Division, compose};
+use crate::common::context::Context;
 use crate::common::levels::{Cut, cuts, describe, outside_of, spread};
 use crate::{Decision, LevelMemory, Memory, Policy, Settings};
 

@@ -44,7 +44,7 @@
 
 use plan::{Promise, Remark, Run, ShareBound, Snapshot, Tree, WaitingBound};
 
-use crate::common::compose::Context;
+use crate::common::context::Context;
 use crate::common::gather::{leaf, mixed};
 use crate::common::needs::Need;
 use crate::common::outcome;

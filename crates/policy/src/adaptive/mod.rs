@@ -71,7 +71,7 @@
 //! are equal ([`crate::eq`]). Cores of unlike capacity count alike. A curve is taken to hold wherever
 //! the CPUs lie. The search ends at the first division that no single change improves.
 
-mod account;
+pub(crate) mod account;
 mod model;
 mod narrow;
 mod search;
@@ -80,11 +80,12 @@ mod seats;
 use plan::{App, MoveReason, Promise, Remark, ShareBound, Snapshot, WaitingBound};
 use topology::CpuSet;
 
-use crate::common::compose::{Context, Divide, Division, compose};
+use crate::common::compose::{Divide, Division, compose};
+use crate::common::context::Context;
 use crate::eq;
 use crate::settings::Lever;
 use crate::{Decision, Memory, NarrowStart, Policy, Settings};
-pub use account::{Account, Served};
+use account::Account;
 use model::{Facts, Ground};
 use seats::Seats;
 

@@ -3,7 +3,7 @@
 use topology::{CpuSet, Level, Machine};
 
 use super::model::Counts;
-use crate::common::compose::Part;
+use crate::common::context::Part;
 use crate::common::units::{domains, units};
 
 /// The cells of each node, and who sits on them.

@@ -9,7 +9,8 @@ use topology::CpuSet;
 use plan::Remark;
 
 use crate::LevelMemory;
-use crate::common::compose::{Context, Division, Part};
+use crate::common::compose::Division;
+use crate::common::context::{Context, Part};
 use crate::common::levels::{Cut, left_over, spread};
 
 /// A walk down the hierarchy.

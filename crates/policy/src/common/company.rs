@@ -23,7 +23,7 @@ use plan::{App, Basis, MoveReason, Remark};
 use topology::CpuSet;
 use workload::AppId;
 
-use super::compose::{Context, Part};
+use super::context::{Context, Part};
 use super::exchange::Exchange;
 use super::levels::id;
 use super::needs::Need;

@@ -4,7 +4,7 @@ use plan::{Idleness, Remark};
 use topology::{CpuSet, Shape};
 use workload::AppId;
 
-use super::compose::{Context, Part};
+use super::context::{Context, Part};
 use super::keep::{Claim, assign, deal};
 use super::weighing::deal_by_weight;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use plan::{App, MoveReason, Plan, Remark, Report, Tree};
 use topology::CpuSet;
 
-use super::compose::Context;
+use super::context::Context;
 use crate::{Decision, LevelMemory, Memory, Places};
 
 pub(crate) fn decision(

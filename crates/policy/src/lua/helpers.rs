@@ -9,11 +9,12 @@ use topology::CpuSet;
 use super::cpus::{AnyCpus, Cpus};
 use super::sandbox::{World, budget};
 use super::trees::{Branch, Named, inside};
+use crate::Memory;
+use crate::builtin;
 use crate::common::company;
-use crate::common::compose::Context;
+use crate::common::context::Context;
 use crate::common::levels;
 use crate::common::slices::{self, Period};
-use crate::{Memory, by_name};
 
 /// What a decision of a built-in policy costs, in instructions: few of them, whatever a script does.
 const BUILT_IN_COST: u64 = 500_000;
@@ -90,7 +91,7 @@ fn built_in(world: &World, lua: &Lua, name: &str) -> mlua::Result<Value> {
         )));
     }
     budget(lua).spend(BUILT_IN_COST)?;
-    let policy = by_name(name, &world.settings).map_err(Error::runtime)?;
+    let policy = builtin::built_in(name, &world.settings).map_err(Error::runtime)?;
     let memory = Memory { script: Default::default(), ..world.memory.clone() };
     let decision = policy.decide(&world.snapshot, &memory);
     let mut said = world.said.borrow_mut();

@@ -62,8 +62,8 @@ use std::rc::Rc;
 
 use plan::{Promise, Rejection, Remark, Snapshot};
 
+pub use crate::plain::Plain;
 use crate::{Decision, Failed, Memory, Policy, Settings};
-pub use plain::Plain;
 pub use sandbox::{INSTRUCTIONS, MEMORY_BYTES};
 use sandbox::{Vm, World};
 
@@ -106,7 +106,7 @@ impl Script {
         let world = Rc::new(World { snapshot, settings, memory, account, said: Default::default() });
         let vm = Vm::new(&Some(Rc::clone(&world)))?;
         vm.run(&self.compiled)?;
-        let remembered = world.memory.script.to_lua(&vm.lua)?;
+        let remembered = plain::to_lua(&world.memory.script, &vm.lua)?;
         let given = give::snapshot(&vm.lua, &world)?;
         let answer: mlua::Value = vm.decide()?.call((given, remembered.clone()))?;
         take::decision(&vm.lua, &world, answer, remembered)

@@ -1,69 +1,41 @@
-//! Plain data: what a script remembers from one decision to the next.
+//! What a script remembers, to Lua and back.
 
 use std::collections::BTreeMap;
 
 use mlua::{Error, IntoLua, Lua, Table, Value};
-use serde::{Deserialize, Serialize};
-use topology::CpuSet;
 
 use super::cpus::Cpus;
+use crate::plain::Plain;
 
 /// Deepest nesting; also ends tables that contain themselves.
 const MAX_DEPTH: usize = 32;
 /// Most values that a policy may remember: memory is copied at every decision.
 const MAX_VALUES: usize = 100_000;
 
-/// One value. No number is "not a number" or infinite, so that equality holds of all of them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Plain {
-    Flag(bool),
-    Whole(i64),
-    Number(f64),
-    Text(String),
-    Cpus(CpuSet),
-    List(Vec<Plain>),
-    Table(BTreeMap<String, Plain>),
-}
-
-impl Eq for Plain {}
-
-impl Default for Plain {
-    fn default() -> Plain {
-        Plain::Table(BTreeMap::new())
-    }
-}
-
-impl Plain {
-    pub fn is_empty(&self) -> bool {
-        matches!(self, Plain::Table(fields) if fields.is_empty())
-    }
-
-    pub(super) fn to_lua(&self, lua: &Lua) -> mlua::Result<Value> {
-        match self {
-            Plain::Flag(flag) => flag.into_lua(lua),
-            Plain::Whole(number) => number.into_lua(lua),
-            Plain::Number(number) => number.into_lua(lua),
-            Plain::Text(text) => text.as_str().into_lua(lua),
-            Plain::Cpus(cpus) => Cpus::give(lua, cpus.clone()),
-            Plain::List(values) => {
-                let values = values.iter().map(|value| value.to_lua(lua));
-                lua.create_sequence_from(values.collect::<mlua::Result<Vec<_>>>()?)?.into_lua(lua)
+pub(super) fn to_lua(plain: &Plain, lua: &Lua) -> mlua::Result<Value> {
+    match plain {
+        Plain::Flag(flag) => flag.into_lua(lua),
+        Plain::Whole(number) => number.into_lua(lua),
+        Plain::Number(number) => number.into_lua(lua),
+        Plain::Text(text) => text.as_str().into_lua(lua),
+        Plain::Cpus(cpus) => Cpus::give(lua, cpus.clone()),
+        Plain::List(values) => {
+            let values = values.iter().map(|value| to_lua(value, lua));
+            lua.create_sequence_from(values.collect::<mlua::Result<Vec<_>>>()?)?.into_lua(lua)
+        }
+        Plain::Table(fields) => {
+            let table = lua.create_table_with_capacity(0, fields.len())?;
+            for (key, value) in fields {
+                table.raw_set(key.as_str(), to_lua(value, lua)?)?;
             }
-            Plain::Table(fields) => {
-                let table = lua.create_table_with_capacity(0, fields.len())?;
-                for (key, value) in fields {
-                    table.raw_set(key.as_str(), value.to_lua(lua)?)?;
-                }
-                table.into_lua(lua)
-            }
+            table.into_lua(lua)
         }
     }
+}
 
-    pub(super) fn from_lua(value: &Value) -> mlua::Result<Plain> {
-        let mut left = MAX_VALUES;
-        read(value, "memory", 0, &mut left)
-    }
+pub(super) fn from_lua(value: &Value) -> mlua::Result<Plain> {
+    let mut left = MAX_VALUES;
+    read(value, "memory", 0, &mut left)
 }
 
 fn read(value: &Value, path: &str, depth: usize, left: &mut usize) -> mlua::Result<Plain> {

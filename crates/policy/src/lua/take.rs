@@ -5,7 +5,7 @@ use plan::{Plan, Promise, Remark, Report, ShareBound, WaitingBound};
 use workload::AppId;
 
 use super::cpus::AnyCpus;
-use super::plain::Plain;
+use super::plain;
 use super::sandbox::{Vm, World};
 use super::trees;
 use crate::{Decision, Memory, Places};
@@ -122,7 +122,7 @@ pub(super) fn decision(lua: &Lua, world: &World, answer: Value, remembered: Valu
     let level = said.level.unwrap_or_default();
     let mut account = world.account.clone();
     account.follow(&world.snapshot, &plan);
-    let memory = Memory { level, places, account, script: Plain::from_lua(&script)? };
+    let memory = Memory { level, places, account, script: plain::from_lua(&script)? };
     let wake_at_ns = wake_at_ns.into_iter().chain(said.wake_at_ns).min();
     Ok(Decision { plan, memory, wake_at_ns, report })
 }

@@ -6,7 +6,7 @@ use plan::Remark;
 use topology::CpuSet;
 
 use super::Equilibrium;
-use crate::common::compose::Part;
+use crate::common::context::Part;
 use crate::common::keep::assign;
 use crate::common::levels::{Cut, allowed_cuts_of, claims, id, left_over, level, outside_of, spread};
 

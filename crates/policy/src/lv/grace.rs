@@ -8,7 +8,7 @@ use plan::Remark;
 use workload::AppId;
 
 use super::{Equilibrium, Layer, standing};
-use crate::common::compose::Part;
+use crate::common::context::Part;
 use crate::common::levels::{Cut, id};
 
 /// Since when programs are asked for narrower teams, and what follows from that.
