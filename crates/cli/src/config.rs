@@ -11,6 +11,7 @@ use toml::Spanned;
 use topology::CpuSet;
 
 use crate::adopt::Adopt;
+use crate::position::line_and_column;
 use crate::units;
 use node::adopt::Rule;
 
@@ -212,14 +213,6 @@ pub fn parse_slice_ns(text: &str) -> Result<u64, String> {
         let default = plan::display_ns(policy::Settings::default().slice_ns);
         Err(format!("a slice of {text} is outside 1ms to 10s; {default} is the default"))
     }
-}
-
-/// Both from 1, the column in characters.
-pub fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
-    let before = text.get(..offset).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-    (line, column)
 }
 
 #[cfg(test)]

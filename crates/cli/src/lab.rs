@@ -3,7 +3,6 @@
 mod bubbles;
 mod distgen;
 mod heat;
-pub mod known;
 mod matrix;
 mod pair;
 mod predict;

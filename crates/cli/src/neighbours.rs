@@ -7,7 +7,7 @@ use interference::{Knowledge, Matrix, by_name};
 use policy::{Neighbours, Predictions};
 
 use crate::exit::Failure;
-use crate::lab::known;
+use crate::known;
 
 /// What the settings know by themselves.
 const WORDS: [&str; 2] = ["twins", "profile"];

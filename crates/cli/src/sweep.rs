@@ -13,8 +13,8 @@ use topology::Machine;
 use workload::{Generator, Scenario, ScenarioFile};
 
 use crate::choices::toml_settings;
-use crate::config::line_and_column;
 use crate::exit::{Failure, Outcome};
+use crate::position::line_and_column;
 use crate::simulate::scenario::{Batch, Ran, fitting, left_out, play, workload_of};
 use crate::simulate::{How, output};
 use crate::table::Table;

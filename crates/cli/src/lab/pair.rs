@@ -8,9 +8,9 @@ use interference::{Grid, Knowledge};
 use serde_json::{Value, json};
 use workload::Random;
 
-use super::known::{Sources, grid, strangers, tell_strangers};
 use crate::chart;
 use crate::exit::{Failure, Outcome};
+use crate::known::{Sources, grid, strangers, tell_strangers};
 use crate::simulate::output;
 use crate::table::Table;
 

@@ -9,8 +9,8 @@ use interference::{Grid, Judged, Knowledge, judge, predictors};
 use serde_json::{Value, json};
 
 use super::heat;
-use super::known::{Sources, grid, strangers, tell_strangers};
 use crate::exit::{Failure, Outcome};
+use crate::known::{Sources, grid, strangers, tell_strangers};
 use crate::simulate::output;
 use crate::table::Table;
 

@@ -7,9 +7,9 @@ use interference::schedules::{self, Group, Study, count, count_without_twins, st
 use interference::uniform::{irwin_hall, repeated, simulate};
 use serde_json::{Value, json};
 
-use super::known::{Sources, grid};
 use crate::chart::{self, Axes, Line};
 use crate::exit::{Failure, Outcome};
+use crate::known::{Sources, grid};
 use crate::simulate::output;
 use crate::table::Table;
 

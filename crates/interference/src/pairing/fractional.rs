@@ -15,8 +15,8 @@
 
 use std::collections::VecDeque;
 
+use super::costs::{Costs, Halves};
 use super::kinds::Kinds;
-use super::matching::Costs;
 
 const NONE: usize = usize::MAX;
 /// The first auction's least step, as a part of what costs differ by, and how much smaller each next one's is. Of 16
@@ -35,17 +35,6 @@ const AUCTIONS: usize = 3;
 const NEAR: usize = 8;
 /// And one more, which is what all others have at least.
 const LOOKED_AT: usize = NEAR + 1;
-
-/// The optimum, as far as it consists of pairs.
-pub(super) struct Halves {
-    pub pairs: Vec<(usize, usize)>,
-    /// One of each circle of odd length.
-    pub left: Vec<usize>,
-    /// Steps of circles, along which those who are left can find each other.
-    pub tight: Vec<(usize, usize)>,
-    /// price(u) + price(v) <= cost for everybody, and equal for pairs and steps of circles.
-    pub prices: Vec<i64>,
-}
 
 /// An even number of programs.
 pub(super) fn halves(costs: &Costs) -> Halves {

@@ -7,8 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::fractional::Halves;
-use super::matching::Costs;
+use super::costs::{Costs, Halves};
 
 const NONE: usize = usize::MAX;
 /// From so many programs a kind on average this is quicker than an auction, by far.

@@ -7,6 +7,7 @@
 //! When the predictions are no better than guesses, the twins rule places: see [`trusted`].
 
 pub(crate) mod blossom;
+mod costs;
 mod fractional;
 mod grouping;
 mod kinds;

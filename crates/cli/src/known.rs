@@ -1,4 +1,4 @@
-//! What the commands of this group are told: a matrix, matrices of other machines, profiles.
+//! What is known of programs beside each other: a matrix, matrices of other machines, profiles.
 
 use std::path::{Path, PathBuf};
 
@@ -6,8 +6,8 @@ use interference::learn::Notebook;
 use interference::profile::Profiles;
 use interference::{Grid, Knowledge, Matrix, Predictor, by_name, predictors};
 
-use crate::config::line_and_column;
 use crate::exit::Failure;
+use crate::position::line_and_column;
 
 #[derive(clap::Args)]
 pub struct Sources {
