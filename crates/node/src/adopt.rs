@@ -249,7 +249,8 @@ mod tests {
 
     #[test]
     fn no_rule_means_shells_services_or_the_desktop() {
-        let shell = Killed(Command::new("sh").args(["-c", "sleep 5 > /dev/null 2>&1; true"]).spawn().unwrap());
+        let shell =
+            Killed(Command::new("sh").args(["-c", "sleep 5 > /dev/null 2>&1; true"]).spawn().unwrap());
         let everything = Rule { path: Some(glob::Pattern::new("/**").unwrap()), ..Rule::default() };
         let found = Adopter::new(vec![everything]).scan(&BTreeSet::new(), 0, &Root::live());
         assert!(found.iter().all(|found| found.process.pid != shell.0.id()), "{found:?}");

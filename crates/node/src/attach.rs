@@ -265,7 +265,8 @@ mod tests {
         }
         assert!(refused(dead.id(), own()).contains("has ended"));
         dead.wait().unwrap();
-        let shell = Killed(Command::new("sh").args(["-c", "sleep 5 > /dev/null 2>&1; true"]).spawn().unwrap());
+        let shell =
+            Killed(Command::new("sh").args(["-c", "sleep 5 > /dev/null 2>&1; true"]).spawn().unwrap());
         assert!(refused(shell.0.id(), own()).contains("Attach the program that it started"));
         let mut leader = Command::new("sleep");
         // SAFETY: setsid only makes the child the leader of a session.

@@ -285,8 +285,10 @@ impl Freeing<'_> {
     /// The levels above go with their last group; others may be in there.
     fn remove_levels_above(&self, group: &Path) {
         for level in group.ancestors().skip(1).take(2) {
-            if host::with(|host| host.remove_directory(level)).is_err() {
-                break;
+            // Whoever has removed one may have been killed before the next.
+            match host::with(|host| host.remove_directory(level)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => break,
+                _ => {}
             }
         }
     }

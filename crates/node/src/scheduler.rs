@@ -115,8 +115,9 @@ pub struct Scheduler {
     stopper: Stopper,
     began_ns: u64,
     yielded: bool,
-    /// Somebody had the programs' lock for too long: what it does to them shows when it has done it.
-    lock_missed: bool,
+    /// Programs may have been set free that are not taken back yet: somebody had the lock of them for too long, and
+    /// what it did shows when it has done it, or their groups were removed.
+    to_take_back: bool,
     allowance: Option<topology::Allowance>,
     /// The CPU time that all programs have together.
     paid_milli_cpus: Option<u32>,
@@ -186,7 +187,7 @@ impl Scheduler {
             stopper: Stopper { stop: Arc::default(), wake: Arc::new(wake) },
             began_ns: now_ns(),
             yielded: false,
-            lock_missed: false,
+            to_take_back: false,
             allowance: None,
             paid_milli_cpus: None,
             allowance_at_ns: 0,
@@ -273,7 +274,7 @@ impl Scheduler {
             let mut events = Vec::new();
             if self.lease.was_late() && !broken!(NobodyTakenBack) {
                 events.extend(self.take_back(now + LONG_PATIENCE_NS));
-            } else if self.lock_missed {
+            } else if self.to_take_back {
                 events.extend(self.take_back(now));
             }
             for (peer, incoming) in self.server.pump() {
@@ -309,13 +310,13 @@ impl Scheduler {
     fn lock_programs(&mut self, until_ns: u64) -> Option<Box<dyn Lock>> {
         self.lease.beat();
         let lock = self.home.lock_programs_until(until_ns, || self.lease.beat());
-        self.lock_missed |= lock.is_none();
+        self.to_take_back |= lock.is_none();
         lock
     }
 
     /// It did not act for so long that the guard may have set programs free, or still be about it.
     fn take_back(&mut self, until_ns: u64) -> Vec<Event> {
-        self.lock_missed = false;
+        self.to_take_back = false;
         let _lock = self.lock_programs(until_ns);
         // Who does not act for long here either may find programs set free again, and takes them back the next time.
         let mut events = Vec::new();
@@ -340,6 +341,8 @@ impl Scheduler {
             let _lock = self.lock_programs(until_ns);
             restore::set_free_in(&record, groups, &Root::live(), &self.home);
         }
+        // We may have written about programs that a guard had forgotten meanwhile.
+        self.registry.sweep();
         if self.yielded { Ended::Yielded } else { Ended::Stopped }
     }
 

@@ -330,7 +330,10 @@ fn look(seen: &mut Seen, stage: &Stage, world: &World, now_ns: u64) -> Result<()
         let Some(app) = process.app else { continue };
         let (truth, key) = (&truths[app as usize], (process.pid, process.start_ticks));
         if let Some(at_ns) = truth.doomed_at_ns
-            && now_ns > at_ns + if truth.released { RELEASED_NS } else { DEATH_NS }
+            // Whom a scheduler that was killed has frozen nobody thaws while the guard is kept from running.
+            && now_ns
+                > at_ns
+                    + if truth.released { RELEASED_NS } else { DEATH_NS + stage.scene.guards_stall_ns() }
             && Some(process.pid) == truth.process.map(|process| process.pid)
         {
             return Err(format!("p{app} was ended by its user, and lives (invariant 12)"));

@@ -149,6 +149,15 @@ impl Scene {
         })
     }
 
+    /// For how long guards are kept from running.
+    pub fn guards_stall_ns(&self) -> u64 {
+        let stall_ms = |what: &Incident| match what {
+            Incident::Stall(Target::Guard, _, ms) => *ms,
+            _ => 0,
+        };
+        self.incidents.iter().map(|(_, what)| stall_ms(what) * MS).sum()
+    }
+
     fn add_incidents(&mut self, random: &mut Random) {
         let many = self.programs.len();
         if random.chance(55) {

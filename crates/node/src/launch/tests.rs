@@ -167,7 +167,8 @@ fn cpus_at_start(given: &str, left: &str) -> String {
     // In a thread of its own: no other test is to have these CPUs.
     std::thread::scope(|scope| {
         let run = scope.spawn(|| {
-            linux::affinity::set(rustix::thread::gettid().as_raw_nonzero().get() as u32, &cpus(given)).unwrap();
+            linux::affinity::set(rustix::thread::gettid().as_raw_nonzero().get() as u32, &cpus(given))
+                .unwrap();
             let (read, write) = io::pipe().unwrap();
             let mut launch = launch(&["grep", "Cpus_allowed_list", "/proc/self/status"]);
             launch.stdout = Some(write.into());

@@ -10,7 +10,7 @@ use super::{Failure, Live, Managed};
 use crate::account::Standing;
 use crate::clock::ClockStats;
 use crate::error::Error;
-use crate::mechanism::Keep;
+use crate::mechanism::{Harness, Keep};
 use crate::rates::Beside;
 use crate::watch::{Nature, Sight};
 
@@ -25,6 +25,8 @@ pub enum ByOthers {
     Stopped(AppId),
     Continued(AppId),
     Ended(AppId),
+    /// Its groups were removed, empty as those of a launcher are that has started nobody yet.
+    GroupsRemoved(AppId),
 }
 
 /// The same of one program.
@@ -85,6 +87,9 @@ impl Live {
                 Done::Stopped => ByOthers::Stopped(app.clone()),
                 Done::Continued => ByOthers::Continued(app.clone()),
             }));
+            if managed.harness.as_ref().is_some_and(Harness::has_lost_groups) {
+                news.push(ByOthers::GroupsRemoved(app.clone()));
+            }
             managed.write_up(now_ns, &sight, &stats, &running);
             managed.sight = Some(sight);
             let beside = beside(company.get(app), &names);

@@ -41,6 +41,11 @@ impl Scheduler {
                     events.extend(self.leave_if_ended(&id))
                 }
                 ByOthers::Ended(_) => {}
+                // As if it had been set free: it gets new ones.
+                ByOthers::GroupsRemoved(id) => {
+                    self.registry.note_free(&id);
+                    self.to_take_back = true;
+                }
             }
         }
         events.extend(self.look_after_orphans(now));
