@@ -203,6 +203,11 @@ impl Groups {
         self.uses.freezing.is_some()
     }
 
+    /// Whether even a SIGKILL waits until it is thawed.
+    pub fn hold_back_kills(&self) -> bool {
+        self.uses.freezing == Some(Version::V1)
+    }
+
     fn using(&self, version: Option<Version>) -> Option<&Group> {
         self.each.get(&version?)
     }

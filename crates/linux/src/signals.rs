@@ -223,6 +223,12 @@ pub fn is_stopping(process: Process, root: &Root) -> bool {
     process.is_same(root) && tids.iter().any(stops)
 }
 
+/// Whether a SIGKILL is on its way to the process: a version 1 freezer holds back even that.
+pub fn is_killed(process: Process, root: &Root) -> bool {
+    const KILL: u64 = 1 << (libc::SIGKILL - 1);
+    procfs::status(process.pid, root).is_ok_and(|status| status.sig_pending & KILL != 0)
+}
+
 /// Whether every thread of the process stands stopped (by a signal; a tracer's stop does not
 /// count). [`Error::Gone`] if it has ended, reaped or not.
 pub fn is_stopped(process: Process, root: &Root) -> Result<bool> {

@@ -77,13 +77,18 @@ impl Kernel {
             }
             Signal::CONT => {
                 process.stopped = false;
-                if process.to_die && frozen != Some(true) {
+                if process.to_die.is_some() && frozen != Some(true) {
                     self.exit(pid, false);
                 }
             }
             // A version 1 freezer holds back even this; version 2 lets it through.
             Signal::KILL if !frozen_v1 => self.exit(pid, false),
-            _ if process.stopped || frozen == Some(true) => process.to_die = true,
+            _ if process.stopped || frozen == Some(true) => {
+                // Nothing comes before SIGKILL.
+                if process.to_die != Some(Signal::KILL) {
+                    process.to_die = Some(signal);
+                }
+            }
             _ => self.exit(pid, false),
         }
         self.touch(pid);
@@ -92,7 +97,8 @@ impl Kernel {
 
     /// After a thaw: what was held back reaches its process.
     pub(crate) fn after_thaw(&mut self) {
-        let due = |process: &&Process| process.to_die && !process.stopped && !self.is_frozen(process);
+        let due =
+            |process: &&Process| process.to_die.is_some() && !process.stopped && !self.is_frozen(process);
         let due: Vec<u32> = self.processes.values().filter(due).map(|process| process.pid).collect();
         due.into_iter().for_each(|pid| self.exit(pid, false));
         self.touch_all();

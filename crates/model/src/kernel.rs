@@ -156,7 +156,7 @@ impl Kernel {
             stopped_by: 0,
             stopped_at_ns: 0,
             zombie: false,
-            to_die: false,
+            to_die: None,
             groups: self.groups.mounted().iter().map(|mounted| (*mounted, "/".to_owned())).collect(),
             app: None,
             program: None,

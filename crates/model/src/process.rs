@@ -92,7 +92,7 @@ pub struct Process {
     pub stopped_at_ns: u64,
     pub zombie: bool,
     /// A signal that ends it and cannot reach it yet.
-    pub to_die: bool,
+    pub to_die: Option<rustix::process::Signal>,
     pub groups: BTreeMap<Hierarchy, String>,
     /// The number of the program that it belongs to.
     pub app: Option<u32>,

@@ -236,7 +236,11 @@ impl Group {
     /// Thaws, moves every member back and removes the directories.
     pub fn remove(mut self, root: &Root) -> Result<()> {
         if self.dir("freezer").is_some_and(host::exists) {
-            self.thaw(THAW_NS)?;
+            match self.thaw(THAW_NS) {
+                // Somebody has removed it meanwhile.
+                Err(error) if error.is_group_gone() => {}
+                thawed => drop(thawed?),
+            }
         }
         self.members.remove(root)
     }

@@ -219,7 +219,12 @@ impl Members {
         let mut pids = BTreeSet::new();
         for place in &self.places {
             let path = place.dir.join("cgroup.procs");
-            for line in read(&path)?.lines() {
+            let text = match read(&path) {
+                // In a group that somebody has removed stands nobody.
+                Err(error) if error.is_group_gone() => continue,
+                text => text?,
+            };
+            for line in text.lines() {
                 // 0 is a process that this pid namespace cannot see.
                 pids.extend(line.trim().parse::<u32>().ok().filter(|pid| *pid != 0));
             }
@@ -238,28 +243,34 @@ impl Members {
             }
             left = self.release(&members, root).failed;
         }
-        for place in &self.places {
-            let waited = super::wait_until("removing the group", &place.dir, 1_000_000_000, || {
-                match host::with(|host| host.remove_directory(&place.dir)) {
-                    Ok(()) => Ok(true),
-                    Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
-                    // Zombies and threads on their way out hold a group for a moment.
-                    Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Ok(false),
-                    Err(e) => Err(Error::io("remove the group", &place.dir, e)),
-                }
-            });
-            if let Err(error) = waited {
-                let Some((_, why)) = left.first() else { return Err(error) };
-                let source = io::Error::new(io::ErrorKind::ResourceBusy, why.clone());
-                return Err(Error::io("empty and remove the group", &place.dir, source));
-            }
-            for level in place.dir.ancestors().skip(1).take_while(|level| *level != place.base) {
-                // Another application or scheduler may still be in there.
-                if host::with(|host| host.remove_directory(level)).is_err() {
-                    break;
-                }
-            }
-        }
-        Ok(())
+        // What hinders one is no reason to leave the others.
+        let removed: Vec<Result<()>> = self.places.iter().map(|place| remove(place, &left)).collect();
+        removed.into_iter().collect()
     }
+}
+
+/// Removes a group's directory and the levels above it that nobody uses any more. `left`: who could not be moved out.
+fn remove(place: &Place, left: &[(Process, Error)]) -> Result<()> {
+    let waited = super::wait_until("removing the group", &place.dir, 1_000_000_000, || {
+        match host::with(|host| host.remove_directory(&place.dir)) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+            // Zombies and threads on their way out hold a group for a moment.
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Ok(false),
+            Err(e) => Err(Error::io("remove the group", &place.dir, e)),
+        }
+    });
+    if let Err(error) = waited {
+        let Some((_, why)) = left.first() else { return Err(error) };
+        let source = io::Error::new(io::ErrorKind::ResourceBusy, why.clone());
+        return Err(Error::io("empty and remove the group", &place.dir, source));
+    }
+    for level in place.dir.ancestors().skip(1).take_while(|level| *level != place.base) {
+        match host::with(|host| host.remove_directory(level)) {
+            // Another application or scheduler may still be in there.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => break,
+            _ => {}
+        }
+    }
+    Ok(())
 }

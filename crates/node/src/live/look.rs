@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linux::Root;
+use linux::{Root, signals};
 use workload::AppId;
 
 use super::managed::rebind;
@@ -19,6 +19,9 @@ const EACH_BOUND: &str = "its threads are bound to CPUs one by one, by the progr
 
 /// Looks in a row that must find a program stopped before somebody else counts as having done it.
 const STOPPED_LOOKS: u32 = 2;
+
+/// Processes that are asked whether they are being killed. Whoever means a job of more kills its first one, or all.
+const MOST_ASKED: usize = 32;
 
 /// What somebody other than the scheduler did to a program.
 pub enum ByOthers {
@@ -60,7 +63,7 @@ fn done_by_others(found: Found) -> Option<Done> {
 impl Live {
     /// Looks at every program; returns what others did to them meanwhile.
     pub fn look(&mut self, now_ns: u64) -> Vec<ByOthers> {
-        let mut news = Vec::new();
+        let (mut news, mut killed) = (Vec::new(), Vec::new());
         let stats = self.clock.stats();
         let running: BTreeSet<AppId> =
             self.apps.values().filter(|m| m.record.started).map(|m| m.record.id.clone()).collect();
@@ -75,6 +78,9 @@ impl Live {
             let (sight, failed) = managed.observe(now_ns, still_ns, keep, &self.root);
             self.failures.extend(failed.into_iter().map(|error| Failure::of(app, error)));
             let ours = self.clock.kept_still_since(app, began_ns);
+            if ours && managed.is_killed(&self.root) {
+                killed.push(app.clone());
+            }
             managed.stopped_looks = if sight.stopped && !ours { managed.stopped_looks + 1 } else { 0 };
             let found = Found {
                 ended: sight.ended,
@@ -99,6 +105,7 @@ impl Live {
             }
             managed.learn_speed(!self.settling && !sharing.contains(app), beside);
         }
+        killed.iter().for_each(|app| self.release(app));
         news
     }
 }
@@ -144,6 +151,13 @@ impl Managed {
         // What a launcher starts was born outside of every place.
         self.newcomers |= known.0 != self.watch.members() && !self.watch.outsiders().is_empty();
         (sight, failed)
+    }
+
+    /// Whether somebody kills it who cannot reach it while it is not in turn.
+    fn is_killed(&self, root: &Root) -> bool {
+        let holds = !self.released && self.harness.as_ref().is_some_and(Harness::holds_back_kills);
+        let members = self.watch.members().iter().take(MOST_ASKED);
+        holds && members.into_iter().any(|process| signals::is_killed(*process, root))
     }
 
     fn write_up(&mut self, now_ns: u64, sight: &Sight, stats: &ClockStats, running: &BTreeSet<AppId>) {

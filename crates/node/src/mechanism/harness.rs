@@ -154,6 +154,11 @@ impl Harness {
         self.groups.idles_within(|| self.processes(), &self.root)
     }
 
+    /// Whether even a SIGKILL waits until it is in turn.
+    pub fn holds_back_kills(&self) -> bool {
+        self.groups.hold_back_kills()
+    }
+
     /// Whether a group is gone. Only one in which nobody stands can be removed, and only launchers stand outside.
     pub fn has_lost_groups(&self) -> bool {
         !self.outside.is_empty() && self.groups.dirs().iter().any(|group| !host::is_directory(group))

@@ -68,6 +68,11 @@ impl Stop {
 
 impl Turn for Stop {
     fn stop(&mut self) -> linux::Result<()> {
+        // Its user has stopped it. If it runs, that stop is over, and its `run` was killed before it could say so: who
+        // found it stopped by us would take that for the stop on record.
+        if (self.stopped_by_user)() && !broken!(UnseenStopsUndone) {
+            return Ok(());
+        }
         // A process may have become a launcher since its program was last looked at.
         self.targets().stop_but(|process| is_launcher(process, &self.root), &self.root);
         Ok(())
