@@ -9,7 +9,7 @@ use super::play;
 use super::scene::{Incident, Scene};
 
 /// No world takes as long.
-const LONGEST: Duration = Duration::from_secs(20);
+const LONGEST: Duration = Duration::from_secs(120);
 
 /// The same scene with as little in it as still shows something wrong.
 pub fn shortened(scene: &Scene) -> (Scene, String) {
