@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::{Rc, Weak};
 
 use model::{Act, Kernel, Op, Process, World};
@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use topology::CpuSet;
 
 use super::actors::{HOME, Part, Stage};
+use super::records::{has_group, is_on_record, missing_group, traces_of};
 use crate::registry::Traces;
 
 const MS: u64 = 1_000_000;
@@ -209,39 +210,6 @@ fn guard_of(stage: &Stage, kernel: &Kernel, pid: u32) -> Option<Part> {
 fn inside<'a>(kernel: &'a Kernel, group: &'a Path) -> impl Iterator<Item = &'a Process> {
     let here = move |process: &&Process| kernel.group_paths(process).iter().any(|own| own.starts_with(group));
     kernel.processes.values().filter(|process| !process.zombie).filter(here)
-}
-
-/// What is on record to have been done to the program of a process.
-fn traces_of(kernel: &Kernel, process: &Process) -> Vec<Traces> {
-    let Some(app) = process.app else { return Vec::new() };
-    // A scheduler that does not know the program any more may give it another name.
-    let names = [format!("p{app}"), format!("p{app}.2"), format!("p{app}.3")];
-    let file =
-        |name: &str, end: &str| kernel.file(&Path::new(HOME).join("apps").join(format!("{name}.{end}")));
-    let traces = names.iter().filter_map(|name| {
-        let spreads = file(name, "spread").is_some();
-        let noted = file(name, "traces").and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let traces: Option<Traces> = noted.or_else(|| spreads.then(|| Traces::begin(Traces::default())));
-        traces.map(|traces| Traces { spreads: traces.spreads || spreads, ..traces })
-    });
-    traces.collect()
-}
-
-fn has_group(traces: &[Traces], group: &Path) -> bool {
-    traces.iter().any(|traces| traces.groups.iter().any(|own| own == group))
-}
-
-/// A group that it is on record to be in and that nobody has any more.
-fn missing_group(kernel: &Kernel, process: &Process) -> Option<PathBuf> {
-    let groups = traces_of(kernel, process).into_iter().flat_map(|traces| traces.groups);
-    groups.into_iter().find(|group| !kernel.groups.exists(group))
-}
-
-fn is_on_record(kernel: &Kernel, process: &Process, mask: &CpuSet) -> bool {
-    // A place, or what of the program's own lies in one; or one CPU, for a moment.
-    let placed = |traces: &Traces| traces.places.iter().flatten().any(|place| mask.is_subset(place));
-    let known = |traces: &Traces| placed(traces) || traces.spreads && mask.len() == 1;
-    traces_of(kernel, process).iter().any(known)
 }
 
 /// Whether a team runs on fewer CPUs than it has threads, though it could have had them.

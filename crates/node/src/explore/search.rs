@@ -109,3 +109,20 @@ pub fn explore(
     });
     found.into_inner().expect("no thread panicked")
 }
+
+#[test]
+fn the_page_of_faults_names_faults_that_are_there() {
+    let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(top.join("docs/faults.md")).expect("the page is there");
+    let known: Vec<String> = crate::mutants::ALL.iter().map(|mutant| format!("{mutant:?}")).collect();
+    let mut named = 0;
+    for name in page.split('`').skip(1).step_by(2) {
+        if name.contains('/') {
+            assert!(top.join(name).exists(), "{name}");
+        } else if name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase) {
+            assert!(known.iter().any(|known| known == name), "{name}");
+            named += 1;
+        }
+    }
+    assert!(named >= 10, "{named}");
+}
