@@ -104,6 +104,11 @@ impl Registry {
         self.directory.join(format!("{id}.traces"))
     }
 
+    /// Whether it is on record.
+    pub fn has(&self, id: &AppId) -> bool {
+        host::exists(&self.record_path(id))
+    }
+
     pub fn write(&self, record: &AppRecord) -> Result<(), RegistryError> {
         write_whole(&self.record_path(&record.id), record)
     }
@@ -132,11 +137,10 @@ impl Registry {
 
     /// Of who is not on record nothing is noted, nor left where that ended meanwhile.
     fn write_note(&self, id: &AppId, path: &Path) -> bool {
-        let is_known = || host::exists(&self.record_path(id));
-        if !is_known() || host::with(|host| host.create(path, b"", MODE)).is_err() {
+        if !self.has(id) || host::with(|host| host.create(path, b"", MODE)).is_err() {
             return false;
         }
-        let known = is_known();
+        let known = self.has(id);
         if !known {
             let _ = host::with(|host| host.remove_file(path));
         }
@@ -178,6 +182,11 @@ impl Registry {
         // Who is not on record is nobody's to take back. Where this cannot be written nothing else can, and the
         // scheduler says so.
         self.write_note(id, &self.free_path(id));
+    }
+
+    /// Whether that was noted, and nobody has counted it yet.
+    pub fn is_noted_as_free(&self, id: &AppId) -> bool {
+        host::exists(&self.free_path(id))
     }
 
     /// Whether that was noted; it counts once.

@@ -384,6 +384,10 @@ pub fn set_all_free(root: &Root, home: &Home, mut may: impl FnMut() -> bool) -> 
         if !may() {
             return reports;
         }
+        // What is given up meanwhile is nobody's to undo.
+        if !registry.has(&record.id) {
+            continue;
+        }
         // Before, as we may be killed in the middle of it; and after, as the scheduler may not wait for us.
         registry.note_free(&record.id);
         let report = set_free(&record, root, home);

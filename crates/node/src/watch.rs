@@ -3,6 +3,7 @@
 //! that it is asked to wish for.
 
 mod footprint;
+mod let_run;
 mod member;
 mod nature;
 mod patience;
@@ -24,6 +25,7 @@ use crate::identity;
 use crate::rates::{Beside, Moment};
 use crate::resizing::Analyst;
 use footprint::Footprint;
+use let_run::LetRun;
 pub use nature::Nature;
 use nature::Shown;
 use teams::Teams;
@@ -80,16 +82,12 @@ pub struct Watch {
     /// It was running when it came: its directory of pages may serve other programs, too, and its
     /// place on a terminal is somebody else's doing.
     attached: bool,
-    /// How long it was let run so far, by the looks; and when that was, and how long its turns had kept
-    /// it from running then.
-    let_run_ns: u64,
-    looked_ns: u64,
-    looked_still_ns: u64,
+    let_run: LetRun,
     /// Run and wait time of each thread at the last judgement.
     wanted: BTreeMap<(u32, u32), u64>,
     judged_ns: u64,
-    /// How long it had been kept from running then.
-    judged_still_ns: u64,
+    /// How long it had been let run then.
+    judged_run_ns: u64,
     /// Busy threads of processes without a team that we see: at the last judgement, and at most.
     /// Busy threads of processes without a runtime that we know …
     busy: u32,
@@ -136,12 +134,10 @@ impl Watch {
             declared_rigid: record.demand.malleability == Malleability::Rigid,
             made_passive: record.terms.passive.is_some(),
             attached: record.terms.attached,
-            let_run_ns: 0,
-            looked_ns: now_ns,
-            looked_still_ns: 0,
+            let_run: LetRun::since(now_ns),
             wanted: BTreeMap::new(),
             judged_ns: now_ns,
-            judged_still_ns: 0,
+            judged_run_ns: 0,
             busy: 0,
             unproven: 0,
             most_busy: 0,
@@ -164,7 +160,7 @@ impl Watch {
     /// The program was executed only now.
     pub fn restart(&mut self, now_ns: u64) {
         self.started_ns = now_ns;
-        self.judged_ns = now_ns;
+        (self.judged_ns, self.judged_run_ns) = (now_ns, self.let_run.total_ns());
     }
 
     pub fn started_ns(&self) -> u64 {
@@ -264,21 +260,17 @@ impl Watch {
     }
 
     /// The whole picture. `still_ns` is how long its turns have kept it from running so far: of that
-    /// time it could want nothing.
-    pub fn look(&mut self, now_ns: u64, still_ns: u64) -> Sight {
+    /// time it could want nothing. `out_of_turn`: whether they do so now, or did since the look began.
+    pub fn look(&mut self, now_ns: u64, still_ns: u64, out_of_turn: impl Fn() -> bool) -> Sight {
         if let Ok(members) = procfs::tree_fast(&self.members, &self.root) {
             self.members = members;
         }
         self.examine(now_ns);
         let stats: Vec<_> = self.members.iter().filter_map(|process| process.stat(&self.root).ok()).collect();
         let stopped = !stats.is_empty() && stats.iter().all(procfs::Stat::is_stopped);
-        let passed_ns = now_ns.saturating_sub(self.looked_ns);
-        let still_now_ns = still_ns.saturating_sub(self.looked_still_ns);
-        (self.looked_ns, self.looked_still_ns) = (now_ns, still_ns);
-        if !stopped {
-            self.let_run_ns += passed_ns.saturating_sub(still_now_ns);
-        }
-        self.teams.look(&self.members, now_ns, self.let_run_ns, &self.analyst, &self.root);
+        self.let_run.look(now_ns, still_ns, stopped && !out_of_turn());
+        let let_run_ns = self.let_run.total_ns();
+        self.teams.look(&self.members, now_ns, let_run_ns, &self.analyst, &self.root);
         self.look_for_pages();
         // A runtime that we know tells its threads itself, once it runs any.
         let foreign = self.teams.has_foreign_runtime();
@@ -295,9 +287,9 @@ impl Watch {
         }
         self.silent.retain(|process, _| silent.contains(process));
         let passed_ns = now_ns.saturating_sub(self.judged_ns);
-        let ran_ns = passed_ns.saturating_sub(still_ns.saturating_sub(self.judged_still_ns));
+        let ran_ns = let_run_ns - self.judged_run_ns;
         if ran_ns >= JUDGE_NS && (passed_ns >= SELDOM_NS || !unseen.is_empty() || !silent.is_empty()) {
-            (self.judged_ns, self.judged_still_ns) = (now_ns, still_ns);
+            (self.judged_ns, self.judged_run_ns) = (now_ns, let_run_ns);
             if now_ns >= self.reasons_at_ns {
                 self.reasons_at_ns = now_ns + SELDOM_NS;
                 self.look_for_reasons();
@@ -380,7 +372,7 @@ impl Watch {
     /// How it stands, for its rates; `own_cpus` and `beside` as there.
     pub fn moment(&self, own_cpus: u32, beside: Beside) -> Moment {
         match self.teams.regions_by_size() {
-            Some(regions) => Moment { let_run_ns: self.let_run_ns, own_cpus, beside, regions },
+            Some(regions) => Moment { let_run_ns: self.let_run.total_ns(), own_cpus, beside, regions },
             None => Moment::default(),
         }
     }

@@ -75,9 +75,10 @@ impl Live {
             let still_ns = stats.still_ns.get(app).copied().unwrap_or(0);
             // On a busy machine the clock may turn several times while one program is looked at.
             let began_ns = if broken!(TurnTakenForStop) { u64::MAX } else { linux::clock::now_ns() };
-            let (sight, failed) = managed.observe(now_ns, still_ns, keep, &self.root);
+            let out_of_turn = || self.clock.kept_still_since(app, began_ns);
+            let (sight, failed) = managed.observe(now_ns, still_ns, out_of_turn, keep, &self.root);
             self.failures.extend(failed.into_iter().map(|error| Failure::of(app, error)));
-            let ours = self.clock.kept_still_since(app, began_ns);
+            let ours = out_of_turn();
             if ours && managed.is_killed(&self.root) {
                 killed.push(app.clone());
             }
@@ -124,10 +125,17 @@ fn beside(others: Option<&BTreeSet<AppId>>, names: &BTreeMap<AppId, AppId>) -> B
 
 impl Managed {
     /// What is seen of it, with its harness brought up to its processes and threads; and what failed of that.
-    fn observe(&mut self, now_ns: u64, still_ns: u64, keep: impl Keep, root: &Root) -> (Sight, Vec<Error>) {
+    fn observe(
+        &mut self,
+        now_ns: u64,
+        still_ns: u64,
+        out_of_turn: impl Fn() -> bool,
+        keep: impl Keep,
+        root: &Root,
+    ) -> (Sight, Vec<Error>) {
         let mut failed: Vec<Error> = Vec::new();
         let known = (self.watch.members().to_vec(), self.watch.outsiders().clone());
-        let mut sight = self.watch.look(now_ns, still_ns);
+        let mut sight = self.watch.look(now_ns, still_ns, out_of_turn);
         self.widest = self.widest.max(self.watch.threads_now().unwrap_or(0));
         self.outgrew = false;
         let (members, outsiders) = (self.watch.members(), self.watch.outsiders());

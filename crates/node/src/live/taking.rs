@@ -87,6 +87,11 @@ impl Live {
         }
     }
 
+    /// Whether somebody has noted that a program was set free, and it was not taken back yet.
+    pub fn is_anybody_set_free(&self) -> bool {
+        self.apps.keys().any(|id| self.registry.is_noted_as_free(id))
+    }
+
     /// Takes those programs in anew that somebody has set free meanwhile, and tells which, each with whether its user
     /// has stopped it unseen; the plan stays.
     pub fn take_back(&mut self, home: &Home, beat: impl Fn()) -> Vec<(AppId, bool)> {

@@ -190,6 +190,8 @@ impl Scheduler {
         if self.options.leave_unmanaged {
             self.live.sample_unmanaged();
         }
+        // Whoever sets free may be as slow as the machine, and come to it when we act again.
+        self.to_take_back |= self.live.is_anybody_set_free() && !broken!(NobodyTakenBack);
         let mut events = self.allow(None, false);
         let snapshot = self.engine.snapshot(now_ns() - self.began_ns);
         if let Ok(load) = procfs::loadavg(&Root::live()) {
