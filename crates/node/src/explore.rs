@@ -7,6 +7,7 @@
 
 mod actors;
 mod invariants;
+mod judge;
 mod records;
 mod scene;
 mod search;
@@ -73,7 +74,7 @@ fn play_out(scene: &Scene, shows: bool) -> Option<String> {
         shows,
     });
     stage.guards();
-    invariants::observe(&stage);
+    judge::observe(&stage);
     plan(&stage);
     let onlooker = Onlooker::default();
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

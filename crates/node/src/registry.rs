@@ -1,6 +1,8 @@
 //! The programs under a scheduler, on disk: one small file each, so that a successor can adopt
 //! them and a guard can set them free. Written by who holds the scheduler's lock.
 
+mod notes;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,8 @@ use crate::identity;
 const MODE: u32 = 0o600;
 /// A file that is being written has this and its writer's number in place of its extension.
 const DRAFT: &str = "new-";
+/// What a file of traces ends in.
+const TRACES: &str = "traces";
 /// A file larger than this is none of ours.
 const MAX_FILE: u64 = 16 << 20;
 
@@ -101,7 +105,7 @@ impl Registry {
     }
 
     fn traces_path(&self, id: &AppId) -> PathBuf {
-        self.directory.join(format!("{id}.traces"))
+        self.directory.join(format!("{id}.{TRACES}"))
     }
 
     /// Whether it is on record.
@@ -121,85 +125,15 @@ impl Registry {
     pub fn traces(&self, id: &AppId) -> Traces {
         let mut traces: Traces = read_whole(&self.traces_path(id)).unwrap_or_default();
         traces.user_stopped |= self.is_noted_as_stopped(id);
-        traces.spreads |= host::exists(&self.spread_path(id));
+        traces.spreads |= self.is_noted_as_spread(id);
         traces
-    }
-
-    fn spread_path(&self, id: &AppId) -> PathBuf {
-        self.directory.join(format!("{id}.spread"))
-    }
-
-    /// For whoever sets it free while a scheduler may come back and write its own traces: its threads may be bound to a
-    /// CPU each for a moment. Whether that is on record now.
-    pub fn note_spread(&self, id: &AppId) -> bool {
-        self.write_note(id, &self.spread_path(id))
-    }
-
-    /// Of who is not on record nothing is noted, nor left where that ended meanwhile.
-    fn write_note(&self, id: &AppId, path: &Path) -> bool {
-        if !self.has(id) || host::with(|host| host.create(path, b"", MODE)).is_err() {
-            return false;
-        }
-        let known = self.has(id);
-        if !known {
-            let _ = host::with(|host| host.remove_file(path));
-        }
-        known
-    }
-
-    /// The moment is over.
-    pub fn spread_is_over(&self, id: &AppId) {
-        // Where it stays, a thread that binds itself from now on may be widened once.
-        let _ = host::with(|host| host.remove_file(&self.spread_path(id)));
-    }
-
-    /// Whether its `run` has noted that its user has stopped it.
-    pub fn is_noted_as_stopped(&self, id: &AppId) -> bool {
-        host::exists(&self.stopped_path(id))
-    }
-
-    fn stopped_path(&self, id: &AppId) -> PathBuf {
-        self.directory.join(format!("{id}.stopped"))
-    }
-
-    /// For whoever sets it free or takes it in: its user has stopped it, as its `run` knows, or not any more. A
-    /// scheduler is told as well, but there may be none at the moment.
-    pub fn note_stopped(&self, id: &AppId, stopped: bool) {
-        if stopped {
-            // Who is not on record is continued by nobody.
-            self.write_note(id, &self.stopped_path(id));
-        } else {
-            let _ = host::with(|host| host.remove_file(&self.stopped_path(id)));
-        }
-    }
-
-    fn free_path(&self, id: &AppId) -> PathBuf {
-        self.directory.join(format!("{id}.free"))
-    }
-
-    /// For a scheduler that is late and comes back: somebody has undone what was done to a program.
-    pub fn note_free(&self, id: &AppId) {
-        // Who is not on record is nobody's to take back. Where this cannot be written nothing else can, and the
-        // scheduler says so.
-        self.write_note(id, &self.free_path(id));
-    }
-
-    /// Whether that was noted, and nobody has counted it yet.
-    pub fn is_noted_as_free(&self, id: &AppId) -> bool {
-        host::exists(&self.free_path(id))
-    }
-
-    /// Whether that was noted; it counts once.
-    pub fn was_set_free(&self, id: &AppId) -> bool {
-        host::with(|host| host.remove_file(&self.free_path(id))).is_ok()
     }
 
     /// Forgets a program. One that is not there is forgotten already.
     pub fn remove(&self, id: &AppId) {
         // The record after the traces: without it nobody would look for them. The notes last: what others note of who
         // is on record is removed by us, and of who is not by themselves.
-        let notes = [self.free_path(id), self.stopped_path(id), self.spread_path(id)];
-        for path in [self.traces_path(id), self.record_path(id)].into_iter().chain(notes) {
+        for path in [self.traces_path(id), self.record_path(id)].into_iter().chain(self.note_paths(id)) {
             let _ = host::with(|host| host.remove_file(&path));
         }
     }
@@ -211,7 +145,7 @@ impl Registry {
             let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
             let abandoned = end.strip_prefix(DRAFT).is_some_and(|writer| !writer_lives(writer));
             // A scheduler that was late may have written about a program that was forgotten meanwhile.
-            let said_of_nobody = ["traces", "free", "stopped", "spread"].contains(&end)
+            let said_of_nobody = (end == TRACES || notes::ENDINGS.contains(&end))
                 && !host::exists(&path.with_extension("json"));
             if abandoned || said_of_nobody {
                 // Whoever else removes it at the same time has done our work.
@@ -292,7 +226,7 @@ mod tests {
     use protocol::ProcessId;
     use workload::Demand;
 
-    fn record(name: &str, arrived_ns: u64) -> AppRecord {
+    pub(super) fn record(name: &str, arrived_ns: u64) -> AppRecord {
         let process = ProcessId { pid: 7, start_time_ticks: 8 };
         AppRecord {
             id: AppId::new(name).unwrap(),
@@ -310,7 +244,7 @@ mod tests {
         }
     }
 
-    fn scratch() -> (tempfile::TempDir, Registry) {
+    pub(super) fn scratch() -> (tempfile::TempDir, Registry) {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path()).unwrap();
         let registry = Registry::new(&home);
@@ -350,24 +284,6 @@ mod tests {
         assert_eq!(registry.traces(&id), traces);
         fs::write(registry.traces_path(&id), "{\"user_st").unwrap();
         assert_eq!(registry.traces(&id), Traces::default());
-    }
-
-    #[test]
-    fn a_noted_stop_stands_in_the_traces_until_taken_back() {
-        let (_dir, registry) = scratch();
-        let id = AppId::new("cg").unwrap();
-        registry.note_stopped(&id, true);
-        assert!(!registry.traces(&id).user_stopped, "it is not on record");
-        registry.write(&record("cg", 1)).unwrap();
-        registry.note_stopped(&id, true);
-        assert!(registry.traces(&id).user_stopped);
-        registry.write_traces(&id, &Traces::default()).unwrap();
-        assert!(registry.traces(&id).user_stopped, "whatever a scheduler writes");
-        registry.note_stopped(&id, false);
-        assert!(!registry.traces(&id).user_stopped);
-        registry.note_stopped(&id, true);
-        registry.remove(&id);
-        assert_eq!(fs::read_dir(&registry.directory).unwrap().count(), 0);
     }
 
     #[test]

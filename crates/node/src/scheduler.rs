@@ -10,6 +10,7 @@ mod nice;
 mod observe;
 mod options;
 mod requests;
+mod shown;
 mod timers;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -27,7 +27,6 @@ use crate::resizing::Analyst;
 use footprint::Footprint;
 use let_run::LetRun;
 pub use nature::Nature;
-use nature::Shown;
 use teams::Teams;
 
 /// How long a program without an OpenMP runtime is given to show one before it counts as having
@@ -340,33 +339,6 @@ impl Watch {
             }
             false => (busy > 0).then_some(busy),
         }
-    }
-
-    /// One whose processes come and go, or that loads more while it runs, stays what it was while that is
-    /// looked at: those have all their threads until then.
-    fn nature(&mut self, runtime: bool, now_ns: u64) -> Nature {
-        let nature = self.nature_now(runtime, now_ns);
-        self.was_resizable = nature == Nature::Resizable;
-        nature
-    }
-
-    fn nature_now(&self, runtime: bool, now_ns: u64) -> Nature {
-        Shown {
-            declared_rigid: self.declared_rigid,
-            runtime,
-            uncertain: self.teams.is_uncertain(),
-            rigid: self.teams.rigid(),
-            regions: self.teams.regions(),
-            finding: self.teams.finding(),
-            stays: self.teams.stays(),
-            may_resize: self.teams.may_resize(),
-            was_resizable: self.was_resizable,
-            most_silent: self.most_silent,
-            most_busy: self.most_busy,
-            unheard: self.unheard.as_deref(),
-            young: now_ns.saturating_sub(self.started_ns) < SETTLE_NS,
-        }
-        .nature()
     }
 
     /// How it stands, for its rates; `own_cpus` and `beside` as there.

@@ -103,11 +103,6 @@ impl Managed {
         self.watch.memory().now_bytes
     }
 
-    /// Whether it turned out not to be resizable when it ran before.
-    pub fn expects_rigid(&self) -> bool {
-        self.expected.as_ref().is_some_and(|demand| demand.malleability == Malleability::Rigid)
-    }
-
     /// What its runtimes were told about waiting, and why.
     pub fn waiting(&self) -> Option<String> {
         let terms = &self.record.terms;

@@ -1,3 +1,5 @@
+use linux::page::PageDir;
+
 use super::*;
 use linux::affinity;
 use protocol::ProcessId;

@@ -4,12 +4,11 @@ use engine::Event;
 use linux::clock::now_ns;
 use linux::{Root, procfs};
 use protocol::{AppRecord, News};
-use workload::{AppId, Malleability};
+use workload::AppId;
 
-use super::{LOAD_STEP_MILLI, Scheduler, allowed, chosen};
+use super::{LOAD_STEP_MILLI, Scheduler, allowed, chosen, shown};
 use crate::home::LOCK_PATIENCE_NS;
 use crate::live::ByOthers;
-use crate::watch::Nature;
 use crate::{identity, restore};
 
 impl Scheduler {
@@ -55,52 +54,13 @@ impl Scheduler {
         for known in &snapshot.apps {
             let Some(app) = self.live.apps().get(&known.id) else { continue };
             let Some(sight) = &app.sight else { continue };
-            let mut seen = known.clone();
-            seen.demand = app.record.demand.clone();
-            match &sight.nature {
-                Nature::Rigid(_) if broken!(RigidTakenForResizable) => {}
-                Nature::Rigid(_) => {
-                    seen.demand.malleability = Malleability::Rigid;
-                    // The widest team it ever ran is the place that it needs, or what its user knows of it.
-                    let declared = &app.record.demand;
-                    let stated =
-                        declared.max_threads.filter(|_| declared.malleability == Malleability::Rigid);
-                    let width = sight.team.max(known.team).max(stated);
-                    seen.demand.max_threads = app.record.demand.max_threads.or(width);
-                    seen.team = width;
-                }
-                // With the team that it has, for as long as it keeps that.
-                Nature::Stays(why) => {
-                    if known.demand.malleability != Malleability::Rigid {
-                        let threads = sight.team.unwrap_or(1);
-                        let app = known.id.clone();
-                        notes.push(News::Stays { app, threads, why: why.clone() });
-                    }
-                    seen.demand.malleability = Malleability::Rigid;
-                    seen.demand.max_threads = sight.team;
-                    seen.team = sight.team;
-                }
-                // It has a runtime, and last time used none of it.
-                Nature::Resizable if sight.regions == 0 && app.expects_rigid() => {
-                    seen.demand = app.expected.clone().unwrap_or(seen.demand);
-                }
-                Nature::Resizable => {
-                    if known.demand.malleability == Malleability::Rigid {
-                        notes.push(News::Resizable { app: known.id.clone() });
-                    }
-                    let told = sight.told;
-                    seen.demand.max_threads = app.record.demand.max_threads.min(told).or(told);
-                    let most = seen.demand.max_threads.unwrap_or(sight.fewest);
-                    seen.demand.min_threads = seen.demand.min_threads.max(sight.fewest).min(most);
-                    // A team on its way to the wish is no news; the actuator waits for it itself.
-                    seen.team =
-                        sight.team.map(|team| known.team.unwrap_or(team).max(team).min(told.unwrap_or(team)));
-                }
-                // Until it shows what it is, it counts as what it was last time.
-                Nature::Starting | Nature::Serial => {
-                    seen.demand = app.expected.clone().unwrap_or(seen.demand);
-                }
-            }
+            let (mut seen, note) = shown::seen(&shown::Shown {
+                known,
+                declared: &app.record.demand,
+                expected: app.expected.as_ref(),
+                sight,
+            });
+            notes.extend(note);
             let allowed = self.live.allowed();
             let came = allowed::within(&app.record.original_cpus, allowed);
             let came = came.as_ref().filter(|_| !broken!(WithinForgotten));

@@ -20,18 +20,7 @@ impl Scheduler {
     pub(super) fn hear(&mut self, peer: PeerId, incoming: Incoming) -> Vec<Event> {
         let message = match incoming {
             Incoming::Message(message) => message,
-            Incoming::Gone => {
-                // Its programs live on under this scheduler; the guard looks after them now.
-                let its: Vec<AppId> = self
-                    .owners
-                    .iter()
-                    .filter(|(_, owner)| **owner == peer)
-                    .map(|(id, _)| id.clone())
-                    .collect();
-                self.owners.retain(|_, owner| *owner != peer);
-                self.readers.retain(|reader| reader.peer != peer);
-                return its.into_iter().filter_map(|id| self.left_alone(id)).collect();
-            }
+            Incoming::Gone => return self.hung_up(peer),
         };
         let now = now_ns();
         if matches!(
@@ -47,22 +36,7 @@ impl Scheduler {
                 self.live.started(&id, now);
                 Vec::new()
             }
-            ToScheduler::Ended { id } if self.owns(peer, &id) => {
-                // Descendants that outlive the root stay under the scheduler until they end too. What else this look
-                // shows the engine is to know before it decides: who is rigid is not placed as if he were not.
-                let mut events = self.look(now);
-                let account = self.live.account(&id, now).unwrap_or_default();
-                self.server.send(peer, &FromScheduler::Account { account });
-                self.owners.remove(&id);
-                if let Some(held) = self.pending.take(&id) {
-                    self.registry.remove(&id);
-                    restore::remove_pages(&held.record);
-                    events.push(Event::Left(id));
-                    return events;
-                }
-                events.extend(self.leave_if_ended(&id));
-                events
-            }
+            ToScheduler::Ended { id } if self.owns(peer, &id) => self.root_ended(peer, id, now),
             ToScheduler::Suspend { id } if self.owns(peer, &id) => {
                 self.live.user_stopped(&id);
                 self.server.send(peer, &FromScheduler::Done);
@@ -88,16 +62,7 @@ impl Scheduler {
                 Vec::new()
             }
             ToScheduler::Explain { id } => {
-                let answer = match self.explain(id.as_ref()) {
-                    Some(explanation) => FromScheduler::Explanation { explanation: Box::new(explanation) },
-                    None => FromScheduler::Refused {
-                        why: format!(
-                            "no program {} is or was here lately; coplace status names them",
-                            id.as_ref().map_or("", AppId::as_str)
-                        ),
-                    },
-                };
-                self.server.send(peer, &answer);
+                self.explain_to(peer, id.as_ref());
                 Vec::new()
             }
             ToScheduler::GetPolicy => {
@@ -112,13 +77,7 @@ impl Scheduler {
                 Vec::new()
             }
             ToScheduler::Yield => {
-                if self.role == Role::Leader && self.may_command(peer) {
-                    self.yielded = true;
-                    self.server.send(peer, &FromScheduler::Done);
-                } else {
-                    let why = "a daemon schedules here already; stop it first".to_owned();
-                    self.server.send(peer, &FromScheduler::Refused { why });
-                }
+                self.yield_to(peer);
                 Vec::new()
             }
             ToScheduler::Started { id }
@@ -130,6 +89,57 @@ impl Scheduler {
                 self.server.send(peer, &FromScheduler::Refused { why });
                 Vec::new()
             }
+        }
+    }
+
+    /// The programs of a peer that is gone live on under this scheduler; the guard looks after them now.
+    fn hung_up(&mut self, peer: PeerId) -> Vec<Event> {
+        let of_peer = |entry: &(&AppId, &PeerId)| *entry.1 == peer;
+        let its: Vec<AppId> = self.owners.iter().filter(of_peer).map(|(id, _)| id.clone()).collect();
+        self.owners.retain(|_, owner| *owner != peer);
+        self.readers.retain(|reader| reader.peer != peer);
+        its.into_iter().filter_map(|id| self.left_alone(id)).collect()
+    }
+
+    /// A program's topmost process has ended, as its `run` says.
+    fn root_ended(&mut self, peer: PeerId, id: AppId, now: u64) -> Vec<Event> {
+        // Descendants that outlive the root stay under the scheduler until they end too. What else this look
+        // shows the engine is to know before it decides: who is rigid is not placed as if he were not.
+        let mut events = self.look(now);
+        let account = self.live.account(&id, now).unwrap_or_default();
+        self.server.send(peer, &FromScheduler::Account { account });
+        self.owners.remove(&id);
+        if let Some(held) = self.pending.take(&id) {
+            self.registry.remove(&id);
+            restore::remove_pages(&held.record);
+            events.push(Event::Left(id));
+            return events;
+        }
+        events.extend(self.leave_if_ended(&id));
+        events
+    }
+
+    fn explain_to(&mut self, peer: PeerId, id: Option<&AppId>) {
+        let answer = match self.explain(id) {
+            Some(explanation) => FromScheduler::Explanation { explanation: Box::new(explanation) },
+            None => FromScheduler::Refused {
+                why: format!(
+                    "no program {} is or was here lately; coplace status names them",
+                    id.map_or("", AppId::as_str)
+                ),
+            },
+        };
+        self.server.send(peer, &answer);
+    }
+
+    /// Hands over to a daemon that starts.
+    fn yield_to(&mut self, peer: PeerId) {
+        if self.role == Role::Leader && self.may_command(peer) {
+            self.yielded = true;
+            self.server.send(peer, &FromScheduler::Done);
+        } else {
+            let why = "a daemon schedules here already; stop it first".to_owned();
+            self.server.send(peer, &FromScheduler::Refused { why });
         }
     }
 

@@ -4,6 +4,7 @@ use linux::page::RigidReason;
 use regions::Finding;
 
 use super::patience::PATIENCE_NS;
+use super::{SETTLE_NS, Watch};
 
 /// What a program is, as far as it has shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,35 +24,35 @@ pub enum Nature {
 
 /// What a program has shown.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shown<'a> {
-    pub declared_rigid: bool,
+struct Shown<'a> {
+    declared_rigid: bool,
     /// It has an OpenMP runtime with the preload library.
-    pub runtime: bool,
+    runtime: bool,
     /// Pages of the preload library are there of which it is not known whose they are.
-    pub uncertain: bool,
+    uncertain: bool,
     /// Why its runtime cannot be asked for another team.
-    pub rigid: Option<RigidReason>,
+    rigid: Option<RigidReason>,
     /// Parallel regions that it has entered.
-    pub regions: u64,
+    regions: u64,
     /// What its code says about resizing, once that is known.
-    pub finding: Option<&'a Finding>,
+    finding: Option<&'a Finding>,
     /// It has stayed in one region for too long after it was asked for a narrower team.
-    pub stays: bool,
-    pub may_resize: bool,
+    stays: bool,
+    may_resize: bool,
     /// At the last look. One whose processes come and go, or that loads more while it runs, stays that
     /// while it is looked at: such programs have all their threads until then.
-    pub was_resizable: bool,
+    was_resizable: bool,
     /// Most busy threads in processes whose runtime has run no region.
-    pub most_silent: u32,
+    most_silent: u32,
     /// Most busy threads in processes without a runtime that we know, and why no page is there of them.
-    pub most_busy: u32,
-    pub unheard: Option<&'a str>,
+    most_busy: u32,
+    unheard: Option<&'a str>,
     /// It may still show a runtime.
-    pub young: bool,
+    young: bool,
 }
 
 impl Shown<'_> {
-    pub fn nature(self) -> Nature {
+    fn nature(self) -> Nature {
         if self.declared_rigid {
             return Nature::Rigid("it was declared rigid".into());
         }
@@ -102,6 +103,35 @@ impl Shown<'_> {
         }
         // Its code is being looked at.
         (self.regions > 0).then_some(Nature::Starting)
+    }
+}
+
+impl Watch {
+    /// One whose processes come and go, or that loads more while it runs, stays what it was while that is
+    /// looked at: those have all their threads until then.
+    pub(super) fn nature(&mut self, runtime: bool, now_ns: u64) -> Nature {
+        let nature = self.nature_now(runtime, now_ns);
+        self.was_resizable = nature == Nature::Resizable;
+        nature
+    }
+
+    fn nature_now(&self, runtime: bool, now_ns: u64) -> Nature {
+        Shown {
+            declared_rigid: self.declared_rigid,
+            runtime,
+            uncertain: self.teams.is_uncertain(),
+            rigid: self.teams.rigid(),
+            regions: self.teams.regions(),
+            finding: self.teams.finding(),
+            stays: self.teams.stays(),
+            may_resize: self.teams.may_resize(),
+            was_resizable: self.was_resizable,
+            most_silent: self.most_silent,
+            most_busy: self.most_busy,
+            unheard: self.unheard.as_deref(),
+            young: now_ns.saturating_sub(self.started_ns) < SETTLE_NS,
+        }
+        .nature()
     }
 }
 

@@ -1,0 +1,207 @@
+//! What nobody may do, in any run: every act is judged by who knows everything (invariants 8 to 12 of the design).
+
+use std::path::Path;
+use std::rc::{Rc, Weak};
+
+use model::{Act, Kernel, Process};
+use rustix::process::Signal;
+use topology::CpuSet;
+
+use super::actors::{Part, Stage, Truth};
+use super::invariants::{BUSY_NS, FRESH_NS, MS, beat_of, is_squeezed};
+use super::records::{has_group, is_on_record, traces_of};
+use crate::registry::Traces;
+
+/// A region that began within this time before an act was none that anybody could have seen.
+const UNSEEN_NS: u64 = MS;
+
+/// Installs the onlooker of acts.
+pub fn observe(stage: &Rc<Stage>) {
+    let weak: Weak<Stage> = Rc::downgrade(stage);
+    stage.world.observe(Box::new(move |kernel, by, act| {
+        let Some(stage) = weak.upgrade() else { return Ok(()) };
+        if stage.shows {
+            let part = stage.part(by);
+            stage.show_at(kernel.now_ns, || format!("{part:?} {by}: {act:?}"));
+        }
+        judge(&stage, kernel, by, act)
+    }));
+}
+
+fn is_group_of_ours(group: &Path) -> bool {
+    group.ancestors().nth(2).and_then(Path::file_name).is_some_and(|name| name == linux::cgroup::TOP)
+}
+
+/// A program of several that only wait for what they launched.
+fn is_launcher(process: &Process) -> bool {
+    process.name == "mpirun"
+}
+
+/// Who has done something, and when.
+struct Judge<'a> {
+    stage: &'a Stage,
+    kernel: &'a Kernel,
+    part: Part,
+    /// For people.
+    actor: String,
+    /// What it does may come too late.
+    late: bool,
+}
+
+fn judge(stage: &Stage, kernel: &Kernel, by: u32, act: &Act) -> Result<(), String> {
+    let Some(part) = stage.part(by).or_else(|| guard_of(stage, kernel, by)) else { return Ok(()) };
+    let actor = format!("{part:?} (process {by})");
+    // A scheduler that was kept from running in the middle of an act completes it first, and finds out then that a
+    // guard has set its programs free. That does not last: who stays squeezed is seen by the next looks.
+    // Where the machine is so busy that this takes long, both act at once, and each may overwrite what the other notes.
+    let slow = stage.world.was_slow(BUSY_NS);
+    let late = slow || part != Part::Guard && kernel.now_ns.saturating_sub(beat_of(kernel)) >= FRESH_NS;
+    let judge = Judge { stage, kernel, part, actor, late };
+    match act {
+        Act::StartedGuard(pid) => {
+            stage.parts.borrow_mut().insert(*pid, Part::Guard);
+            Ok(())
+        }
+        Act::Signalled { to, signal, stood } => judge.signalled(*to, *signal, *stood),
+        Act::Masked { pid, tid, mask } => judge.masked(*pid, *tid, mask),
+        Act::Moved { pid, group } => judge.moved(*pid, group),
+        Act::Froze { group, on: true } | Act::Idled { group, on: true } => judge.frozen(group),
+        Act::Confined { group, cpus } => judge.confined(group, cpus),
+        _ => Ok(()),
+    }
+}
+
+impl Judge<'_> {
+    /// A process of a program; `None`: of who has ended by this nothing can be said any more.
+    fn managed(&self, pid: u32, done: &str) -> Result<Option<&Process>, String> {
+        let Some(process) = self.kernel.processes.get(&pid) else { return Ok(None) };
+        // What is dead is not harmed.
+        if process.name == "coplace" || process.zombie {
+            return Ok(None);
+        }
+        let Judge { actor, .. } = self;
+        match process.app {
+            Some(_) => Ok(Some(process)),
+            None => Err(format!("{actor} has {done} a stranger, {} {pid} (invariant 8)", process.name)),
+        }
+    }
+
+    fn truth_of<T>(&self, process: &Process, ask: impl FnOnce(&Truth) -> T) -> T {
+        ask(&self.stage.truths.borrow()[process.app.unwrap_or(0) as usize])
+    }
+
+    fn signalled(&self, to: u32, signal: Signal, stood: bool) -> Result<(), String> {
+        let Judge { kernel, part, actor, .. } = self;
+        let Some(process) = self.managed(to, "signalled")? else { return Ok(()) };
+        if signal == Signal::STOP {
+            if is_launcher(process) {
+                return Err(format!("{actor} has stopped the launcher {to} (invariant 8)"));
+            }
+            // `None`: unknown, so that whoever sets it free continues it.
+            let noted = |traces: &Traces| traces.stops_by_signal != Some(false);
+            if !traces_of(kernel, process).iter().any(noted) {
+                return Err(format!(
+                    "{actor} has stopped process {to}, and that is not on record (invariant 9)"
+                ));
+            }
+        }
+        if signal == Signal::CONT && is_launcher(process) && !stood {
+            return Err(format!("{actor} sends SIGCONT to the launcher {to}, which runs (invariant 8)"));
+        }
+        let stopped = self.truth_of(process, |truth| truth.user_stopped);
+        if signal == Signal::CONT && stopped && *part != Part::Run(process.app.unwrap_or(0) as usize) {
+            return Err(format!("{actor} continues process {to}, which its user has stopped (invariant 12)"));
+        }
+        Ok(())
+    }
+
+    fn masked(&self, pid: u32, tid: u32, mask: &CpuSet) -> Result<(), String> {
+        let Judge { kernel, actor, late, .. } = self;
+        let Some(process) = self.managed(pid, "bound")? else { return Ok(()) };
+        let narrow =
+            |truth: &Truth| !truth.chooses && mask.is_subset(&truth.original) && *mask != truth.original;
+        if self.truth_of(process, narrow) && !late && !is_on_record(kernel, process, mask) {
+            return Err(format!(
+                "{actor} has bound thread {tid} of process {pid} to {mask}, which is not on record (invariant 9)"
+            ));
+        }
+        self.unsqueezed(process).map_err(|why| format!("{actor} has bound thread {tid} to {mask}: {why}"))
+    }
+
+    fn moved(&self, pid: u32, group: &Path) -> Result<(), String> {
+        let Judge { kernel, actor, .. } = self;
+        let Some(process) = self.managed(pid, "moved")? else { return Ok(()) };
+        if is_group_of_ours(group) {
+            let group_name = group.display();
+            if is_launcher(process) {
+                return Err(format!("{actor} has moved the launcher {pid} into {group_name} (invariant 8)"));
+            }
+            if !has_group(&traces_of(kernel, process), group) {
+                return Err(format!(
+                    "{actor} has moved process {pid} into {group_name}, which is not on record (invariant 9)"
+                ));
+            }
+        }
+        self.unsqueezed(process).map_err(|why| format!("{actor} has moved process {pid}: {why}"))
+    }
+
+    fn frozen(&self, group: &Path) -> Result<(), String> {
+        for process in inside(self.kernel, group) {
+            let Some(process) = self.managed(process.pid, "frozen")? else { continue };
+            if !has_group(&traces_of(self.kernel, process), group) {
+                return Err(format!(
+                    "{} has frozen {} with process {}, which is not on record (invariant 9)",
+                    self.actor,
+                    group.display(),
+                    process.pid
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn confined(&self, group: &Path, cpus: &CpuSet) -> Result<(), String> {
+        for process in inside(self.kernel, group) {
+            let Some(process) = self.managed(process.pid, "confined")? else { continue };
+            let confined = |why| format!("{} has confined {} to {cpus}: {why}", self.actor, group.display());
+            self.unsqueezed(process).map_err(confined)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a team that runs has fewer CPUs than threads by our doing: it is as wide as it was asked to be, or has
+    /// fewer than it began its region with.
+    fn unsqueezed(&self, process: &Process) -> Result<(), String> {
+        let lost = |cpus: &CpuSet| {
+            if self.kernel.follows(process) {
+                return true;
+            }
+            let entered = process.program.as_ref().map(|program| &program.entered);
+            entered
+                .is_some_and(|(at_ns, had)| cpus.len() < had.len() && self.kernel.now_ns > at_ns + UNSEEN_NS)
+        };
+        let (squeezed, chooses) = self
+            .truth_of(process, |truth| (is_squeezed(self.kernel, process, &truth.original), truth.chooses));
+        match squeezed {
+            Some((team, cpus)) if !chooses && !self.late && lost(&cpus) => Err(format!(
+                "its team of {team} has the CPUs {cpus} (invariant 10); {}",
+                self.kernel.page_words(process)
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A guard that the model started for somebody.
+fn guard_of(stage: &Stage, kernel: &Kernel, pid: u32) -> Option<Part> {
+    let is_ours = kernel.processes.get(&pid).is_some_and(|process| process.name == "coplace");
+    is_ours.then(|| {
+        stage.parts.borrow_mut().insert(pid, Part::Guard);
+        Part::Guard
+    })
+}
+
+fn inside<'a>(kernel: &'a Kernel, group: &'a Path) -> impl Iterator<Item = &'a Process> {
+    let here = move |process: &&Process| kernel.group_paths(process).iter().any(|own| own.starts_with(group));
+    kernel.processes.values().filter(|process| !process.zombie).filter(here)
+}
