@@ -298,9 +298,14 @@ impl Child {
             if let Some(status) = self.has_ended() {
                 return status;
             }
-            let why =
-                format!("{} has not ended after {most:?}: {} {}", self.name, self.stdout(), self.stderr());
-            assert!(since.elapsed() < most, "{why}");
+            assert!(
+                since.elapsed() < most,
+                "{} has not ended after {most:?}: {} {}\n{}",
+                self.name,
+                self.stdout(),
+                self.stderr(),
+                processes::standing(self.pid())
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }

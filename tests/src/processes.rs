@@ -48,6 +48,30 @@ pub fn masks(pid: u32) -> Vec<String> {
     tasks.flatten().filter_map(mask).collect()
 }
 
+/// How each thread of a process and of its descendants stands, for the message of a failed test.
+pub fn standing(pid: u32) -> String {
+    let mut lines = format!("{pid} {}\n", command(pid).join(" "));
+    let mut children = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let path = task.path();
+        let of = |key: &str| status(path.join("status").to_str()?, key);
+        let text = |file: &str| fs::read_to_string(path.join(file)).unwrap_or_default();
+        // Field 39 of stat, counted behind the name, which may contain anything: the CPU that it ran on last.
+        let stat = text("stat");
+        let cpu = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(36)).unwrap_or("?");
+        let (state, cpus) = (of("State").unwrap_or_default(), of("Cpus_allowed_list").unwrap_or_default());
+        lines += &format!(
+            "  thread {:?}: {state}, on CPU {cpu} of {cpus}, ran, waited, times: {}, in {}\n",
+            task.file_name(),
+            text("schedstat").trim(),
+            text("wchan")
+        );
+        children.extend(text("children").split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+    }
+    children.into_iter().for_each(|child| lines += &standing(child));
+    lines
+}
+
 /// This process's own CPUs.
 pub fn own_mask() -> String {
     status("/proc/self/status", "Cpus_allowed_list").expect("the kernel tells the mask")

@@ -11,13 +11,22 @@ fn team(home: &Home, name: &str) -> Option<u64> {
     home.app(name)?["team"].as_u64()
 }
 
-/// What the runtime of a process has told it to be the greatest team (include/coplace/page.h).
-fn told(home: &Home, pid: u32) -> Option<u64> {
-    const TOLD: usize = 40;
+/// A number in the page of a process, by its offset (include/coplace/page.h).
+fn in_page(home: &Home, pid: u32, offset: usize) -> Option<u64> {
     let pages = fs::read_dir(home.path().join("h/pages")).ok()?.flatten();
     let page = pages.filter_map(|entry| fs::read(entry.path().join(pid.to_string())).ok()).next()?;
-    let bytes = page.get(TOLD..TOLD + 4)?;
+    let bytes = page.get(offset..offset + 4)?;
     Some(u64::from(u32::from_ne_bytes(bytes.try_into().expect("four bytes"))))
+}
+
+/// What the runtime of a process has told it to be the greatest team.
+fn told(home: &Home, pid: u32) -> Option<u64> {
+    in_page(home, pid, 40)
+}
+
+/// The team that a process is asked to have; 0: as many threads as it likes.
+fn asked(home: &Home, pid: u32) -> Option<u64> {
+    in_page(home, pid, 128)
 }
 
 #[test]
@@ -115,6 +124,9 @@ fn a_place_is_divided_among_the_teams_of_ranks_under_their_launcher() {
         command.args(["run", "-q", "--name", "job", "--"]).args(&words).args(["-np", "2"]);
         let mut run = home.start("job", command.arg(app("regions")).args(["--size", "S", "--scale", "2"]));
         home.until(&format!("the ranks of {name} run"), || home.running("regions").len() == 2);
+        home.until("both are asked for a narrower team", || {
+            home.running("regions").iter().all(|pid| asked(&home, *pid).is_some_and(|asked| asked > 0))
+        });
         home.until("together they have one thread a CPU", || team(&home, "job") == Some(cpus));
         let ranks = home.running("regions");
         assert!(
