@@ -7,6 +7,7 @@ pub mod machine;
 pub mod processes;
 pub mod teams;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -33,6 +34,19 @@ fn built() -> &'static Path {
         run(Command::new("make").args(["--quiet", "apps"]));
         top()
     })
+}
+
+/// Every Rust file below a directory; none where there is no such directory.
+pub fn rust_files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        match path.is_dir() {
+            true => found.extend(rust_files(&path)),
+            false if path.extension().is_some_and(|ending| ending == "rs") => found.push(path),
+            false => {}
+        }
+    }
+    found
 }
 
 /// Names a binary to be tested instead of the one of this checkout.

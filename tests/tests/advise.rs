@@ -30,7 +30,7 @@ fn wanted(told: &Value, pids: &[u32]) -> f64 {
 }
 
 #[test]
-fn two_teams_that_hurt_each_other_are_named_with_the_reason_and_a_command_that_mends_it() {
+fn two_harmful_teams_are_named_with_reason_and_remedy() {
     if processes::cpu_count() < 2 {
         return skipped("advise", "there is one CPU only");
     }

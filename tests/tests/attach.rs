@@ -241,7 +241,7 @@ fn play(home: &Home, config: &str, lead: bool, count: u64, random: &mut Random) 
 const SOMEBODY: u32 = 54_323;
 
 #[test]
-fn programs_attached_and_released_at_random_end_verified_and_have_what_they_had() {
+fn randomly_attached_programs_end_verified_and_as_they_were() {
     let number =
         |name: &str, default| std::env::var(name).ok().map_or(default, |text| text.parse().expect(name));
     let count: u64 = number("COPLACE_ATTACHES", 40);
@@ -280,8 +280,8 @@ fn programs_attached_and_released_at_random_end_verified_and_have_what_they_had(
 }
 
 #[test]
-fn programs_of_another_user_are_refused_to_ordinary_users_and_stay_as_they_are() {
-    const NAME: &str = "programs_of_another_user_are_refused_to_ordinary_users_and_stay_as_they_are";
+fn another_users_programs_are_refused_and_left_alone() {
+    const NAME: &str = "another_users_programs_are_refused_and_left_alone";
     let Some(home) = Home::of(SOMEBODY) else { return skipped(NAME, "it takes root to be two users") };
     let _daemon = home.daemon(&[]);
     let burn = home.program(Path::new(&app("burn")));
@@ -319,7 +319,7 @@ fn programs_of_another_user_are_refused_to_ordinary_users_and_stay_as_they_are()
 }
 
 #[test]
-fn what_cannot_be_attached_is_refused_in_words_and_stays_as_it_is() {
+fn unattachable_processes_are_refused_and_left_alone() {
     let home = Home::new();
     let no_scheduler = home.coplace().args(["attach", "1"]).output().unwrap();
     assert_eq!(no_scheduler.status.code(), Some(1));
@@ -357,7 +357,7 @@ fn what_cannot_be_attached_is_refused_in_words_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_released_run_goes_on_as_without_coplace_and_can_be_attached_again_with_its_teams() {
+fn a_released_run_goes_on_unmanaged_and_can_be_attached() {
     let home = Home::new();
     let _daemon = home.daemon(&["--policy", "TA"]);
     let mut run =
@@ -386,7 +386,7 @@ fn a_released_run_goes_on_as_without_coplace_and_can_be_attached_again_with_its_
 }
 
 #[test]
-fn a_rule_takes_in_what_starts_by_itself_and_a_killed_daemons_programs_are_as_before() {
+fn a_rule_adopts_programs_and_a_killed_daemon_restores_them() {
     let home = Home::new();
     let solver = home.path().join("solver");
     fs::copy(app("burn"), &solver).unwrap();

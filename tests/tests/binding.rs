@@ -141,7 +141,7 @@ fn scripts_static_programs_and_python_bind_as_they_do_alone() {
 }
 
 #[test]
-fn a_program_that_restricts_itself_is_placed_there_and_keeps_that_when_freed() {
+fn a_self_restricted_program_keeps_its_mask_when_freed() {
     let Some((first, last)) = two_cpus("a program that restricts itself") else { return };
     let home = Home::new();
     let mut daemon = daemon(&home, first, last);

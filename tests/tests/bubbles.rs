@@ -14,7 +14,7 @@ fn example(name: &str) -> String {
 }
 
 #[test]
-fn ten_thousand_threads_follow_their_partition_to_one_processor_and_back() {
+fn ten_thousand_threads_follow_their_partition_and_return() {
     if processes::cpu_count() < 2 {
         return skipped("a partition that shrinks", "there is only one CPU");
     }

@@ -69,12 +69,12 @@ fn one_two_and_four(policy: &str) {
 }
 
 #[test]
-fn equal_parts_are_the_machine_then_packages_then_halves_of_packages() {
+fn equal_parts_are_machine_packages_and_half_packages() {
     one_two_and_four("TA");
 }
 
 #[test]
-fn equal_parts_with_coscheduling_are_the_machine_then_packages_then_halves_of_packages() {
+fn coscheduled_equal_parts_are_machine_packages_and_halves() {
     one_two_and_four("CO");
 }
 
@@ -115,7 +115,7 @@ fn shared(seen: &BTreeMap<String, Sight>) -> Vec<(&str, Vec<&str>)> {
 }
 
 #[test]
-fn with_allowed_sizes_programs_take_turns_on_whole_packages_by_freezing() {
+fn allowed_sizes_alternate_on_whole_packages_by_freezing() {
     let Some(mut guest) = two_packages() else { return };
     let options = "--policy CO --set allowed_widths=[8] --slice 50ms";
     let mut session = guest.as_mut().unwrap().session(options);
@@ -191,7 +191,7 @@ const CYCLES_AT_ONCE: u32 = 20;
 /// Three programs on two CPUs: one on the whole machine in turn with two on a CPU each. What the plan
 /// states is what they get, by the kernel's account.
 #[test]
-fn levels_alternate_as_the_plan_states_and_everybody_gets_the_cpu_time_that_it_is_entitled_to() {
+fn levels_alternate_as_planned_with_entitled_cpu_time() {
     // It measures CPU time: while it does, the other guest rests.
     let Some(_others) = two_packages() else { return };
     let Some(mut guest) = Guest::boot("two-cpus", TESTS, &kept()) else { return };
@@ -260,7 +260,7 @@ fn levels_alternate_as_the_plan_states_and_everybody_gets_the_cpu_time_that_it_i
 }
 
 #[test]
-fn static_programs_are_placed_by_their_width_and_take_turns_where_it_does_not_fit() {
+fn rigid_programs_are_placed_by_width_or_take_turns() {
     let Some(mut guest) = two_packages() else { return };
     let mut session = guest.as_mut().unwrap().session("--policy TA");
     let program = |threads| format!("env OMP_NUM_THREADS={threads} /apps/static/breathe 10 1");
@@ -326,7 +326,7 @@ fn pages(session: &mut Session, sight: &Sight) -> [u64; 2] {
 }
 
 #[test]
-fn the_memory_of_a_program_follows_it_to_another_package_and_is_bound_to_none() {
+fn memory_follows_its_program_to_another_package_unbound() {
     const MIB: u64 = 16;
     let Some(mut guest) = two_packages() else { return };
     let mut session = guest.as_mut().unwrap().session("--policy fixed --set 'plan=a on 0-3'");
@@ -354,7 +354,7 @@ const FREE: &str = "[ -d /sys/fs/cgroup/coplace ] && echo a group is left
     done";
 
 #[test]
-fn programs_whose_scheduler_and_runs_are_killed_are_thawed_and_unconfined() {
+fn programs_of_killed_schedulers_and_runs_are_restored() {
     let Some(mut guest) = two_packages() else { return };
     let options = "--policy CO --set allowed_widths=[4] --slice 200ms";
     let mut session = guest.as_mut().unwrap().session(options);
@@ -388,7 +388,7 @@ fn programs_whose_scheduler_and_runs_are_killed_are_thawed_and_unconfined() {
 }
 
 #[test]
-fn a_scheduler_that_was_stopped_finds_its_programs_set_free_and_takes_them_back() {
+fn a_stopped_scheduler_takes_its_freed_programs_back() {
     let Some(mut guest) = two_packages() else { return };
     let mut session = guest.as_mut().unwrap().session("--policy TA");
     session.start("a", "", BREATHE);
@@ -464,7 +464,7 @@ fn beside_neighbours(session: &mut Session, program: &Program, bound: bool) -> O
 }
 
 #[test]
-fn programs_that_use_teams_in_many_ways_compute_on_eight_cpus_what_they_do_alone() {
+fn teams_of_many_kinds_compute_on_eight_cpus_as_alone() {
     let Some(mut guest) = two_packages() else { return };
     let mut session = guest.as_mut().unwrap().session("--policy TA");
     let mut wrong = Vec::new();

@@ -5,10 +5,10 @@ mod imports;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use coplace_tests::top;
+use coplace_tests::{rust_files, top};
 use serde_json::Value;
 
 /// Lowest layer first; within a layer a crate may use what stands to its left.
@@ -209,25 +209,12 @@ fn asked_of_text(source: &str) -> Vec<String> {
     literals.filter(|literal| literal.chars().any(char::is_alphabetic)).map(str::to_owned).collect()
 }
 
-fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
-    for path in fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        match path.is_dir() {
-            true => sources(&path, found),
-            false if path.extension().is_some_and(|ending| ending == "rs") => found.push(path),
-            false => {}
-        }
-    }
-}
-
 #[test]
 fn no_code_branches_on_text_made_for_people() {
-    let mut found = Vec::new();
     let crates = top().join("crates");
-    for krate in fs::read_dir(&crates).unwrap().flatten() {
-        if !MACHINES_TEXT.iter().any(|name| *name == krate.file_name()) {
-            sources(&krate.path().join("src"), &mut found);
-        }
-    }
+    let asked = fs::read_dir(&crates).unwrap().flatten();
+    let asked = asked.filter(|krate| !MACHINES_TEXT.iter().any(|name| *name == krate.file_name()));
+    let found: Vec<PathBuf> = asked.flat_map(|krate| rust_files(&krate.path().join("src"))).collect();
     assert!(found.len() > 200, "{}", found.len());
     let mut wrong = Vec::new();
     for path in found.iter().filter(|path| path.file_name().is_some_and(|name| name != "tests.rs")) {

@@ -147,7 +147,7 @@ impl Drop for Group {
 }
 
 #[test]
-fn a_program_stays_below_its_own_groups_and_leaves_them_as_they_were() {
+fn a_program_stays_below_its_own_groups_and_keeps_them() {
     let groups = [
         ("cpu", &[("cpu.cfs_quota_us", "50000"), ("cpu.shares", "512")][..]),
         ("cpuset", &[("cpuset.mems", "0"), ("cpuset.cpus", "0")]),

@@ -32,7 +32,7 @@ fn told(home: &Home) -> (u64, f64) {
 }
 
 #[test]
-fn bursts_on_an_idle_cpu_tell_what_a_program_loses_and_stop_when_another_one_comes() {
+fn idle_cpu_bursts_measure_loss_and_stop_for_a_newcomer() {
     if processes::cpu_count() < 2 {
         return skipped("the probe on a live node", "there is one CPU only");
     }

@@ -43,7 +43,7 @@ fn runs(word: &str) -> bool {
 }
 
 #[test]
-fn a_program_is_measured_once_and_what_is_known_goes_from_store_to_store() {
+fn a_program_is_measured_once_and_stores_exchange_it() {
     let home = Home::new();
     let cg = app("cg");
     let profile = |store: &str, words: &[&str]| {
@@ -101,7 +101,7 @@ fn is_apart(round: &serde_json::Value) -> bool {
 }
 
 #[test]
-fn slowdowns_are_kept_round_by_round_and_speak_for_a_class_beside_the_others() {
+fn slowdowns_are_kept_by_round_and_support_a_class() {
     let home = Home::new();
     let cg = app("cg");
     let coplace = |words: &[&str]| {
@@ -183,7 +183,7 @@ fn slowdowns_are_kept_round_by_round_and_speak_for_a_class_beside_the_others() {
 }
 
 #[test]
-fn a_program_that_never_ends_is_ended_with_all_that_it_started_and_what_the_tool_saw_is_kept() {
+fn an_endless_program_is_ended_and_the_partial_result_kept() {
     let home = Home::new();
     let script = "setsid sleep 86411 & while :; do :; done";
     let words = ["profile", "--only", "alone,reuse,counters,slowdown", "--threads", "1", "--limit", "1s"];

@@ -378,7 +378,7 @@ fn same_natively_and_measured((tool, home, program): &(PathBuf, Home, String), n
 }
 
 #[test]
-fn fused_multiplications_under_the_tool_have_the_bits_of_native_ones() {
+fn fused_multiplications_under_the_tool_match_native_bits() {
     const TEST: &str = "fused multiplications under the reuse tool";
     let Some(program) = built(TEST, "tests/programs/fused.c", has_fused(), &FUSED_FLAGS) else { return };
     same_natively_and_measured(&program, "fused ");
@@ -394,7 +394,7 @@ fn vector_registers_under_the_tool_hold_what_they_hold_natively() {
 
 /// Of a program that asks for a handler of faults the tool leaves loops as they are.
 #[test]
-fn loops_have_the_accesses_and_the_registers_that_they_have_round_by_round() {
+fn loops_have_their_accesses_and_registers_round_by_round() {
     const TEST: &str = "loops under the reuse tool";
     let Some(built) = built(TEST, "tests/programs/loops.c", true, &[]) else { return };
     same_natively_and_measured(&built, "loops ");
@@ -472,7 +472,7 @@ fn a_matrix_product_reuses_its_block_or_its_whole_matrix() {
 }
 
 #[test]
-fn programs_that_end_badly_or_never_are_reported_with_what_was_seen() {
+fn programs_that_end_badly_or_never_are_reported_in_part() {
     let Some(tool) = tool("the reuse tool's bad input") else { return };
     let home = Home::new();
     let run = |options: &[&str], program: &[&str]| {
@@ -526,7 +526,7 @@ fn without_valgrind_in_path_it_is_said_what_to_install() {
 }
 
 #[test]
-fn without_the_stack_only_data_counts_however_the_code_reaches_its_stack() {
+fn without_the_stack_only_data_counts_by_any_access() {
     const TEST: &str = "the reuse tool without the stack";
     const ROUNDS: f64 = 200.0;
     for flags in [
@@ -557,7 +557,7 @@ fn without_the_stack_only_data_counts_however_the_code_reaches_its_stack() {
 }
 
 #[test]
-fn tables_and_pictures_have_all_programs_and_say_what_is_a_second() {
+fn tables_and_pictures_have_all_programs_and_their_units() {
     let Some(tool) = tool("CSV and SVG of the reuse tool") else { return };
     let home = Home::new();
     let walks = helper("walks", &home);
@@ -606,7 +606,7 @@ fn tables_and_pictures_have_all_programs_and_say_what_is_a_second() {
 }
 
 #[test]
-fn of_a_machine_that_tells_no_caches_there_are_the_distances_all_the_same() {
+fn a_machine_without_known_caches_still_has_distances() {
     let Some(tool) = tool("the reuse tool without caches") else { return };
     let home = Home::new();
     let walks = helper("walks", &home);

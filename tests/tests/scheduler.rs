@@ -20,7 +20,7 @@ fn ends_verified(child: &mut Child) {
 }
 
 #[test]
-fn a_daemon_takes_over_from_a_run_that_leads_and_its_programs_go_on() {
+fn a_daemon_takes_over_from_a_leading_run_without_a_loss() {
     let home = Home::new();
     let mut a = run(&home, "a", "M");
     home.until("the first run leads", || role(&home).as_deref() == Some("leader"));
@@ -37,7 +37,7 @@ fn a_daemon_takes_over_from_a_run_that_leads_and_its_programs_go_on() {
 }
 
 #[test]
-fn when_the_leading_run_ends_another_leads_and_nothing_stands_still() {
+fn another_run_leads_when_the_leader_ends_without_a_pause() {
     let home = Home::new();
     let mut a = run(&home, "a", "S");
     home.until("the first run leads", || role(&home).as_deref() == Some("leader"));
@@ -134,7 +134,7 @@ fn status_and_explain_tell_what_runs_where_and_why() {
 }
 
 #[test]
-fn a_second_daemon_is_refused_and_a_dead_ones_socket_is_not_in_the_way() {
+fn a_second_daemon_is_refused_and_a_dead_socket_replaced() {
     let home = Home::new();
     let first = home.daemon(&[]);
     let second = home.coplace().arg("daemon").output().unwrap();

@@ -44,7 +44,7 @@ fn widths(plan: &str) -> Vec<usize> {
 }
 
 #[test]
-fn two_resizable_programs_get_a_part_of_the_machine_each_and_all_of_it_when_alone() {
+fn two_resizable_programs_share_and_grow_when_alone() {
     if !two_cpus("two programs under TA") {
         return;
     }
@@ -95,7 +95,7 @@ fn rigid_programs_take_turns_by_every_mechanism_that_is_there() {
 }
 
 #[test]
-fn a_resizable_program_and_a_rigid_one_share_the_machine_and_the_rigid_one_is_never_narrowed() {
+fn a_rigid_program_beside_a_resizable_one_is_never_narrowed() {
     if !two_cpus("a rigid program beside a resizable one") {
         return;
     }
@@ -107,7 +107,7 @@ fn a_resizable_program_and_a_rigid_one_share_the_machine_and_the_rigid_one_is_ne
 }
 
 #[test]
-fn a_program_that_stays_in_one_region_takes_turns_at_full_width_until_it_enters_others() {
+fn a_program_stuck_in_a_region_takes_turns_at_full_width() {
     if !two_cpus("a program that stays in a region") {
         return;
     }
@@ -157,7 +157,7 @@ fn a_program_that_stays_in_one_region_takes_turns_at_full_width_until_it_enters_
 }
 
 #[test]
-fn a_thread_that_spins_once_makes_no_program_rigid_and_one_that_computes_does() {
+fn a_thread_that_spins_once_makes_no_program_rigid() {
     if !two_cpus("a thread that spins once") {
         return;
     }
@@ -212,7 +212,7 @@ fn what_run_is_told_of_a_program_reaches_the_library_in_it() {
 }
 
 #[test]
-fn a_late_program_of_plain_threads_is_seen_as_wide_as_it_is_among_many_in_turn() {
+fn a_late_program_of_plain_threads_is_seen_at_full_width() {
     if !two_cpus("a late program among many in turn") {
         return;
     }
@@ -235,7 +235,7 @@ fn a_late_program_of_plain_threads_is_seen_as_wide_as_it_is_among_many_in_turn()
 }
 
 #[test]
-fn one_after_another_each_program_begins_when_the_one_before_has_ended() {
+fn one_after_another_begins_each_program_at_the_last_end() {
     let home = Home::new();
     let mix = home.mix(&(regions("c", 0.3) + &regions("a", 0.3) + &regions("b", 0.3)), &["--policy", "BP"]);
     mix.is_verified();
@@ -328,7 +328,7 @@ fn a_program_that_forks_harms_no_other() {
 }
 
 #[test]
-fn a_program_that_daemonises_harms_no_other_and_its_daemon_lives_on() {
+fn a_daemonising_program_harms_none_and_its_daemon_lives_on() {
     let home = Home::new();
     let file = home.path().join("done");
     let (_, bad) = beside_a_good_one(&home, &["daemonise", file.to_str().unwrap()]);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const TELL: [&str; 4] = ["--", "sh", "-c", r#"echo "$OMP_WAIT_POLICY $KMP_BLOCKTIME""#];
 
 #[test]
-fn threads_are_told_to_sleep_where_nothing_else_helps_and_what_the_program_says_stays() {
+fn passive_waiting_is_a_last_resort_and_yields_to_the_user() {
     let home = Home::new();
     let told = |options: &[&str], set: Option<&str>| {
         let mut command = home.coplace();
@@ -87,7 +87,7 @@ fn status_and_explain_say_how_threads_were_told_to_wait_and_why() {
 }
 
 #[test]
-fn a_rigid_program_of_little_speed_up_starts_narrow_beside_a_neighbour_under_adaptive() {
+fn adaptive_starts_a_poorly_scaling_rigid_program_narrow() {
     if processes::cpu_count() < 2 {
         return skipped("a narrow start", "there is one CPU only");
     }
@@ -137,7 +137,7 @@ fn a_rigid_program_of_little_speed_up_starts_narrow_beside_a_neighbour_under_ada
 }
 
 #[test]
-fn run_attach_and_rules_hand_on_all_that_is_said_of_a_programs_threads() {
+fn run_attach_and_rules_pass_on_all_thread_settings() {
     let home = Home::new();
     let program = home.path().join("solver");
     fs::copy("/bin/sleep", &program).unwrap();

@@ -30,7 +30,7 @@ fn asked(home: &Home, pid: u32) -> Option<u64> {
 }
 
 #[test]
-fn a_process_that_starts_while_its_program_is_confined_grows_when_the_neighbour_leaves() {
+fn a_late_process_of_a_confined_program_grows_when_alone() {
     if processes::cpu_count() < 2 {
         return skipped("growing beyond one CPU", "there is only one");
     }
@@ -105,8 +105,8 @@ fn width(list: &str) -> u64 {
 
 /// mpirun of Open MPI and of MPICH, each rank with OpenMP teams.
 #[test]
-fn a_place_is_divided_among_the_teams_of_ranks_under_their_launcher() {
-    const NAME: &str = "a_place_is_divided_among_the_teams_of_ranks_under_their_launcher";
+fn a_place_is_divided_among_the_teams_of_mpi_ranks() {
+    const NAME: &str = "a_place_is_divided_among_the_teams_of_mpi_ranks";
     let cpus = processes::cpu_count() as u64;
     if cpus < 2 {
         return skipped(NAME, "there is only one CPU");
@@ -124,8 +124,11 @@ fn a_place_is_divided_among_the_teams_of_ranks_under_their_launcher() {
         command.args(["run", "-q", "--name", "job", "--"]).args(&words).args(["-np", "2"]);
         let mut run = home.start("job", command.arg(app("regions")).args(["--size", "S", "--scale", "2"]));
         home.until(&format!("the ranks of {name} run"), || home.running("regions").len() == 2);
-        home.until("both are asked for a narrower team", || {
-            home.running("regions").iter().all(|pid| asked(&home, *pid).is_some_and(|asked| asked > 0))
+        // Each page begins with what was asked of the whole program.
+        home.until("they are asked to share the CPUs", || {
+            let asked: Vec<u64> =
+                home.running("regions").iter().filter_map(|pid| asked(&home, *pid)).collect();
+            asked.len() == 2 && asked.iter().sum::<u64>() == cpus
         });
         home.until("together they have one thread a CPU", || team(&home, "job") == Some(cpus));
         let ranks = home.running("regions");
@@ -165,7 +168,7 @@ fn launchers() -> Vec<(&'static str, Vec<&'static str>)> {
 }
 
 #[test]
-fn ranks_are_not_bound_by_their_launcher_unless_their_user_said_so() {
+fn ranks_are_bound_by_their_launcher_only_on_request() {
     let launchers = launchers();
     if launchers.is_empty() {
         return skipped("MPI launchers", "neither Open MPI nor MPICH is installed");
@@ -260,7 +263,7 @@ fn ranks_take_turns_and_their_launcher_is_never_stopped() {
 }
 
 #[test]
-fn a_program_waits_for_memory_and_is_told_why_and_starts_when_it_is_there() {
+fn a_program_waits_for_memory_with_a_reason_and_starts_then() {
     let home = Home::new();
     let _daemon = home.daemon(&[]);
     let burn = app("burn");
@@ -306,7 +309,7 @@ fn a_program_waits_for_memory_and_is_told_why_and_starts_when_it_is_there() {
 }
 
 #[test]
-fn a_program_that_waits_for_memory_can_be_interrupted_and_released() {
+fn a_wait_for_memory_can_be_interrupted_and_released() {
     let home = Home::new();
     let _daemon = home.daemon(&[]);
     let burn = app("burn");
@@ -335,7 +338,7 @@ fn a_program_that_waits_for_memory_can_be_interrupted_and_released() {
 }
 
 #[test]
-fn what_a_program_turned_out_to_be_is_known_at_its_next_start_and_a_narrow_start_is_explained() {
+fn a_program_is_remembered_at_its_next_start_with_reasons() {
     let home = Home::new();
     let _daemon = home.daemon(&[]);
     let width = processes::cpu_count().max(2).to_string();
@@ -383,7 +386,7 @@ fn what_a_program_turned_out_to_be_is_known_at_its_next_start_and_a_narrow_start
 }
 
 #[test]
-fn ranks_that_load_openmp_and_use_none_of_it_are_not_squeezed_onto_one_cpu() {
+fn ranks_with_unused_openmp_are_not_squeezed_onto_one_cpu() {
     let cpus = processes::cpu_count();
     if cpus < 2 {
         return skipped("ranks side by side", "there is only one CPU");

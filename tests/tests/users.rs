@@ -29,8 +29,8 @@ fn can_be_others() -> bool {
 }
 
 #[test]
-fn roots_daemon_resizes_the_programs_of_two_users_who_share_the_machine() {
-    const NAME: &str = "roots_daemon_resizes_the_programs_of_two_users_who_share_the_machine";
+fn roots_daemon_resizes_the_programs_of_two_users() {
+    const NAME: &str = "roots_daemon_resizes_the_programs_of_two_users";
     if !rustix::process::geteuid().is_root() || !can_be_others() {
         return skipped(NAME, "it takes root, `unshare --mount` and `setpriv`");
     }

@@ -45,11 +45,11 @@ fn has_its_lone_result_in_company(script: &str) {
 }
 
 #[test]
-fn a_grid_search_whose_workers_train_with_openmp_has_the_result_that_it_has_alone() {
+fn a_grid_search_with_openmp_workers_matches_its_lone_result() {
     has_its_lone_result_in_company("grid_search.py");
 }
 
 #[test]
-fn a_training_fed_by_forked_workers_has_the_result_that_it_has_alone() {
+fn a_training_with_forked_workers_matches_its_lone_result() {
     has_its_lone_result_in_company("fed_training.py");
 }

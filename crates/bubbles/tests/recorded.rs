@@ -70,7 +70,7 @@ fn what_was_recorded_is_played_through_under_every_scheduler() {
 }
 
 #[test]
-fn who_wakes_another_or_itself_after_saying_that_it_waits_does_not_keep_the_other_waiting() {
+fn a_wake_up_between_saying_and_waiting_is_not_lost() {
     // The second gives a lock back, on its way off its processor; the first finds that it need not wait.
     let text = "coplace bubbles trace 1\nmachine core:2\nprocessors 2\nscheduler burst\nlost 0\n\
         0 2 0 made t1 7\n0 2 0 wake t1\n1 0 0 run t1\n2 0 1 made t2 7\n3 0 1 wake t2\n4 1 0 run t2\n\

@@ -25,7 +25,7 @@ fn sum(from: u64, to: u64) -> u64 {
 }
 
 #[test]
-fn a_tree_of_threads_gives_its_sum_under_every_scheduler_and_machine() {
+fn a_tree_of_threads_gives_its_sum_under_every_scheduler() {
     for machine in ["core:1", "core:2", "pack:2 core:2", "pack:2 [numa] core:2 pu:2"] {
         for scheduler in schedulers::NAMES {
             let scheduler = schedulers::by_name(scheduler).expect("it is known");
@@ -242,7 +242,7 @@ fn what_blocks_the_kernel_runs_aside() {
 }
 
 #[test]
-fn bubbles_let_out_what_was_put_in_before_and_after_they_were_woken() {
+fn a_woken_bubble_releases_early_and_late_threads() {
     for machine in ["core:1", "pack:2 core:2"] {
         for scheduler in schedulers::NAMES {
             let scheduler = schedulers::by_name(scheduler).expect("it is known");
@@ -333,7 +333,7 @@ fn a_bubble_with_a_slice_closes_by_itself() {
 }
 
 #[test]
-fn who_never_comes_to_the_runtime_is_interrupted_where_its_bubble_says_so() {
+fn a_thread_without_yields_is_preempted_if_its_bubble_allows() {
     run(&on("core:1"), || {
         let bubble = Bubble::new();
         bubble.slice_ns(2_000_000).preempt(true);
@@ -452,7 +452,7 @@ fn fib(n: u64) -> u64 {
 }
 
 #[test]
-fn joined_work_comes_to_the_same_under_every_scheduler_and_machine() {
+fn joined_work_gives_its_result_under_every_scheduler() {
     for machine in ["core:1", "core:2", "pack:2 core:2"] {
         for scheduler in schedulers::NAMES {
             let scheduler = schedulers::by_name(scheduler).expect("it is known");
@@ -469,7 +469,7 @@ fn joined_work_comes_to_the_same_under_every_scheduler_and_machine() {
 }
 
 #[test]
-fn joined_work_becomes_a_thread_only_where_a_processor_wants_one() {
+fn joined_work_becomes_a_thread_only_for_an_idle_processor() {
     let created = run(&on("core:1"), || (fib(20), statistics().created).1).expect("it runs");
     assert_eq!(created, 1, "nobody else is there");
     let created = run(&on("core:2"), || {
@@ -483,7 +483,7 @@ fn joined_work_becomes_a_thread_only_where_a_processor_wants_one() {
 }
 
 #[test]
-fn joined_work_may_borrow_and_is_waited_for_when_either_half_panics() {
+fn joined_work_borrows_and_is_awaited_when_a_half_panics() {
     struct Counts<'a>(&'a AtomicUsize);
     impl Drop for Counts<'_> {
         fn drop(&mut self) {

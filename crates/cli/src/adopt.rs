@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_says_by_what_programs_are_known_and_how_they_are_treated() {
+    fn an_adoption_rule_states_programs_and_their_treatment() {
         let rule =
             rule("path = '/opt/sim/**'\nuser = 'root'\nname = 'sim'\nrigid = true\nmin_threads = 2\nmax_threads = 4\ncoschedule = false").unwrap();
         assert_eq!(rule.uid, Some(0));

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_goes_before_the_file_and_the_file_before_the_defaults() {
+    fn options_override_the_file_and_the_file_the_defaults() {
         let config = Config {
             policy: Some("BP".into()),
             slice_ns: Some(50_000_000),

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_file_changes_nothing_as_it_is_and_every_line_of_it_works_uncommented() {
+    fn the_default_file_is_neutral_and_valid_uncommented() {
         assert_eq!(parse(DEFAULT).unwrap(), Config { source: Some("c.toml".into()), ..Config::default() });
         let uncommented: String = DEFAULT
             .lines()

@@ -556,7 +556,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_library_is_told_is_what_was_asked_for_beside_what_the_user_set() {
+    fn the_library_gets_the_options_beside_the_users_settings() {
         #[derive(clap::Parser)]
         struct Cli {
             #[command(flatten)]

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_moving_memory_brought_is_told_with_both_rates_and_the_change() {
+    fn status_reports_a_memory_move_with_rates_before_and_after() {
         let told = |before_milli, after_milli| brought(Brought { threads: 2, before_milli, after_milli });
         assert_eq!(
             told(1_000_000, 1_300_000),

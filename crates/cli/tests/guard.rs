@@ -114,7 +114,7 @@ fn until_in_time(mut attempt: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_program_stays_as_it_is_while_the_lease_is_fresh_and_is_free_within_a_second_when_it_is_not() {
+fn a_fresh_lease_keeps_a_program_and_a_stale_one_frees_it() {
     until_in_time(|| {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path()).unwrap();
@@ -172,7 +172,7 @@ fn a_successor_that_comes_in_time_keeps_the_programs() {
 }
 
 #[test]
-fn there_is_one_guard_a_home_and_it_needs_neither_terminal_nor_directory() {
+fn each_home_has_one_guard_without_terminal_or_directory() {
     let dir = tempfile::tempdir().unwrap();
     let home = Home::at(dir.path()).unwrap();
     let beating = Beating::start(Lease::take(&home).unwrap());

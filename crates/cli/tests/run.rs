@@ -114,7 +114,7 @@ fn every_exit_status_passes_through() {
 }
 
 #[test]
-fn a_program_that_is_ended_by_a_signal_ends_us_by_the_same_signal_and_leaves_no_core_of_ours() {
+fn run_ends_by_its_programs_signal_and_leaves_no_core() {
     let place = Place::new();
     for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV, libc::SIGPIPE, libc::SIGABRT, libc::SIGHUP] {
         let ended = place.shell(&format!("kill -{signal} $$")).status().unwrap();
@@ -124,7 +124,7 @@ fn a_program_that_is_ended_by_a_signal_ends_us_by_the_same_signal_and_leaves_no_
 }
 
 #[test]
-fn a_program_that_cannot_be_run_ends_with_127_or_126_one_line_and_no_scheduler() {
+fn a_program_that_cannot_run_gives_127_or_126_and_one_line() {
     let place = Place::new();
     let plain = place.file("plain");
     fs::write(&plain, "").unwrap();
@@ -168,7 +168,7 @@ fn standard_input_and_output_pass_through_byte_by_byte() {
 }
 
 #[test]
-fn environment_arguments_and_directory_pass_through_and_the_users_preload_comes_first() {
+fn environment_arguments_and_directory_reach_the_program() {
     let place = Place::new();
     let mut command = place.run(
         &["-q"],
@@ -191,7 +191,7 @@ fn environment_arguments_and_directory_pass_through_and_the_users_preload_comes_
 }
 
 #[test]
-fn descriptors_dispositions_and_mask_are_those_that_the_shell_gave() {
+fn descriptors_signals_and_mask_reach_the_program_unchanged() {
     let place = Place::new();
     let look = "ls /proc/self/fd | wc -l; grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status";
     // SAFETY: signal and close are async-signal-safe.
@@ -299,7 +299,7 @@ fn control_z_fg_and_bg_work_as_without_coplace() {
 }
 
 #[test]
-fn a_background_program_that_reads_the_terminal_stops_until_it_is_in_front() {
+fn a_background_reader_of_the_terminal_stops_until_in_front() {
     let place = Place::new();
     let mut terminal = Terminal::open(&place.home());
     let pid = place.file("pid");
@@ -318,7 +318,7 @@ fn a_background_program_that_reads_the_terminal_stops_until_it_is_in_front() {
 }
 
 #[test]
-fn a_program_in_the_background_of_a_script_ignores_what_the_shell_made_it_ignore() {
+fn a_script_s_background_program_keeps_ignored_signals() {
     let place = Place::new();
     let coplace = env!("CARGO_BIN_EXE_coplace");
     let script = format!("{coplace} run -q -- grep SigIgn /proc/self/status & wait $!");
@@ -334,7 +334,7 @@ fn a_program_in_the_background_of_a_script_ignores_what_the_shell_made_it_ignore
 }
 
 #[test]
-fn a_program_outlives_the_killing_of_its_run_free_within_a_second() {
+fn a_program_outlives_its_killed_run_and_is_free_in_a_second() {
     let place = Place::new();
     let pid = place.file("pid");
     let all = linux::affinity::get(std::process::id()).unwrap();
@@ -376,7 +376,7 @@ fn the_lead_passes_on_when_the_leading_run_ends_or_is_killed() {
 }
 
 #[test]
-fn a_leader_that_is_stopped_by_control_z_leaves_the_others_a_scheduler() {
+fn a_stopped_leader_leaves_the_others_a_scheduler() {
     let place = Place::new();
     let pid = place.file("pid");
     let mut terminal = Terminal::open(&place.home());
@@ -398,7 +398,7 @@ fn a_leader_that_is_stopped_by_control_z_leaves_the_others_a_scheduler() {
 }
 
 #[test]
-fn the_last_line_and_the_json_file_tell_what_happened_and_quiet_is_quiet() {
+fn the_last_line_and_json_report_the_run_and_quiet_is_quiet() {
     let place = Place::new();
     let json = place.file("result.json");
     let output =
@@ -416,7 +416,7 @@ fn the_last_line_and_the_json_file_tell_what_happened_and_quiet_is_quiet() {
 }
 
 #[test]
-fn without_any_place_for_a_scheduler_the_program_runs_as_without_coplace() {
+fn without_a_home_a_program_runs_as_without_coplace() {
     let place = Place::new();
     let file = place.file("file");
     fs::write(&file, "").unwrap();

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_was_cut_off_is_left_out_and_a_whole_one_without_its_end_is_not() {
+    fn a_torn_line_is_dropped_and_a_whole_unended_one_is_kept() {
         assert_eq!(whole_lines("{}\n{}\n"), "{}\n{}\n");
         assert_eq!(whole_lines("{}\n{}"), "{}\n{}");
         assert_eq!(whole_lines("{}\n{\"pl"), "{}\n");

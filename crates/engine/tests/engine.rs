@@ -31,7 +31,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn whatever_happens_and_whatever_a_policy_says_the_plan_in_force_is_valid(
+    fn the_plan_in_force_is_valid_whatever_a_policy_says(
         policy in any_policy(), history in any_history(),
     ) {
         let machine = machine();
@@ -79,7 +79,7 @@ proptest! {
 }
 
 #[test]
-fn an_invalid_plan_leaves_the_old_one_in_force_while_that_is_valid() {
+fn an_invalid_plan_is_dropped_for_the_old_valid_one() {
     let mut engine = engine(Everywhere);
     engine.handle(0, arrived("a"));
     let good = engine.handle(1, arrived("b")).plan;
@@ -98,7 +98,7 @@ fn an_invalid_plan_leaves_the_old_one_in_force_while_that_is_valid() {
 }
 
 #[test]
-fn where_the_old_plan_is_no_longer_valid_everybody_runs_as_without_coplace() {
+fn without_a_valid_old_plan_everybody_runs_unmanaged() {
     let mut engine = engine(First);
     engine.handle(0, arrived("a"));
     let waits = engine.handle(1, arrived("b")).plan;
@@ -110,7 +110,7 @@ fn where_the_old_plan_is_no_longer_valid_everybody_runs_as_without_coplace() {
 }
 
 #[test]
-fn what_provoked_an_invalid_plan_is_recorded_once_and_makes_a_test_case() {
+fn the_cause_of_an_invalid_plan_is_recorded_once_as_a_case() {
     let tape = Tape::default();
     let mut engine = engine(Liar);
     engine.record_to(Box::new(tape.clone()));
@@ -135,7 +135,7 @@ fn another_policy_finds_the_programs_as_they_are() {
 }
 
 #[test]
-fn what_is_observed_changes_neither_arrival_nor_suspension_nor_adds_programs() {
+fn an_observation_leaves_arrival_suspension_and_membership() {
     let mut engine = engine(Everywhere);
     engine.handle_all(0, vec![arrived("a arrived 5ns"), Event::Suspend(id("a"))]);
     let seen: App = "a rigid team 3 arrived 9ns".parse().unwrap();
@@ -145,7 +145,7 @@ fn what_is_observed_changes_neither_arrival_nor_suspension_nor_adds_programs() {
 }
 
 #[test]
-fn programs_stand_in_order_of_arrival_and_one_that_comes_again_is_the_same() {
+fn programs_keep_arrival_order_and_a_repeat_is_the_same() {
     let mut engine = engine(Everywhere);
     engine.handle_all(0, vec![arrived("b arrived 7ns"), arrived("a arrived 3ns"), arrived("b arrived 1ns")]);
     let order: Vec<&str> = engine.apps().iter().map(|app| app.id.as_str()).collect();
@@ -153,7 +153,7 @@ fn programs_stand_in_order_of_arrival_and_one_that_comes_again_is_the_same() {
 }
 
 #[test]
-fn cpus_that_the_machine_does_not_have_and_empty_sets_do_not_count() {
+fn unknown_cpus_and_empty_sets_are_ignored() {
     let mut engine = engine(Everywhere);
     engine.handle(0, Event::Machine { allowed: set("2-90"), usable: set("0-3") });
     let snapshot = engine.snapshot(0);
@@ -300,7 +300,7 @@ impl Policy for FailsAtTwo {
 }
 
 #[test]
-fn a_policy_that_fails_leaves_a_valid_plan_in_force_and_its_memory_as_it_was() {
+fn a_failing_policy_leaves_the_plan_and_its_memory() {
     let (mut failing, mut steady) = (engine(FailsAtTwo), engine(First));
     let tape = Tape::default();
     failing.record_to(Box::new(tape.clone()));
@@ -318,7 +318,7 @@ fn a_policy_that_fails_leaves_a_valid_plan_in_force_and_its_memory_as_it_was() {
 }
 
 #[test]
-fn several_recorders_each_begin_where_they_came_and_one_that_fails_does_not_end_the_others() {
+fn recorders_begin_separately_and_survive_one_that_fails() {
     let mut engine = engine(Everywhere);
     let (first, second) = (Tape::default(), Tape::default());
     engine.record_to(Box::new(first.clone()));

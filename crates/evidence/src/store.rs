@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_a_later_version_and_one_that_is_no_store_are_refused() {
+    fn a_later_version_and_a_file_that_is_no_store_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("evidence.sqlite");
         drop(Store::open(&path).unwrap());

@@ -42,7 +42,7 @@ fn write(path: &Path, from: i64) {
 }
 
 #[test]
-fn nothing_that_was_reported_as_stored_is_lost_by_a_kill_at_any_moment() {
+fn a_kill_at_any_moment_loses_nothing_reported_as_stored() {
     if let Ok(told) = std::env::var(WRITER) {
         let (from, path) = told.split_once(' ').unwrap();
         return write(Path::new(path), from.parse().unwrap());

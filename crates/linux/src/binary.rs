@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ordinary_program_takes_the_library_and_names_what_it_needs() {
+    fn an_ordinary_program_takes_the_library_and_names_its_needs() {
         let sh = Binary::read(Path::new("/bin/sh")).unwrap();
         assert_eq!(sh.obstacle, None);
         assert!(sh.needed.iter().any(|name| name.starts_with("libc.so")), "{:?}", sh.needed);

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_machine_and_process_is_read_and_pressure_may_be_absent() {
+    fn memory_is_read_and_pressure_may_be_absent() {
         let (_dir, root) = world(&[
             ("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:   2048 kB\n"),
             ("proc/7/status", "Name:\tx\nVmHWM:\t   30 kB\nVmRSS:\t   20 kB\n"),

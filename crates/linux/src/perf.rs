@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_that_took_turns_is_corrected_and_one_that_never_had_one_says_nothing() {
+    fn a_multiplexed_counter_is_scaled_and_an_idle_one_is_absent() {
         let reading = |running_ns| Reading { count: 600, enabled_ns: 1_000, running_ns };
         assert_eq!([1_000, 250].map(|ns| reading(ns).corrected()), [Some(600.0), Some(2_400.0)]);
         assert_eq!(reading(0).corrected(), None);

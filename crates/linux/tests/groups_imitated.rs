@@ -86,7 +86,7 @@ fn unified() -> Machine {
 }
 
 #[test]
-fn v2_controllers_are_handed_down_at_every_level_above_the_group_but_not_in_it() {
+fn v2_controllers_are_enabled_above_the_group_and_not_in_it() {
     let machine = unified();
     let hierarchy = cgroup2::Hierarchy::discover(&machine.root()).unwrap();
     assert!(
@@ -110,7 +110,7 @@ fn v2_controllers_that_are_handed_down_already_are_left_alone() {
 }
 
 #[test]
-fn v2_places_weights_idleness_and_freezing_are_written_in_the_kernels_form() {
+fn v2_values_are_written_in_the_kernels_form() {
     let machine = unified();
     let hierarchy = cgroup2::Hierarchy::discover(&machine.root()).unwrap();
     let group = hierarchy.group("s1", "lu", &machine.root()).unwrap();
@@ -137,7 +137,7 @@ fn v2_places_weights_idleness_and_freezing_are_written_in_the_kernels_form() {
 }
 
 #[test]
-fn a_v2_group_without_the_controller_is_an_absence_with_a_remedy() {
+fn a_v2_group_without_a_controller_is_absent_with_a_remedy() {
     let machine = unified();
     let hierarchy = cgroup2::Hierarchy::discover(&machine.root()).unwrap();
     let group = hierarchy.group("s1", "lu", &machine.root()).unwrap();
@@ -149,7 +149,7 @@ fn a_v2_group_without_the_controller_is_an_absence_with_a_remedy() {
 }
 
 #[test]
-fn a_tree_is_moved_into_a_v2_group_and_each_member_back_to_where_it_was() {
+fn a_tree_enters_a_v2_group_and_each_member_goes_back() {
     let machine = unified();
     let root = machine.root();
     machine.version2_group("sys/fs/cgroup/one.scope");
@@ -195,7 +195,7 @@ fn the_tightest_limit_on_the_way_up_counts_in_either_version() {
 }
 
 #[test]
-fn mounts_with_blanks_and_of_parts_of_a_hierarchy_are_understood() {
+fn mounts_with_blanks_and_partial_hierarchies_are_parsed() {
     let machine = Machine::new();
     machine.mounts(
         "40 30 0:27 /docker/7 /sys/fs/c\\040group rw - cgroup2 cgroup2 rw\n\
@@ -228,7 +228,7 @@ fn a_machine_without_cgroups_is_an_absence_with_a_remedy() {
 }
 
 #[test]
-fn a_v1_cpuset_inherits_what_it_must_have_before_a_process_can_enter() {
+fn a_v1_cpuset_inherits_its_values_before_a_process_enters() {
     let machine = Machine::new();
     machine.mounts("41 30 0:30 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n", "3:cpuset:/jobs\n");
     for level in ["jobs", "jobs/coplace", "jobs/coplace/s1", "jobs/coplace/s1/lu"] {

@@ -96,7 +96,7 @@ fn stands_still(program: &Program) -> bool {
 }
 
 #[test]
-fn a_v1_frozen_program_stands_still_and_sigkill_works_only_after_the_thaw() {
+fn a_v1_frozen_program_dies_of_sigkill_only_once_thawed() {
     let root = Root::live();
     let Some((hierarchy, _, mut group)) = version1("frozen") else { return };
     if !hierarchy.has("freezer") {
@@ -173,7 +173,7 @@ fn a_terminating_signal_to_a_frozen_group_ends_its_members() {
 }
 
 #[test]
-fn a_v1_cpuset_confines_every_thread_and_release_gives_the_masks_back() {
+fn a_v1_cpuset_confines_threads_and_release_restores_masks() {
     let root = Root::live();
     let Some((hierarchy, _, mut group)) = version1("placed") else { return };
     if !hierarchy.has("cpuset") {
@@ -271,7 +271,7 @@ fn shared(one: &Program, other: &Program) -> (u64, u64) {
 }
 
 #[test]
-fn v2_groups_share_a_cpu_by_weight_and_who_idles_leaves_it_to_the_other() {
+fn v2_groups_share_by_weight_and_an_idle_one_yields() {
     let root = Root::live();
     let Some((hierarchy, scheduler, mut first)) = version2("light") else { return };
     let mut second = Guarded::new(hierarchy.group(&scheduler, "heavy", &root).unwrap());
@@ -304,7 +304,7 @@ fn v2_groups_share_a_cpu_by_weight_and_who_idles_leaves_it_to_the_other() {
 }
 
 #[test]
-fn a_v1_group_that_idles_refuses_a_weight_and_takes_it_again_after() {
+fn an_idle_v1_group_refuses_a_weight_until_it_counts_again() {
     let Some((hierarchy, scheduler, mut group)) = version1("idle") else { return };
     if !hierarchy.has("cpu") {
         println!("SKIPPED: there is no v1 cpu");
@@ -321,7 +321,7 @@ fn a_v1_group_that_idles_refuses_a_weight_and_takes_it_again_after() {
 }
 
 #[test]
-fn a_group_left_by_a_dead_scheduler_is_found_and_emptied_by_the_next() {
+fn a_group_left_by_a_dead_scheduler_is_found_and_emptied() {
     let root = Root::live();
     let Some((hierarchy, scheduler, mut group)) = version1("orphan") else { return };
     let program = Program::sleep();

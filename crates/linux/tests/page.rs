@@ -92,7 +92,7 @@ impl Pages {
 const SOMEBODY: Process = Process { pid: 4_000_123, start_time_ticks: 5 };
 
 #[test]
-fn the_default_page_carries_the_first_target_and_the_declaration() {
+fn the_default_page_carries_first_target_and_declaration() {
     let pages = Pages::new();
     let default = Page::open(&pages.pages.path().join("default")).unwrap().unwrap();
     assert_eq!((default.target(), default.rigid()), (3, vec![RigidReason::Declared]));
@@ -159,7 +159,7 @@ fn the_figures_are_the_sum_of_both_lanes_and_the_nested_threads() {
 }
 
 #[test]
-fn cpus_are_free_to_take_only_from_a_resizable_program_that_fits_its_target() {
+fn cpus_are_taken_only_from_a_resizable_team_that_fits() {
     let pages = Pages::new();
     let page = pages.ready(SOMEBODY);
     assert!(!page.fits_target(), "no target yet");
@@ -174,7 +174,7 @@ fn cpus_are_free_to_take_only_from_a_resizable_program_that_fits_its_target() {
 }
 
 #[test]
-fn pages_of_processes_that_have_ended_are_removed_and_of_living_ones_kept() {
+fn pages_of_ended_processes_are_removed_and_others_kept() {
     let pages = Pages::new();
     let root = Root::live();
     let own = Process::own(&root).unwrap();
@@ -239,7 +239,7 @@ fn another_users_page_is_read_and_written_by_calls() {
 }
 
 #[test]
-fn a_user_who_cuts_a_page_short_or_puts_something_else_there_harms_nobody() {
+fn a_truncated_or_replaced_page_harms_nobody() {
     let Some((pages, _mapped, theirs)) = strangers() else { return };
     let page = theirs.page(SOMEBODY.pid).unwrap().unwrap();
     let path = page.path().to_owned();

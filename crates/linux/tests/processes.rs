@@ -81,7 +81,7 @@ fn what_proc_says_of_ourselves_is_true() {
 }
 
 #[test]
-fn cpu_time_of_a_busy_program_grows_and_of_a_stopped_one_does_not() {
+fn cpu_time_grows_for_a_busy_program_and_not_for_a_stopped_one() {
     let root = Root::live();
     let Some(busy) = Program::python("print(); \nwhile True: pass") else { return };
     let time = || procfs::tree_cpu_time_ns(&[busy.process], &root);
@@ -98,7 +98,7 @@ fn cpu_time_of_a_busy_program_grows_and_of_a_stopped_one_does_not() {
 }
 
 #[test]
-fn every_thread_is_confined_while_the_program_keeps_making_new_ones_and_restored_after() {
+fn threads_made_while_confining_are_confined_and_restored() {
     let root = Root::live();
     let all = affinity::get(0).unwrap();
     let one = all.take(1);
@@ -189,7 +189,7 @@ fn look(masks: &mut Masks, processes: &[Process], said: &BTreeMap<Process, Said>
 }
 
 #[test]
-fn what_a_program_chooses_while_it_is_confined_is_found_and_kept() {
+fn a_mask_chosen_while_confined_is_found_and_kept() {
     let root = Root::live();
     let Some((all, first, last)) = all_first_and_last() else { return };
     let program = Program::sleep();
@@ -293,7 +293,7 @@ fn a_stop_by_somebody_else_is_told_from_ours() {
 }
 
 #[test]
-fn a_whole_family_stops_within_a_moment_and_a_stopped_one_still_ends_by_sigterm() {
+fn a_family_stops_in_a_moment_and_still_ends_by_sigterm() {
     let root = Root::live();
     let family = family();
     let members = procfs::tree(family.process.pid, &root).unwrap();
@@ -307,7 +307,7 @@ fn a_whole_family_stops_within_a_moment_and_a_stopped_one_still_ends_by_sigterm(
 }
 
 #[test]
-fn runnable_programs_that_share_a_cpu_are_taken_apart_and_keep_their_masks() {
+fn queued_programs_on_one_cpu_are_separated_with_their_masks() {
     let root = Root::live();
     let all = affinity::get(0).unwrap();
     if all.len() < 2 {
@@ -336,7 +336,7 @@ fn runnable_programs_that_share_a_cpu_are_taken_apart_and_keep_their_masks() {
 }
 
 #[test]
-fn a_stop_reaches_threads_that_compute_while_the_first_one_sleeps() {
+fn a_stop_reaches_computing_threads_behind_a_sleeping_first() {
     let root = Root::live();
     let script = "import threading\n\
                   def spin():\n while True: pass\n\
@@ -356,7 +356,7 @@ fn a_stop_reaches_threads_that_compute_while_the_first_one_sleeps() {
 }
 
 #[test]
-fn the_wait_for_a_stop_ends_at_its_timeout_and_names_who_still_runs() {
+fn waiting_for_a_stop_times_out_and_names_what_still_runs() {
     let root = Root::live();
     let program = Program::sleep();
     let error = signals::wait_all_stopped(&[program.process], 5_000_000, &root).unwrap_err();
@@ -376,7 +376,7 @@ fn the_end_of_a_process_that_is_not_our_child_is_seen() {
 }
 
 #[test]
-fn shells_launchers_leaders_ancestors_and_ourselves_are_protected_and_ordinary_programs_are_not() {
+fn shells_launchers_leaders_and_ancestors_are_protected() {
     let root = Root::live();
     let program = Program::sleep();
     assert_eq!(protected(program.process, &root), None);
@@ -438,7 +438,7 @@ time.sleep(1000)";
 }
 
 #[test]
-fn sleeping_never_ends_early_and_a_raised_priority_is_not_inherited() {
+fn sleep_never_ends_early_and_raised_priority_is_not_inherited() {
     let deadline_ns = clock::now_ns() + 3_000_000;
     let late_ns = clock::sleep_until(deadline_ns);
     assert!(clock::now_ns() >= deadline_ns + late_ns);

@@ -40,14 +40,14 @@ fn what_a_managed_program_used_is_taken_off_its_own_place_only() {
 }
 
 #[test]
-fn narrow_places_are_explained_first_and_wide_ones_take_the_rest() {
+fn narrow_places_are_explained_first_and_wide_ones_after() {
     let before = sample(1, &[0, 0], &[(1, 0, "0-1"), (2, 0, "0")]);
     let after = sample(2, &[1_000, 1_000], &[(1, 1_000, "0-1"), (2, 1_000, "0")]);
     assert_eq!(between(&before, &after), milli(&[(0, 0), (1, 0)]));
 }
 
 #[test]
-fn rounding_of_ticks_never_makes_the_result_negative_or_more_than_a_cpu() {
+fn tick_rounding_keeps_results_between_zero_and_one_cpu() {
     let before = sample(1, &[0], &[(1, 500, "0")]);
     assert_eq!(between(&before, &sample(2, &[900], &[(1, 1_700, "0")])), milli(&[(0, 0)]));
     assert_eq!(between(&before, &sample(2, &[1_040], &[(1, 500, "0")])), milli(&[(0, 1_000)]));
@@ -57,13 +57,13 @@ fn rounding_of_ticks_never_makes_the_result_negative_or_more_than_a_cpu() {
 }
 
 #[test]
-fn a_program_that_arrived_between_the_samples_waits_for_the_next() {
+fn a_program_that_arrived_between_samples_waits_for_the_next() {
     let used = between(&sample(1, &[0], &[]), &sample(2, &[600], &[(1, 600, "0")]));
     assert_eq!(used, milli(&[(0, 600)]));
 }
 
 #[test]
-fn smoothing_comes_through_to_63_percent_after_a_time_constant_and_wholly_at_last() {
+fn smoothing_reaches_63_percent_after_one_time_constant() {
     let (then, now) = (milli(&[(0, 0), (1, 1_000)]), milli(&[(0, 1_000), (1, 0), (2, 300)]));
     let once = smooth(&then, &now, SECOND_NS, SECOND_NS);
     assert_eq!(once, milli(&[(0, 633), (1, 367), (2, 300)]));

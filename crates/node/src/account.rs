@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_ran_at_half_its_lone_rate_for_half_of_its_work_was_slowed_by_a_half() {
+    fn half_the_lone_rate_for_half_the_work_is_a_slowdown_by_half() {
         let mut ledger = Ledger::new("a".parse().unwrap(), 0);
         ledger.started(0);
         let mut regions = 0;
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_lone_interval_no_slowdown_is_stated_and_the_reason_is() {
+    fn without_a_lone_interval_a_reason_replaces_the_slowdown() {
         let mut ledger = Ledger::new("a".parse().unwrap(), 0);
         ledger.started(5 * MS);
         let mut regions = 0;

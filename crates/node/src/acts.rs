@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_is_the_schedulers_if_it_is_a_place_or_the_threads_part_of_one() {
+    fn a_mask_is_the_schedulers_if_a_place_or_its_threads_part() {
         let places = Some([cpus("0-1"), cpus("4-5")].into());
         let traces = Traces { places, ..Traces::default() };
         let given = |traces: &Traces, mask, own| {

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_by_path_means_programs_there_once_and_not_those_that_are_managed_or_given_back() {
+    fn a_path_rule_adopts_once_and_never_managed_or_released_ones() {
         let directory = tempfile::tempdir().unwrap();
         let (_child, process) = sleeper(directory.path());
         let root = Root::live();

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_program_of_ones_own_is_a_candidate_with_its_name_and_command() {
+    fn an_own_ordinary_program_is_a_candidate_with_its_command() {
         let program = sleep();
         let found = look(program.0.id(), own(), own(), &Root::live()).unwrap();
         assert_eq!((found.name.as_str(), found.command.len()), ("sleep", 2));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_taken_in_is_refused_with_its_reason_and_what_to_do() {
+    fn unattachable_programs_are_refused_with_reason_and_remedy() {
         let root = Root::live();
         assert!(refused(4_000_000, own()).contains("no process 4000000"));
         assert!(refused(1, 0).contains("first process"));

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_have_what_they_had_and_those_made_since_what_their_first_thread_had() {
+    fn new_threads_get_back_what_their_first_thread_had() {
         let root = Root::live();
         // A process of its own: in this one other tests make threads meanwhile.
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();

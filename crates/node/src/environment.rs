@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_start_is_told_to_every_runtime_and_added_to_what_java_is_told_already() {
+    fn a_narrow_start_reaches_every_runtime_and_keeps_java_options() {
         let java = |name: &str| (name == JAVA).then_some(OsStr::new("-Xmx1g"));
         let added = additions(java, false, Some(3), WaitPolicy::Auto);
         assert_eq!(added[OsStr::new("OMP_NUM_THREADS")], "3");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_told_to_sleep_or_to_spin_unless_their_user_said_how_they_wait() {
+    fn waiting_is_set_unless_the_user_said_how_threads_wait() {
         let told = |waiting, said: Option<&'static str>| {
             let present = move |name: &str| (Some(name) == said).then_some(OsStr::new("its"));
             let mut added = additions(present, false, None, waiting);

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_raises_the_epoch_and_its_lease_survives_the_predecessors_end() {
+    fn a_successor_raises_the_epoch_and_keeps_its_lease() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path()).unwrap();
         let first = Lease::take(&home).unwrap();

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_seen_is_read_by_the_notebook_and_the_oldest_is_forgotten() {
+    fn observations_reach_the_notebook_and_the_oldest_is_dropped() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("observed.jsonl");
         let observed = Observed::at(path.clone());

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_gets_what_it_needs_to_load_the_library_and_a_foreign_one_does_not() {
+    fn only_a_suitable_program_gets_the_preload_library() {
         let dir = tempfile::tempdir().unwrap();
         let (library, pages) = (Path::new("/c/lib.so"), Path::new("/p"));
         let names = |additions: Vec<(OsString, OsString)>| -> Vec<OsString> {
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_of_another_c_library_is_refused_in_words_before_the_loader_complains() {
+    fn a_library_of_another_libc_is_refused_before_the_loader() {
         let dir = tempfile::tempdir().unwrap();
         let ours = write_out(EMBEDDED, &[dir.path().to_owned()]).unwrap();
         let needed = Binary::read(&ours).unwrap().needed;

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_move_of_memory_brought_is_told_once_rates_before_and_since_are_steady() {
+    fn a_memory_move_is_reported_once_rates_are_steady() {
         let (mut rates, mut now) = (Rates::default(), Moment::default());
         go_on(&mut rates, &mut now, &[(1, 40, |_| 500), (2, 40, |_| 1000)]);
         assert_eq!(rates.brought(), None);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn one_size_of_teams_is_no_curve_and_neither_are_few_samples_of_another() {
+    fn one_team_size_or_few_samples_make_no_curve() {
         assert_eq!(after(&[(2, 400, |_| 1000)]).speedup(), None);
         assert_eq!(after(&[(2, 400, |_| 1000), (1, 5, |_| 600)]).speedup(), None);
     }
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_only_does_something_else_with_more_threads_has_no_curve() {
+    fn other_work_with_more_threads_makes_no_curve() {
         assert_eq!(after(&[(1, 40, |_| 1000), (2, 40, |_| 2600)]).speedup(), None);
         assert!(after(&[(1, 40, |_| 1000), (2, 40, |_| 2400)]).speedup().is_some());
     }
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_alone_and_beside_one_other_with_teams_as_large_are_a_pair() {
+    fn rates_alone_and_beside_one_other_make_a_pair() {
         let (mut rates, mut now) = (Rates::default(), Moment { own_cpus: 2, ..Moment::default() });
         let mut run = |threads: u32, beside: Beside, per_s: u64| {
             now.beside = beside;

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_one_error_with_its_path_and_leaves_nothing() {
+    fn a_failed_write_is_one_error_with_its_path_and_no_remains() {
         let (dir, registry) = scratch();
         let first = record("cg", 1);
         registry.write(&first).unwrap();

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_known_again_by_its_file_and_arguments_and_a_changed_one_is_another() {
+    fn a_program_is_recognised_by_file_and_arguments_if_unchanged() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("prog");
         std::fs::write(&file, vec![7; 3 << 20]).unwrap();

@@ -100,7 +100,7 @@ fn the_first_leads_the_second_joins_and_names_are_made_unique() {
 }
 
 #[test]
-fn when_the_leader_steps_down_another_leads_at_once_with_the_same_names() {
+fn another_leads_at_once_with_the_same_names_after_the_leader() {
     let (_dir, home) = scratch();
     let mut first = member(&home);
     let mut second = member(&home);
@@ -122,7 +122,7 @@ fn when_the_leader_steps_down_another_leads_at_once_with_the_same_names() {
 }
 
 #[test]
-fn a_daemon_takes_over_from_a_leader_and_a_second_daemon_is_refused() {
+fn a_daemon_takes_over_from_a_leader_and_refuses_a_second() {
     let (_dir, home) = scratch();
     let mut first = member(&home);
     let mut second = member(&home);
@@ -155,7 +155,7 @@ fn a_daemon_takes_over_from_a_leader_and_a_second_daemon_is_refused() {
 }
 
 #[test]
-fn who_may_not_lead_is_told_that_nobody_schedules_and_is_orphaned_when_the_leader_goes() {
+fn a_member_that_may_not_lead_is_orphaned_with_its_leader() {
     let (_dir, home) = scratch();
     assert!(Membership::new(home.clone(), None).is_err());
     // So that a stop by signal counts as the scheduler's and not as the user's.
@@ -233,7 +233,7 @@ fn the_account_of_a_leader_that_left_is_handed_on() {
 }
 
 #[test]
-fn options_that_cannot_be_are_an_error_and_leave_nobody_scheduling() {
+fn impossible_options_are_an_error_and_leave_no_scheduler() {
     let (_dir, home) = scratch();
     let options = Options { policy: "no such policy".into(), ..Options::default() };
     assert!(matches!(Membership::new(home.clone(), Some(options)), Err(JoinError::Start(_))));

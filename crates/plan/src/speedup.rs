@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_make_a_curve_and_two_sizes_tell_what_one_thread_would_do() {
+    fn rates_make_a_curve_and_two_sizes_give_the_one_thread_rate() {
         // A tenth of the time is serial: 1 ÷ (0.1 + 0.9 ÷ n) of 50 a second.
         let rate = |threads: u32| 50.0 / (0.1 + 0.9 / f64::from(threads));
         for seen in [[1, 2, 4], [2, 4, 8]] {

@@ -19,7 +19,7 @@ fn refused(text: &str) -> Refusal {
 }
 
 #[test]
-fn single_and_empty_nodes_disappear_and_nested_ones_of_a_kind_merge() {
+fn single_and_empty_nodes_vanish_and_nested_equal_ones_merge() {
     for (text, expected) in [
         ("side_by_side [a on 0]", "a on 0"),
         ("side_by_side [side_by_side [a on 0, b on 1], c on 2]", "side_by_side [a on 0, b on 1, c on 2]"),
@@ -80,7 +80,7 @@ fn turns_are_refused_where_nothing_can_make_programs_take_them() {
 }
 
 #[test]
-fn slices_are_stretched_to_the_shortest_that_the_mechanism_keeps_together() {
+fn slices_are_stretched_to_the_mechanisms_shortest() {
     let limits = Limits { shortest_slice_ns: 50_000_000, filling: false, ..Limits::default() };
     let fitted = normalise(&plan("in_turn filling [20ms a on 0, 30ms b on 0]"), &limits).unwrap().to_string();
     assert_eq!(fitted, "in_turn strict [50ms a on 0, 75ms b on 0]");
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn the_normal_form_is_its_own_normal_form_and_mentions_the_same_programs(
+    fn the_normal_form_is_a_fixpoint_with_the_same_programs(
         plan in any_plan(), shortest in 1u64..100_000_000, still in prop::option::of(1u64..1_000_000_000),
     ) {
         let limits = Limits { shortest_slice_ns: shortest, longest_standstill_ns: still, ..Limits::default() };
@@ -172,7 +172,7 @@ proptest! {
     }
 
     #[test]
-    fn in_normal_form_nobody_stands_still_longer_than_limits_and_mechanism_allow(plan in sound_plan()) {
+    fn in_normal_form_nobody_stands_still_beyond_the_limits(plan in sound_plan()) {
         let limits = Limits {
             shortest_slice_ns: 5_000_000,
             longest_standstill_ns: Some(60_000_000),

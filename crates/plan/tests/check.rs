@@ -63,7 +63,7 @@ fn a_program_stands_in_one_of_tree_waiting_and_suspended() {
 }
 
 #[test]
-fn a_program_cannot_be_in_two_places_at_the_same_time_but_in_several_slots() {
+fn a_program_is_in_one_place_at_a_time_but_in_several_slots() {
     let twice = judge(&eight("a; b"), "side_by_side [in_turn [a on 0, b on 0], a on 1]");
     assert_only!(twice, Violation::TwoPlacesAtOnce { .. });
     assert_valid(judge(&eight("a; b"), "in_turn [a on 0-3, b on 0-3, a on 4-7]"));
@@ -118,7 +118,7 @@ fn a_program_stays_where_it_must() {
 }
 
 #[test]
-fn only_a_team_wider_than_what_is_usable_reaches_beyond_it_and_no_further_than_it_must() {
+fn a_too_wide_team_reaches_beyond_usable_only_as_it_must() {
     let snapshot = eight("a rigid max 6").with_usable(set("0-3"));
     assert_valid(judge(&snapshot, "a on 0-5"));
     assert_only!(judge(&snapshot, "a on 0-6"), Violation::OverflowTooWide { cpus: 7, needed: 6, .. });
@@ -183,7 +183,7 @@ fn nobody_is_asked_for_fewer_threads_than_it_can_run_with() {
 }
 
 #[test]
-fn what_must_not_be_stopped_never_takes_turns_or_waits_once_it_runs() {
+fn an_unstoppable_program_never_takes_turns_or_waits() {
     let snapshot = eight("a fixed team 2; b");
     let turns = judge(&snapshot, "in_turn [a on 0-1, b on 0-1]");
     assert_only!(turns, Violation::StoppedInTurn { app } if app.as_str() == "a");
@@ -257,7 +257,7 @@ const MACHINES: [&str; 5] = [
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn every_shape_that_the_topology_offers_passes_the_test_by_looks(
+    fn every_shape_of_the_topology_passes_the_balance_check(
         machine in prop::sample::select(&MACHINES[..]), holes in prop::collection::btree_set(0u32..32, 0..12),
     ) {
         let whole = on(machine, "");
@@ -531,7 +531,7 @@ fn new_shapes_move_whom_they_must() {
 }
 
 #[test]
-fn a_policy_that_promises_nothing_is_held_to_nothing_of_sequences() {
+fn a_policy_without_promises_is_held_to_no_sequence() {
     let snapshot = eight("a; b");
     let mut history = History::new(Promise::default());
     assert_valid(history.step(&snapshot, "side_by_side [a on 0-3, b on 4-7]"));
@@ -540,7 +540,7 @@ fn a_policy_that_promises_nothing_is_held_to_nothing_of_sequences() {
 }
 
 #[test]
-fn every_violation_says_its_invariant_and_names_what_it_is_about() {
+fn every_violation_states_invariant_and_subject() {
     let found = judge(&eight("a rigid team 4"), "a on 0-1");
     assert_eq!(found[0].invariant(), 3);
     assert_eq!(found[0].to_string(), "a cannot run on fewer than 4 CPUs, but is given 2");

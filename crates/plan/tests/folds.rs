@@ -100,7 +100,7 @@ fn distance_from_fair_respects_weights() {
 }
 
 #[test]
-fn the_longest_standstill_is_that_of_the_program_with_the_shortest_slot() {
+fn the_longest_standstill_is_that_of_the_shortest_slot() {
     let tree = |text: &str| text.parse::<Tree>().unwrap();
     assert_eq!(standstill_ns(&tree("in_turn [30ms a on 0, 10ms b on 0]")), 30_000_000);
     assert_eq!(
@@ -133,7 +133,7 @@ fn the_picture_has_a_row_a_cpu_and_shows_turns_over_one_period() {
 }
 
 #[test]
-fn the_picture_marks_cpus_that_several_share_and_those_that_nobody_uses() {
+fn the_picture_marks_shared_and_unused_cpus() {
     let picture = plan("in_turn [10ms mixed [a on 0-1, b on 0], 10ms a on 0]").picture(4);
     let rows: Vec<&str> = picture.lines().collect();
     assert_eq!(&rows[1..], ["0    **aa", "1    aa..", "a = a, b = b, * = shared, . = idle"]);

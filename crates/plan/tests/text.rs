@@ -25,14 +25,14 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_parser_panic_and_every_error_points_into_the_text(text in ".{0,60}") {
+    fn the_parser_never_panics_and_every_error_has_a_position(text in ".{0,60}") {
         if let Err(error) = text.parse::<Plan>() {
             prop_assert!((1..=text.chars().count() + 1).contains(&error.column));
         }
     }
 
     #[test]
-    fn a_plan_with_a_token_too_many_or_too_few_is_refused_or_means_something(
+    fn one_token_more_or_less_is_refused_or_means_something(
         plan in any_plan(), cut in 0usize..200,
     ) {
         let text = plan.to_string();
@@ -45,7 +45,7 @@ proptest! {
 }
 
 #[test]
-fn the_example_of_the_documentation_reads_and_prints_as_it_stands() {
+fn the_documented_example_parses_and_prints_unchanged() {
     let text = "side_by_side [cg on 0-3, in_turn strict [20ms mg on 4-7, 20ms ft on 4-7]] waiting [is] suspended [ep]";
     let read = plan(text);
     assert_eq!(read.to_string(), text);
@@ -105,7 +105,7 @@ fn error(text: &str) -> ParsePlanError {
 }
 
 #[test]
-fn an_error_names_column_and_finding_and_expectation_under_a_caret() {
+fn an_error_shows_column_finding_and_expectation_by_a_caret() {
     let shown = error("side_by_side [cg on 0-3, mg in 4-7]").to_string();
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines[0], "column 29: found 'in', expected 'on' and a CPU list");
@@ -148,7 +148,7 @@ fn every_kind_of_mistake_is_found_where_it_stands() {
 }
 
 #[test]
-fn nesting_without_end_is_refused_rather_than_overflowing_the_stack() {
+fn endless_nesting_is_refused_without_overflowing_the_stack() {
     let deep = "side_by_side [".repeat(100_000);
     assert!(error(&deep).expected.contains("levels"));
 }

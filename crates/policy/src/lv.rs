@@ -57,7 +57,7 @@
 //! - CPU time in proportion to weights (Jain's index ≥ 0.98 on every machine, also with weights):
 //!   `every_program_gets_the_cpu_time_of_its_weight`
 //! - balancing waits until the situation is stable: `levels_are_balanced_once_nobody_comes_or_leaves`
-//! - the grace period: `who_is_to_be_narrower_keeps_its_partition_until_its_team_has_shrunk`
+//! - the grace period: `a_narrowing_program_keeps_its_partition_until_it_shrank`
 //! - who scales better is wider: `who_scales_best_goes_a_level_up`
 //! - programs that cannot use more: `who_cannot_use_more_has_its_own_partition_all_the_time`
 //! - shares of equal programs within 10% once nothing has changed for `settle_ns` and `grace_ns`, over every

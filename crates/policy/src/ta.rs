@@ -49,7 +49,7 @@
 //!   `every_plan_of_every_policy_passes_the_checker`
 //! - `a_rigid_spinning_program_is_never_narrowed`
 //! - neighbours (tests/neighbours.rs): `the_best_neighbours_are_chosen_whatever_programs_are_called`,
-//!   `predictions_that_are_less_sure_than_they_differ_leave_the_twins_rule_s_plan`,
+//!   `uncertain_predictions_leave_the_plan_of_the_twins`,
 //!   `nobody_moves_for_less_than_a_move_costs`
 //!
 //! # Cost

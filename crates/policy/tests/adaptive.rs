@@ -41,7 +41,7 @@ fn a_lone_program_gets_everything() {
 }
 
 #[test]
-fn a_program_with_a_flat_curve_leaves_its_cpus_to_one_that_scales() {
+fn a_flat_program_leaves_its_cpus_to_one_that_scales() {
     // With parity it gets no more than an equal part; without, the least that anybody gets.
     for (without, most) in [(Vec::new(), 12), (vec![Lever::Parity], 6)] {
         let mut bench = Bench::new(MACHINE, "adaptive", &Settings { without, ..Settings::default() });
@@ -52,7 +52,7 @@ fn a_program_with_a_flat_curve_leaves_its_cpus_to_one_that_scales() {
 }
 
 #[test]
-fn without_evidence_equal_programs_get_equal_parts_and_nobody_changes_nodes() {
+fn without_evidence_equal_programs_get_equal_fixed_parts() {
     let mut bench = bench();
     let mut homes: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     for count in 1..=12 {
@@ -169,7 +169,7 @@ fn the_report_cites_the_evidence_that_decided() {
 }
 
 #[test]
-fn a_rigid_program_starts_narrow_only_where_its_curve_says_that_turns_are_worse() {
+fn a_rigid_program_starts_narrow_only_where_turns_are_worse() {
     let known = "speedup 2:1200,12:1300,24:1400";
     let start = |others: &str, newcomer: &str, without: Vec<Lever>| {
         let mut bench = Bench::new(MACHINE, "adaptive", &Settings { without, ..Settings::default() });

@@ -138,7 +138,7 @@ fn levels_are_balanced_once_nobody_comes_or_leaves() {
 }
 
 #[test]
-fn who_is_to_be_narrower_keeps_its_partition_until_its_team_has_shrunk() {
+fn a_narrowing_program_keeps_its_partition_until_it_shrank() {
     let settings = Settings { settle_ns: 0, grace_ns: 50 * MS, ..Settings::default() };
     let mut bench = Bench::new(FIGURE_1, "LV", &settings);
     bench.arrive("a");

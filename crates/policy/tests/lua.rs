@@ -523,7 +523,7 @@ fn what_is_known_of_programs_reaches_a_script() {
 }
 
 #[test]
-fn what_plans_gave_to_a_program_is_kept_for_a_script_as_for_adaptive() {
+fn a_script_gets_the_same_account_of_past_plans_as_adaptive() {
     let ours = deciding(
         "for _, app in ipairs(snapshot.apps) do print(app.name, app.used_ns, app.entitled_ns) end
          return built_in('adaptive')",
@@ -546,7 +546,7 @@ fn what_plans_gave_to_a_program_is_kept_for_a_script_as_for_adaptive() {
 }
 
 #[test]
-fn who_scales_gets_the_wider_part_from_the_example_only_where_that_is_known() {
+fn the_example_widens_a_scaling_program_only_where_known() {
     let policy = by_name("wider.lua", &settings(WIDER)).unwrap();
     let decided =
         |apps: &str| policy.try_decide(&snapshot(apps), &Memory::default()).unwrap().plan.to_string();

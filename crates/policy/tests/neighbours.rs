@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn predictions_that_are_less_sure_than_they_differ_leave_the_twins_rule_s_plan(
+    fn uncertain_predictions_leave_the_plan_of_the_twins(
         seed in 0u64..100_000, spread in 0.0f64..0.5
     ) {
         let known = random_predictions(4, spread, spread + 0.01, seed);

@@ -130,7 +130,7 @@ fn arrivals_and_ends_within_a_level_move_nobody() {
 }
 
 #[test]
-fn programs_keep_a_part_of_where_they_stood_when_the_level_changes() {
+fn programs_keep_a_part_of_their_place_across_levels() {
     for policy in ["TA", "CO"] {
         let mut bench = Bench::new(OPTERON, policy, &paper_co());
         let mut before = places(&bench.grow(1));
@@ -253,7 +253,7 @@ fn rotation_within_nodes_takes_nobody_to_another_node() {
 }
 
 #[test]
-fn an_allowed_width_of_the_whole_machine_makes_everybody_take_turns() {
+fn an_allowed_width_of_the_machine_makes_all_take_turns() {
     let settings = Settings { allowed_widths: Some(vec![2]), ..Settings::default() };
     let mut bench = Bench::new("core:2", "CO", &settings);
     let plan = bench.grow(2);
@@ -282,7 +282,7 @@ fn equal_parts_only_add_and_remove_cpus() {
 }
 
 #[test]
-fn equal_parts_are_the_quotient_and_the_first_have_the_remainder() {
+fn equal_parts_are_the_quotient_and_the_first_get_the_rest() {
     let mut bench = Bench::new(OPTERON, "EQ", &Settings::default());
     for programs in 1..=24 {
         let plan = bench.grow(programs);
@@ -324,7 +324,7 @@ fn uncontrolled_programs_overlap_everywhere() {
 }
 
 #[test]
-fn a_rigid_program_as_wide_as_the_machine_takes_turns_with_everybody() {
+fn a_rigid_program_as_wide_as_the_machine_alternates_with_all() {
     for policy in ["TA", "CO", "EQ"] {
         let mut bench = Bench::new("core:4", policy, &Settings::default());
         let plan = bench.arrive("r rigid max 4; a; b");
@@ -339,7 +339,7 @@ fn a_rigid_program_as_wide_as_the_machine_takes_turns_with_everybody() {
 }
 
 #[test]
-fn rigid_programs_stand_side_by_side_in_a_slot_where_their_widths_allow() {
+fn fitting_rigid_programs_share_a_slot_side_by_side() {
     let mut bench = Bench::new("core:4", "TA", &Settings::default());
     let plan = bench.arrive("r rigid max 2; s rigid max 2; t rigid max 2; a");
     let expected =

@@ -156,7 +156,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn any_threshold_between_the_last_three_rows_and_the_others_gives_the_same() {
+    fn any_threshold_above_the_last_three_rows_classifies_alike() {
         let into_l1 = |name: &str| flows(TABLE_2.iter().find(|row| row.0 == name).unwrap()).into_l1;
         let (quietest, busiest) = (into_l1("fw"), into_l1("mm_t"));
         for row in &TABLE_2 {

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_are_apart_where_a_line_between_them_takes_about_as_long_as_memory() {
+    fn cpus_are_apart_where_a_line_between_them_costs_like_memory() {
         let is_apart = |core_to_core_ns, memory_ns| Latency { core_to_core_ns, memory_ns }.is_apart();
         // As measured on virtual CPUs of an AMD EPYC, the closest ones.
         assert!(!is_apart(37.3, 70.6) && !is_apart(25.7, 136.1) && is_apart(163.6, 149.0));

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn without_rounds_in_private_caches_and_on_either_side_of_the_last_there_is_no_verdict() {
+    fn a_verdict_needs_rounds_in_and_around_the_caches() {
         let at = |footprints: &[u64]| -> Vec<Round> {
             footprints.iter().flat_map(|&bytes| rounds(bytes, 1.0, 1.0, 0.0)).collect()
         };
@@ -460,7 +460,7 @@ mod tests {
     const APART: Latency = Latency { core_to_core_ns: 190.0, memory_ns: 110.0 };
 
     #[test]
-    fn rounds_in_which_the_two_shared_no_cache_are_no_evidence_except_in_private_caches() {
+    fn rounds_without_a_shared_cache_count_only_in_private_caches() {
         let kept = |footprint_bytes, suffers, apart: &dyn Fn(usize) -> bool| -> Vec<Round> {
             let all = rounds(footprint_bytes, suffers, 1.0, 0.0).enumerate();
             let known = all.map(|(k, round)| {
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_probe_beyond_the_cache_is_as_fast_as_one_within_there_is_no_verdict() {
+    fn no_verdict_where_a_probe_beyond_the_cache_is_as_fast() {
         let with = |beyond: f64| -> Vec<Round> {
             let own = [LLC / 64, WITHIN, 2 * LLC].into_iter().flat_map(|bytes| rounds(bytes, 1.3, 1.0, 0.0));
             own.map(|round| match round.footprint_bytes {
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn while_the_two_share_no_cache_a_round_waits_as_long_as_patience_lasts() {
+    fn a_round_waits_for_a_shared_cache_while_patience_lasts() {
         let waited = |apart: u32, left: Duration, stopped: &(dyn Fn() -> bool + Sync)| {
             let (looks, told) = (Cell::new(0), Cell::new(0));
             let between = || {
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_programs_have_the_class_of_their_arithmetic_at_the_footprints_of_a_class() {
+    fn recorded_programs_have_the_class_of_their_arithmetic() {
         let mut placed = Vec::new();
         for (name, arithmetic, llc, rounds) in recorded() {
             let Some(arithmetic) = arithmetic else { continue };
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probe_in_private_caches_is_small_beside_the_last_level_cache() {
+    fn the_private_probe_is_small_beside_the_last_level_cache() {
         let with = |l2: &str, l3: &str| {
             let machine = Machine::synthetic(&format!("pack:1 l3:1({l3}) l2:2({l2}) core:1 pu:1")).unwrap();
             class_footprints(&machine)

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outlives_the_limit_whoever_its_parent_is_and_whatever_it_ignores() {
+    fn nothing_outlives_the_limit_whatever_its_parent_or_signals() {
         // A child, one of another session whose parent has gone, and one without the mark that ignores being asked.
         let script = "sleep 86311 & (setsid sleep 86312 &) ; \
             (trap '' TERM; exec env -i PATH=\"$PATH\" sleep 86313) & wait";
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_before_the_limit_is_not_ended_by_it_and_may_leave_something_behind() {
+    fn a_program_that_ends_before_the_limit_may_leave_children() {
         let found = run("setsid sleep 86315 & exit 3", &Until::from(Some(Duration::from_secs(60))));
         assert_eq!((found.status.code(), found.at_limit), (Some(3), false));
         assert!(found.seconds < 60.0);

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_the_tool_cannot_run_are_named_before_it_is_started() {
+    fn programs_unfit_for_the_tool_are_named_before_it_starts() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("program");
         let check_bytes = |bytes: &[u8]| {

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_not_json_is_refused_and_the_next_one_still_read() {
+    fn a_line_that_is_not_json_is_refused_and_the_next_is_read() {
         let mut lines = Lines::default();
         lines.fill(&mut &b"hello\n7\n"[..]).unwrap();
         assert!(matches!(lines.take::<u32>(), Err(LineError::Json(_))));

@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sample_holds_the_depths_among_its_lines_divided_by_its_rate(lines in traces()) {
+    fn a_sample_holds_its_lines_depths_scaled_by_its_rate(lines in traces()) {
         let rate = 0.3;
         let mut shards = Shards::new(Rate::Fixed(rate));
         shards.access_all(&lines);
@@ -108,7 +108,7 @@ proptest! {
 }
 
 #[test]
-fn depths_stay_right_while_the_slots_move_together_and_become_more() {
+fn depths_stay_right_while_slots_move_and_multiply() {
     // Round and round more lines than the first slots hold, with a short loop in between.
     let count = 150_000u64;
     let mut engine = Exact::new();
@@ -148,7 +148,7 @@ fn mixture(accesses: usize, seed: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_sample_of_a_tenth_comes_near_the_curve_and_its_error_says_how_near() {
+fn a_tenth_s_sample_is_near_the_curve_within_its_error() {
     let lines = mixture(2_000_000, 3);
     let mut exact = Histogram::new();
     Exact::new().access_all(&lines, &mut exact);

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numa_nodes_go_before_packages_and_a_plain_machine_is_one_domain() {
+    fn numa_nodes_precede_packages_and_a_flat_machine_is_one() {
         let domains = |text: &str| Domains::of(&Machine::synthetic(text).unwrap());
         assert_eq!(domains("pack:4 [numa] l3:1 core:6 pu:1").count(), 4);
         assert_eq!(domains("pack:2 l3:2 core:4 pu:2").count(), 2);

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_notebook_has_the_curve_at_the_widths_of_table_i_and_what_is_left() {
+    fn a_full_notebook_has_the_curve_at_the_widths_of_table_i() {
         let (book, model, _) = book(Knowledge::Full);
         for profile in &model.profiles {
             let (curve, evidence) = book.tells(profile, 0.25);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_one_knows_nothing_until_it_has_seen_two_widths_and_no_length_until_an_end() {
+    fn an_empty_notebook_learns_a_curve_from_two_widths() {
         let (mut book, model, domains) = book(Knowledge::Empty);
         let bt = &model.profiles[0];
         let run = |book: &mut Notebook, cpus: &[(u16, u16)], speed: f64| {

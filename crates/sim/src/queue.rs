@@ -121,7 +121,7 @@ mod tests {
     use workload::Random;
 
     #[test]
-    fn what_is_simultaneous_comes_as_foreseen_and_what_is_void_not_at_all() {
+    fn simultaneous_events_keep_their_order_and_void_ones_vanish() {
         let mut queue = Queue::default();
         queue.foresee(2, Some((3, Kind::TakesUp)));
         queue.foresee(1, Some((5, Kind::End)));

@@ -49,7 +49,7 @@ fn play(setup: &Setup, scenario: &Scenario, policy: &str) -> Outcome {
 }
 
 #[test]
-fn a_simulation_s_record_has_its_arrivals_and_comes_to_its_makespan_under_its_policy() {
+fn a_simulations_record_replays_to_its_makespan() {
     let setup = setup("pack:4 [numa] l3:1 core:6");
     let set = Generator::set("B", &Model::built_in().profiles).unwrap();
     for (policy, seed) in [("BP", 1), ("EQ", 2), ("TA", 3), ("CO", 4), ("UE", 5), ("adaptive", 6)] {
@@ -117,7 +117,7 @@ fn tenths(text: &str) -> Vec<(String, u64, u64)> {
 }
 
 #[test]
-fn work_is_what_the_recorded_places_let_a_program_do_by_the_curve_that_is_known() {
+fn recorded_work_follows_places_by_the_known_curve() {
     // One second on four CPUs before a team was seen, three with four threads, two with two.
     let story = |last: &str| {
         record(
@@ -157,7 +157,7 @@ fn turns_count_for_what_they_were_and_waiting_does_not() {
 }
 
 #[test]
-fn who_leaves_a_mixture_or_is_forgotten_by_a_plan_stands_nowhere() {
+fn a_program_that_left_a_plan_or_mixture_has_no_place() {
     let text = record(
         &(arrived(1.0, &app("a", 1, ""))
             + &arrived(1.0, &app("b", 1, ""))
@@ -177,7 +177,7 @@ fn who_leaves_a_mixture_or_is_forgotten_by_a_plan_stands_nowhere() {
 }
 
 #[test]
-fn a_name_that_comes_again_is_another_job_and_who_has_not_left_ends_with_the_record() {
+fn a_reused_name_is_a_new_job_and_open_jobs_end_with_the_record() {
     let text = record(
         &(arrived(1.0, &app("a", 1, ""))
             + &plan(1.0, "a on 0")

@@ -85,7 +85,7 @@ fn one_after_another_each_has_the_machine_to_itself() {
 }
 
 #[test]
-fn equal_parts_share_the_machine_and_the_last_one_grows_at_its_next_region() {
+fn equal_parts_fill_the_machine_and_the_last_grows_later() {
     let text = TWO.replacen("[[program]]\n", "[[program]]\narrive_s = 0\n", 1);
     let text = format!("{text}arrive_s = 1\n");
     let outcome = play("core:4", "EQ", free(), &text);
@@ -156,7 +156,7 @@ fn a_policy_that_lets_somebody_wait_for_ever_is_told() {
 }
 
 #[test]
-fn two_programs_on_one_core_slow_each_other_down_and_on_two_cores_do_not() {
+fn two_programs_slow_each_other_on_one_core_and_not_on_two() {
     let text = "[[profile]]\nname = 'p'\nsequential_s = 10\nspeedup = { 2 = 1.4 }\ndomain_cpus = 2\n\
                 core_share = 0.5\n[[program]]\nname = 'a'\nprofile = 'p'\n[[program]]\nname = 'b'\nprofile = 'p'\n";
     let ends = |machine| ends_s(&play(machine, "EQ", free(), text));

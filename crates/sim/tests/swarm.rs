@@ -190,7 +190,7 @@ fn every_simulation_ends_with_nothing_lost_and_no_plan_refused() {
 }
 
 #[test]
-fn a_failure_is_told_with_its_seed_and_the_command_that_repeats_it() {
+fn a_failure_states_its_seed_and_repeat_command() {
     let told = swarm(40, 20, |seed| if seed < 47 { Ok(()) } else { Err(format!("{seed} is wrong")) });
     let command = "COPLACE_SEED=47 COPLACE_CASES=1 cargo test -p coplace-sim --test swarm";
     assert_eq!(told, Err(format!("47 is wrong\nrepeat with: {command}")));

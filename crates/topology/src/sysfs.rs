@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_whose_online_file_counts_from_0_is_that_of_the_mask() {
+    fn an_online_file_from_0_gives_the_machine_of_the_mask() {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = root.path().join(CPU).join(path);

@@ -28,7 +28,7 @@ fn an_empty_directory_is_refused_by_name() {
 }
 
 #[test]
-fn a_file_that_is_not_hwloc_xml_is_refused_by_name_with_the_reason() {
+fn a_file_that_is_not_hwloc_xml_is_refused_with_its_reason() {
     for (text, why) in [
         ("hello", "not an hwloc XML file"),
         ("", "not an hwloc XML file"),
@@ -50,7 +50,7 @@ fn a_file_that_is_not_hwloc_xml_is_refused_by_name_with_the_reason() {
 }
 
 #[test]
-fn what_is_no_file_and_no_description_is_refused_with_the_choices() {
+fn a_name_that_is_no_machine_is_refused_with_the_choices() {
     for spec in ["nonsense", "/no/such/file", "./pack:2", ""] {
         let error = error(spec);
         assert!(error.contains("'this'") && error.contains("pack:2 core:4 pu:2"), "{error}");

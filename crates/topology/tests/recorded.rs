@@ -36,7 +36,7 @@ fn a_part_of_a_machine_has_what_is_on_its_cpus_and_nothing_else() {
 }
 
 #[test]
-fn the_papers_quad_opteron_has_its_packages_nodes_caches_distances_and_shapes() {
+fn the_papers_quad_opteron_has_its_recorded_structure() {
     let Discovery { machine, notes } = load("quad-opteron-8435.xml");
     assert_eq!(notes, [] as [&str; 0]);
     assert_eq!((machine.name.as_str(), machine.pu_count()), ("quad-opteron-8435", 24));
@@ -166,7 +166,7 @@ fn a_virtual_machine_of_two_cpus_is_cut_once() {
 }
 
 #[test]
-fn hwloc_adds_to_sysfs_what_sysfs_lacks_and_changes_nothing_else() {
+fn hwloc_adds_what_sysfs_lacks_and_changes_nothing_else() {
     let rich = load("quad-opteron-8435.xml").machine;
     let mut poor = Machine::synthetic("pack:4 core:6").unwrap();
     poor.refine(&rich);

@@ -34,7 +34,7 @@ fn smt_siblings_are_separated_only_by_the_last_shape() {
 }
 
 #[test]
-fn seven_cores_lose_one_rather_than_fall_from_one_partition_to_seven() {
+fn seven_cores_lose_one_rather_than_split_into_seven() {
     let machine = Machine::synthetic("core:7").unwrap();
     assert_eq!(
         table(&machine, machine.all_cpus()),
@@ -54,7 +54,7 @@ fn exact_fractions_are_preferred_to_ones_that_leave_cpus_over() {
 }
 
 #[test]
-fn every_partition_of_a_hybrid_machine_has_as_many_cores_of_each_kind() {
+fn partitions_of_a_hybrid_machine_have_equal_kinds_of_cores() {
     let machine = hybrid_laptop();
     assert_eq!(
         table(&machine, machine.all_cpus()),
@@ -102,7 +102,7 @@ fn cpus_that_the_machine_lacks_are_in_no_shape() {
 }
 
 #[test]
-fn capacities_within_a_tenth_count_as_alike_and_beyond_as_unlike() {
+fn capacities_within_a_tenth_are_alike_and_others_unlike() {
     let mut machine = Machine::synthetic("core:4").unwrap();
     machine.capacities = [(0, 1024), (1, 1024), (2, 930), (3, 930)].into();
     assert_eq!(machine.shapes(machine.all_cpus())[1].places, [cpus("0-1"), cpus("2-3")]);
@@ -156,14 +156,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn partitions_are_disjoint_alike_and_with_the_rest_make_up_the_usable_set(
+    fn partitions_are_disjoint_alike_and_cover_the_usable_set(
         (machine, usable) in any_machine().prop_flat_map(|m| { let s = any_subset(m.all_cpus()); (Just(m), s) })
     ) {
         check(&machine, &usable);
     }
 
     #[test]
-    fn a_partition_of_a_whole_regular_machine_is_a_unit_or_lies_within_one_that_it_divides(
+    fn a_partition_of_a_regular_machine_divides_one_unit(
         packs in 1u32..5, llcs in 1u32..4, cores in 1u32..9, pus in 1u32..3
     ) {
         let machine = Machine::synthetic(&format!("pack:{packs} l3:{llcs} core:{cores} pu:{pus}")).unwrap();
@@ -179,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn no_number_of_programs_leaves_half_of_the_partitions_of_a_flat_machine_idle(cores in 1u32..130) {
+    fn no_number_of_programs_idles_half_of_a_flat_machine(cores in 1u32..130) {
         let machine = Machine::synthetic(&format!("core:{cores}")).unwrap();
         let counts: Vec<usize> =
             machine.shapes(machine.all_cpus()).iter().map(|shape| shape.places.len()).collect();
@@ -190,7 +190,7 @@ proptest! {
 
 #[test]
 #[ignore = "a timing; run it in a release build"]
-fn shapes_of_1024_cpus_take_less_than_the_millisecond_of_a_decision() {
+fn shapes_of_1024_cpus_take_less_than_a_millisecond() {
     for text in ["pack:8 [numa] l3:8 core:8 pu:2", "core:1024", "pack:2 numa:4 core:64 pu:2"] {
         let machine = Machine::synthetic(text).unwrap();
         for usable in [machine.all_cpus().clone(), cpus("0-17,19-700,702-1022")] {

@@ -40,7 +40,7 @@ fn a_quota_takes_whole_units_that_are_close() {
 }
 
 #[test]
-fn a_quota_takes_cores_before_siblings_and_whole_cores_where_there_are_too_few() {
+fn a_quota_takes_cores_before_siblings_and_then_whole_cores() {
     let machine = Machine::synthetic("pack:1 core:4 pu:2").unwrap();
     assert_eq!(set(&machine, Some(3000), &[]), cpus("0,2,4"));
     assert_eq!(set(&machine, Some(6000), &[]), cpus("0-5"));

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instances_of_one_name_are_numbered_and_the_number_comes_off_again() {
+    fn instances_of_one_name_are_numbered_and_stripped_again() {
         for (name, stem) in [("cg", "cg"), ("bt.A", "bt.A"), ("x.", "x."), ("lu.A.12", "lu.A")] {
             assert_eq!(AppId::new(name).unwrap().unnumbered(), stem);
         }

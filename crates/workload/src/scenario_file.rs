@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn lenient_leaves_out_whoever_names_a_wrong_profile_or_has_a_wrong_key() {
+    fn lenient_reading_skips_wrong_profiles_and_keys() {
         let wrong = "[[profile]]\nname = 'bad'\nsequential_s = -1\namdahl = { serial = 0 }\n";
         let programs = "[[program]]\nprofile = 'mine'\n[[program]]\nprofile = 'bad'\n[[program]]\nprofile = \
                         'mine'\ncolour = 'red'\n";
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_of_any_kind_that_rises_in_time_within_the_machine_is_named_with_its_line() {
+    fn a_curve_that_rises_in_time_is_named_with_its_line() {
         let profile = "[[profile]]\nname = 'mine'\nsequential_s = 10\n\
                        sevcik = { imbalance = 1, serial = 0, overhead_per_cpu = 0.01 }\n";
         let fixed = |more: &str, job: &str| {

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_rigid_and_requested_processors_go_before_allocated_ones() {
+    fn jobs_are_rigid_and_requests_precede_allocations() {
         let text =
             format!("; Version: 2\n\n{GOOD}\n4 25 -1 60 4 -1 -1 -1 -1 -1 1 -1 -1 -1 0 -1 -1 -1 ; said");
         let scenario = parse(&text, false).unwrap();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_line_is_named_with_its_rule_or_skipped_and_counted() {
+    fn every_wrong_line_is_named_or_skipped_and_counted() {
         for (line, wanted) in [
             ("1 2 3", "3 fields; a line of SWF has 18"),
             (&GOOD.replace("20", "-5"), "submit time) is -5 s"),

@@ -100,7 +100,7 @@ fn a_default_name_keeps_what_a_name_can_hold() {
 }
 
 #[test]
-fn instances_come_by_arrival_and_in_the_files_order_when_together() {
+fn instances_come_by_arrival_and_then_in_file_order() {
     let mix = parse(
         "[[program]]\ncommand='late'\narrive_s=1\n[[program]]\ncommand='often'\nrepeat=3\nrepeat_every_s=1\n[[program]]\ncommand='also'\n",
     );

@@ -26,8 +26,7 @@ pub type Rooms = [&'static [&'static str]];
 
 /// What is wrong in the crate whose sources are in this directory.
 pub fn violations(directory: &Path, rooms: &Rooms) -> Vec<String> {
-    let mut files = Vec::new();
-    super::sources(directory, &mut files);
+    let files = coplace_tests::rust_files(directory);
     let texts = files.iter().map(|file| {
         let module = module_of(file.strip_prefix(directory).expect("it was found there"));
         (module, fs::read_to_string(file).expect("it is readable"))

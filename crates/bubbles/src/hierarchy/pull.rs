@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bubble_bursts_on_the_smallest_unit_with_a_processor_for_each_thread() {
+    fn a_bubble_bursts_on_the_smallest_unit_with_enough_processors() {
         let wishes = Wishes::default();
         let widths: Vec<usize> = [1, 2, 4, 5, 8, 9, 17].iter().map(|&count| width(wishes, count)).collect();
         assert_eq!(widths, [1, 4, 4, 8, 8, 16, 16]);

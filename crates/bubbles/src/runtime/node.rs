@@ -138,7 +138,7 @@ mod tests {
     use crate::hierarchy::Lists as WhichLists;
 
     #[test]
-    fn processors_are_those_of_the_partition_and_no_more_than_wished() {
+    fn processors_are_those_of_the_partition_up_to_the_wish() {
         let machine = Machine::synthetic("pack:2 core:2").unwrap();
         let levels = Levels::new(&machine, machine.all_cpus(), WhichLists::Distinct);
         for (partition, target, expected) in [

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_reads_what_a_run_tells_and_the_run_what_the_node_wishes() {
+    fn the_page_carries_figures_to_the_node_and_wishes_back() {
         let home = tempfile::tempdir().unwrap();
         let (pid, started) = (std::process::id(), start_time().unwrap());
         let pages = linux::page::PageDir::create(home.path().join("pages"), 3, false).unwrap();

@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_takes_as_long_as_it_did_and_less_with_more_processors() {
+    fn a_replayed_program_keeps_its_time_and_gains_by_processors() {
         for scheduler in schedulers::NAMES {
             assert_eq!(takes("core:1", scheduler), 410, "{scheduler}");
             assert_eq!(takes("core:2", scheduler), 210, "{scheduler}");

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn two_spinning_teams_on_the_same_cpus_hurt_each_other_and_the_commands_name_both() {
+    fn spinning_teams_on_shared_cpus_are_advised_with_both_names() {
         let verdict = judge(&[seen(10, 2, 1.0, 2.0), seen(11, 2, 1.0, 2.0)], &cpus());
         assert_eq!(verdict.hurt.len(), 2);
         assert_eq!(verdict.hurt[0].slowdown_at_least, 2.0);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_spin_for_one_another_and_are_started_by_their_launchers_command() {
+    fn spinning_ranks_are_advised_by_their_launchers_command() {
         let job = |pid: u32| Seen {
             openmp: None,
             runtime: Some(Runtime::OpenMpi),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_of_one_parent_are_taken_in_with_it_unless_it_has_others() {
+    fn workers_are_attached_with_a_parent_that_has_no_others() {
         let pool = |pid: u32, parent: u32| Seen {
             processes: 2,
             pids: vec![pid, pid + 1],
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn binding_that_a_launcher_was_asked_for_is_undone_by_the_command_that_starts_it_under_coplace() {
+    fn advice_undoes_a_requested_binding_by_the_starting_command() {
         let job = |pid: u32, options: &[&str]| {
             let words = ["mpirun"].iter().chain(options).chain(&["./lmp", "--bind"]);
             Seen {
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn every_program_that_is_too_wide_is_told_so_by_its_own_variable() {
+    fn each_too_wide_program_is_advised_its_own_variable() {
         for (runtime, wanted) in [
             (Some(Runtime::Go), "GOMAXPROCS=2 ./p10 'a b'"),
             (Some(Runtime::OpenBlas), "OPENBLAS_NUM_THREADS=2 ./p10 'a b'"),
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_under_coplace_that_insists_on_its_numbers_is_told_of_tolerance() {
+    fn an_insisting_managed_program_is_advised_to_tolerate() {
         let insists = Seen { managed: true, keeps_its_number: true, ..seen(10, 2, 1.0, 2.0) };
         let verdict = judge(&[insists, seen(11, 2, 1.0, 2.0)], &cpus());
         assert_eq!(verdict.remedies[0].command, "coplace run --tolerant 1 ./p10 'a b'");

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_one_program_with_their_teams_and_workers_only_where_they_are_alike() {
+    fn ranks_count_as_one_program_only_where_they_are_alike() {
         let parent = Process { pid: 5, start_time_ticks: 1 };
         let programs =
             || BTreeMap::from([one(10, 0, 0.1), one(11, 2, 2.0), one(12, 2, 1.5), one(13, 1, 1.0)]);

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_known_by_their_files_also_under_the_names_of_python_wheels() {
+    fn runtime_libraries_are_known_by_file_also_in_wheels() {
         let maps = "1-2 r-xp 0 08:01 5 /usr/lib/libc.so.6\n\
                     2-3 r-xp 0 08:01 6 /venv/numpy.libs/libscipy_openblas64_-ff.so\n\
                     3-4 r-xp 0 08:01 7 /venv/lightgbm.libs/libgomp-24e2ab19.so.1.0.0\n";

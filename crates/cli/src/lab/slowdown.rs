@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn footprints_reach_from_private_caches_to_several_last_level_caches() {
+    fn footprints_span_private_to_several_last_level_caches() {
         let machine = crate::machine::named("this").unwrap();
         if let Some(found) = footprints(&machine) {
             let llc = llc_bytes(&machine).unwrap();

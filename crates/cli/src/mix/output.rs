@@ -260,7 +260,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn lines_are_shown_once_and_whole_and_the_last_one_tells_the_verdict() {
+    fn output_lines_appear_whole_once_and_the_last_is_the_verdict() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.out");
         let mut file = File::create(&path).unwrap();

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_found_its_result_wrong_has_failed_whatever_its_status() {
+    fn a_wrong_result_is_a_failure_whatever_the_exit_status() {
         let mut wrong = program("a", 0, S, Some(S));
         wrong.verified = Some(false);
         assert!(!wrong.well() && wrong.slowdown().is_none());

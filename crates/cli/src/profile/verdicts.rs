@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_cache_that_cannot_be_felt_it_is_said_and_nothing_is_missing() {
+    fn a_cache_that_cannot_be_felt_is_reported_and_not_missing() {
         let mut samples = [round(1 << 20, 1.0, 1.0), round(28 << 20, 1.0, 1.5), round(64 << 20, 1.1, 1.1)];
         samples[2].value["round"]["probe_alone_bytes_per_s"] = json!(2.9e10);
         let samples: Vec<&Sample> = samples.iter().collect();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn three_ways_of_looking_stand_side_by_side_and_say_what_they_lack() {
+    fn three_methods_stand_side_by_side_with_their_gaps() {
         let flows = json!({ "into_l1": 20e9, "into_l2": 19e9, "into_llc": 18e9 });
         let samples = [
             sample(Kind::Reuse, json!({ "programs": [{ "flows_bytes_per_s": flows }] })),

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_tells_time_widths_neighbours_and_slowdown_with_its_error() {
+    fn the_summary_has_time_widths_neighbours_and_slowdown() {
         let account = Account {
             width_ns: [(1, 5), (2, 7), (4, 0)].into(),
             neighbours_ns: [(id("ft"), 3), (id("mg"), 9), (id("gone"), 0)].into(),

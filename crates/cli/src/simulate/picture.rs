@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_stand_in_tree_order_with_packages_apart_and_turns_alternate() {
+    fn the_picture_is_in_tree_order_and_alternates_turns() {
         let machine = Machine::synthetic("pack:2 core:4 pu:1").unwrap();
         let columns = columns(&machine, machine.all_cpus());
         let names = numbers(&["a", "b", "c"]);

@@ -39,7 +39,7 @@ fn the_last_plan_lasts_to_the_end() {
 }
 
 #[test]
-fn at_every_moment_one_program_of_a_nested_turn_runs_and_each_gets_its_share() {
+fn nested_turns_run_one_program_at_a_time_with_its_share() {
     // Levels in turn: 4 ns of {b, c in turn 1:2}, then 6 ns of a alone.
     let inner = turns(vec![(1, run("b", "0")), (2, run("c", "0"))]);
     let found = segments(&[(0, plan(turns(vec![(4, inner), (6, run("a", "0"))])))], 300);
@@ -100,7 +100,7 @@ fn timeline() -> Timeline {
 }
 
 #[test]
-fn programs_present_are_counted_from_arrival_and_running_from_start() {
+fn presence_counts_from_arrival_and_running_from_start() {
     let found = timeline().present();
     assert_eq!(found, [(0, 1, 1), (10, 3, 1), (20, 3, 3), (80, 2, 2), (90, 1, 1), (100, 0, 0)]);
 }

@@ -153,7 +153,7 @@ fn a_directory_for_our_files_that_others_could_write_is_refused() {
 }
 
 #[test]
-fn workloads_that_cannot_be_simulated_are_told_with_file_line_and_rule() {
+fn an_impossible_workload_is_refused_with_file_line_and_rule() {
     let world = World::new();
     let profile = "[[profile]]\nname = 'p'\nsequential_s = 9\nspeedup = { 2 = 1.8, 4 = 1.5 }\n";
     world.file("falls.toml", &format!("{profile}[[program]]\nprofile = 'p'\n"));

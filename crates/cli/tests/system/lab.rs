@@ -260,7 +260,7 @@ fn run_trace() -> String {
 }
 
 #[test]
-fn a_run_of_bubbles_is_drawn_and_replayed_under_other_schedulers() {
+fn a_run_of_bubbles_is_drawn_and_replayed_by_other_schedulers() {
     let world = World::new();
     world.file("run.trace", &run_trace());
     let value = json(&world, &["lab", "bubbles", "trace", "run.trace", "--json", "--svg", "run.svg"]);

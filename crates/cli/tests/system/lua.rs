@@ -100,7 +100,7 @@ fn what_lies_there_is_not_overwritten() {
 }
 
 #[test]
-fn a_mistake_is_told_with_file_and_line_wherever_a_policy_is_named() {
+fn a_policy_script_error_names_file_and_line_everywhere() {
     let world = World::new();
     world.file("bad.lua", "function decide()\n  retrun 1\nend\n");
     world.file("ok.toml", TWO);
@@ -123,7 +123,7 @@ fn a_mistake_is_told_with_file_and_line_wherever_a_policy_is_named() {
 }
 
 #[test]
-fn a_wrong_plan_is_found_with_its_seed_and_the_command_that_repeats_it() {
+fn a_wrong_plan_is_found_with_its_seed_and_repeat_command() {
     let world = World::new();
     world.file(
         "bad.lua",
@@ -146,7 +146,7 @@ fn a_wrong_plan_is_found_with_its_seed_and_the_command_that_repeats_it() {
 }
 
 #[test]
-fn a_script_that_runs_away_or_fails_leaves_the_programs_running_and_is_told() {
+fn a_failing_script_leaves_programs_running_with_a_message() {
     let world = World::new();
     world.file("two.toml", TWO);
     world.file(

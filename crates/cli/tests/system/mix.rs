@@ -49,7 +49,7 @@ fn a_mix_tells_what_each_program_got() {
 }
 
 #[test]
-fn a_program_that_fails_is_named_and_no_further_ones_begin_unless_asked_for() {
+fn a_failing_program_is_named_and_stops_further_starts() {
     let world = World::new();
     world.file(
         "bad.toml",
@@ -87,7 +87,7 @@ fn a_program_that_finds_its_own_result_wrong_has_failed() {
 }
 
 #[test]
-fn an_interrupt_ends_every_program_and_their_children_and_leaves_nothing() {
+fn an_interrupted_mix_ends_all_programs_and_leaves_nothing() {
     let world = World::new();
     world.file(
         "long.toml",

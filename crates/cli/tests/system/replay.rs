@@ -60,7 +60,7 @@ fn a_plan_that_is_not_the_recorded_one_is_shown() {
 }
 
 #[test]
-fn what_is_recorded_of_a_running_scheduler_replays_also_when_the_policy_s_file_is_gone() {
+fn a_live_recording_replays_without_its_policy_file() {
     let world = World::new();
     assert!(world.run(&["policy", "new", "mine.lua"]).status.success());
     let mut daemon = world.spawn(&["daemon", "--policy", "mine.lua", "--unmanaged", "ignore"]);
@@ -101,7 +101,7 @@ fn what_is_no_record_is_refused() {
 }
 
 #[test]
-fn the_record_of_a_live_mix_is_a_workload_that_comes_out_as_the_mix_did() {
+fn a_recorded_mix_is_a_workload_with_the_same_outcome() {
     let world = World::new();
     world.file("mix.toml", MIX);
     for policy in ["TA", "BP"] {

@@ -70,7 +70,7 @@ fn everybody_is_given_the_same_in_every_step_of_levels() {
 }
 
 #[test]
-fn a_seed_gives_the_same_bytes_on_every_run_and_with_any_number_of_workers() {
+fn a_seed_gives_the_same_bytes_with_any_number_of_workers() {
     let world = World::new();
     let play = |workers: &str| {
         let words =

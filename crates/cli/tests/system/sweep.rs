@@ -44,7 +44,7 @@ fn a_grid_has_a_cell_for_each_machine_rate_and_policy() {
 }
 
 #[test]
-fn the_same_grid_gives_the_same_bytes_with_one_worker_and_with_two() {
+fn a_grid_gives_the_same_bytes_with_one_worker_and_two() {
     let world = grid();
     let one = sweep(&world, &["--csv", "-", "--workers", "1"]);
     assert_eq!(one, sweep(&world, &["--csv", "-", "--workers", "2"]));
@@ -52,7 +52,7 @@ fn the_same_grid_gives_the_same_bytes_with_one_worker_and_with_two() {
 }
 
 #[test]
-fn one_bar_over_all_cells_tells_on_a_terminal_how_much_time_is_left() {
+fn a_sweep_shows_one_bar_with_the_time_left_on_a_terminal() {
     let world = grid();
     let mut terminal = Terminal::open(&world.path("home"));
     terminal.type_line(&format!(
@@ -101,7 +101,7 @@ fn a_grid_is_played_as_a_simulation_is_with_the_same_options() {
 }
 
 #[test]
-fn jobs_that_no_machine_of_the_grid_can_have_are_left_out_and_counted_where_that_is_asked_for() {
+fn impossible_jobs_are_skipped_and_counted_on_request() {
     let world = World::new();
     let job = |wide: u32| {
         format!(

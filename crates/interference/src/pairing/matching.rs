@@ -181,7 +181,7 @@ mod tests {
 
     /// Few edges and prices that help: what many programs get must be as cheap as with all edges and none.
     #[test]
-    fn few_edges_and_good_prices_cost_no_more_than_all_edges_and_none() {
+    fn few_edges_with_good_prices_cost_no_more_than_all_edges() {
         for seed in 0..60 {
             let count = 20 + 2 * (seed as usize % 30);
             let costs = symmetric(count, seed, if seed % 2 == 0 { 12 } else { 100_000 });

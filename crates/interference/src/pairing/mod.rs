@@ -342,7 +342,7 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn predictions_whose_error_exceeds_their_spread_leave_the_twins_rule_s_placement(
+        fn uncertain_predictions_leave_the_twins_placement(
             spread in 0.0f64..0.3, more in 1.05f64..4.0, seed in 0u64..1000
         ) {
             let names: Vec<String> = (0..8).map(|at| format!("p{}", at / 2)).collect();

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_drives_out_who_lives_from_the_cache_and_is_not_slowed_itself() {
+    fn a_stream_evicts_its_neighbour_and_is_not_slowed() {
         let (victim, stream) = slowdowns(&lives_from(0.9e6, 1e7), &streams(1e7), Sharing::Age);
         assert!(victim > 1.1 && stream == 1.0, "{victim} {stream}");
         let (faster, _) = slowdowns(&lives_from(0.9e6, 1e7), &streams(4e7), Sharing::Age);

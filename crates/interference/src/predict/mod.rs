@@ -187,7 +187,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn no_predictor_fails_or_says_what_no_slowdown_can_be_whatever_is_unknown() {
+    fn predictors_give_possible_slowdowns_whatever_is_unknown() {
         for known in [0, 1, 5, 40, 100] {
             for programs in [1, 2, 3, 9] {
                 let (_, part) = made_up(programs, known, known + programs as u64);

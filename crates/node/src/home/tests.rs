@@ -21,7 +21,7 @@ fn a_home_is_made_private_and_found_again() {
 }
 
 #[test]
-fn a_symbolic_link_a_file_and_a_directory_open_to_others_are_refused_by_name() {
+fn links_files_and_open_directories_are_refused_by_name() {
     let dir = scratch();
     let target = dir.path().join("target");
     fs::create_dir(&target).unwrap();
@@ -45,7 +45,7 @@ fn a_symbolic_link_a_file_and_a_directory_open_to_others_are_refused_by_name() {
 }
 
 #[test]
-fn the_second_scheduler_learns_who_is_the_first_and_gets_the_lock_after_it() {
+fn a_second_scheduler_learns_of_the_first_and_locks_after_it() {
     let dir = scratch();
     let home = Home::at(dir.path()).unwrap();
     let lock = home.lock_scheduler(Role::Leader).unwrap();
@@ -72,7 +72,7 @@ fn no_leader_takes_the_lock_while_a_daemon_claims_it() {
 }
 
 #[test]
-fn pages_of_dead_processes_are_swept_and_those_of_living_ones_kept() {
+fn pages_of_dead_processes_are_swept_and_living_ones_kept() {
     let dir = scratch();
     let home = Home::at(dir.path()).unwrap();
     let mine = home.make_pages(identity::own()).unwrap();

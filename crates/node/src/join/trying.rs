@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_that_is_lost_is_tried_again_and_one_that_refuses_not() {
+    fn a_lost_scheduler_is_tried_again_and_a_refusing_one_is_not() {
         let home = Home::at(tempfile::tempdir().unwrap().path()).unwrap();
         let reset = io::Error::from(io::ErrorKind::ConnectionReset);
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);

@@ -19,7 +19,7 @@ fn output(mut launch: Launch, additions: &[(&str, &str)]) -> (String, Ended) {
 }
 
 #[test]
-fn a_program_does_nothing_until_it_is_let_go_and_its_end_is_told() {
+fn a_held_program_does_nothing_until_let_go_and_reports_its_end() {
     let dir = tempfile::tempdir().unwrap();
     let mark = dir.path().join("mark");
     let script = format!("echo > {}; exit 7", mark.display());
@@ -52,7 +52,7 @@ fn variables_added_last_win_and_the_others_pass_through() {
 }
 
 #[test]
-fn a_program_gets_the_directory_and_the_arguments_that_it_was_to_get() {
+fn a_launched_program_gets_its_directory_and_arguments() {
     let dir = tempfile::tempdir().unwrap();
     let mut one = launch(&["sh", "-c", "pwd -P; printf '%s.' \"$@\"", "sh", "a b", "", "ü"]);
     one.directory = Some(dir.path().to_owned());
@@ -61,7 +61,7 @@ fn a_program_gets_the_directory_and_the_arguments_that_it_was_to_get() {
 }
 
 #[test]
-fn a_program_that_is_missing_forbidden_a_directory_or_no_program_is_told_apart() {
+fn launch_errors_distinguish_missing_forbidden_and_directory() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str, mode: u32| {
         let path = dir.path().join(name);
@@ -95,7 +95,7 @@ fn a_program_that_is_missing_forbidden_a_directory_or_no_program_is_told_apart()
 }
 
 #[test]
-fn a_script_without_interpreter_line_runs_in_the_shell_as_execvp_does_it() {
+fn a_script_without_interpreter_line_runs_in_the_shell() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("script");
     // Written by another process: a test beside this one that forks while we write would keep it busy.

@@ -63,7 +63,7 @@ fn free(program: &Program, traces: &Traces) -> Report {
 }
 
 #[test]
-fn a_program_that_we_stopped_runs_again_and_freeing_twice_changes_nothing() {
+fn a_program_stopped_by_us_runs_again_and_freeing_is_idempotent() {
     let program = Program::start();
     program.signal(rustix::process::Signal::STOP);
     until(|| program.is_stopped());
@@ -75,7 +75,7 @@ fn a_program_that_we_stopped_runs_again_and_freeing_twice_changes_nothing() {
 }
 
 #[test]
-fn a_program_stopped_by_an_unknown_hand_is_continued_and_one_stopped_by_its_user_is_not() {
+fn an_unknown_stop_is_continued_and_a_users_stop_is_not() {
     let program = Program::start();
     program.signal(rustix::process::Signal::STOP);
     until(|| program.is_stopped());
@@ -91,7 +91,7 @@ fn a_program_stopped_by_an_unknown_hand_is_continued_and_one_stopped_by_its_user
 }
 
 #[test]
-fn masks_that_are_a_place_of_ours_are_widened_and_the_programs_own_are_kept() {
+fn our_masks_are_widened_and_the_programs_own_are_kept() {
     let all = affinity::get(std::process::id()).unwrap();
     if all.len() < 2 {
         eprintln!("one CPU only: there is nothing narrower");
@@ -125,7 +125,7 @@ fn wishes_for_smaller_teams_are_taken_back() {
 
 /// A frozen, idle, confined program in real groups, where this machine lets us make them.
 #[test]
-fn a_frozen_program_in_groups_of_ours_runs_again_where_it_came_from() {
+fn a_frozen_program_in_our_groups_returns_to_its_own() {
     let root = Root::live();
     let name = format!("coplace-test{}", std::process::id());
     let Ok(hierarchy) = linux::cgroup1::Hierarchy::discover(&root) else {
@@ -154,7 +154,7 @@ fn a_frozen_program_in_groups_of_ours_runs_again_where_it_came_from() {
 }
 
 #[test]
-fn what_ended_is_forgotten_and_nothing_is_freed_once_it_may_not_be() {
+fn ended_programs_are_forgotten_and_freeing_obeys_its_permit() {
     let dir = tempfile::tempdir().unwrap();
     let home = Home::at(dir.path()).unwrap();
     let registry = Registry::new(&home);

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_lost_after_five_seconds_in_a_region_with_too_many_threads_and_not_before() {
+    fn patience_ends_after_five_seconds_of_a_too_wide_region() {
         let mut patience = Patience::default();
         for (let_run_ns, lost) in [(10 * S, false), (14 * S, false), (15 * S, true)] {
             patience.look(seen(true, true, let_run_ns));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_patience_comes_back_with_the_next_region_and_not_with_a_wider_wish() {
+    fn patience_returns_with_the_next_region_not_with_a_wider_wish() {
         let mut patience = Patience::default();
         patience.look(seen(true, true, 0));
         patience.look(seen(true, true, PATIENCE_NS));

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_the_library_did_not_reach_is_told_from_outside() {
+    fn a_program_without_the_library_is_recognised_from_outside() {
         let mut whole = Command::new("sleep");
         whole.arg("100").env("LD_PRELOAD", "").env(PAGES_VARIABLE, "/nowhere");
         assert!(becomes(&mut whole, |why| why.is_none()));

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_exact_size_one_profitable_exchange_is_enough_to_be_seen() {
+    fn beyond_the_exact_size_one_profitable_exchange_is_found() {
         let mut matrix = vec![vec![0; 10]; 9];
         assert_eq!(most_kept(&matrix), 0);
         matrix[2][5] = 1;

@@ -47,10 +47,10 @@
 //! # Properties
 //!
 //! - `a_lone_program_gets_everything`
-//! - `a_program_with_a_flat_curve_leaves_its_cpus_to_one_that_scales`
+//! - `a_flat_program_leaves_its_cpus_to_one_that_scales`
 //! - `who_lives_from_memory_leaves_cpus_to_who_does_not`
 //! - `a_short_rest_is_not_worth_a_move`
-//! - `without_evidence_equal_programs_get_equal_parts_and_nobody_changes_nodes`
+//! - `without_evidence_equal_programs_get_equal_fixed_parts`
 //! - everybody always runs, on a quarter of an equal part at least, down to whole cells and not less than
 //!   one: `nobody_ever_has_less_than_a_quarter_of_an_equal_part`. A quarter in cells is more than an
 //!   eighth, and no equal has more than all: the smaller of two equal programs' shares is never less than
@@ -58,7 +58,7 @@
 //!   the report says so): `every_plan_of_every_policy_passes_the_checker`. Over its life it had its
 //!   share, as far as `parity` is worth it.
 //! - who had less gets more: `who_was_given_less_is_given_more`
-//! - who starts narrow: `a_rigid_program_starts_narrow_only_where_its_curve_says_that_turns_are_worse`
+//! - who starts narrow: `a_rigid_program_starts_narrow_only_where_turns_are_worse`
 //! - `a_rigid_program_is_never_narrowed`, `every_plan_of_every_policy_passes_the_checker`
 //!
 //! # Cost

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restricted_program_takes_its_only_partition_from_who_can_stand_elsewhere() {
+    fn a_restricted_program_takes_its_only_partition_from_others() {
         let places = [set("0-1"), set("2-3")];
         let (stood, only) = (set("0-1"), set("0"));
         let claims = [

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_partition_has_as_many_seats_and_the_latest_stay_without() {
+    fn partitions_have_equal_seats_and_the_latest_get_none() {
         let places = sets(&["0", "1", "2"]);
         assert_eq!(seats(&places, &[free(None); 7], &[0; 7]), [vec![0, 1], vec![2, 3], vec![4, 5]]);
         assert_eq!(seats(&places, &[free(None); 2], &[0; 2]), [[0; 0]; 3]);

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn many_slots_are_shortened_so_that_nobody_stands_still_too_long() {
+    fn many_slots_are_shortened_to_bound_standing_still() {
         let slices = slices(&[1; 20], &Settings::default(), Period::Usual);
         assert_eq!(slices, [10 * MS; 20]);
     }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_period_grows_until_the_smallest_claim_is_worth_the_shortest_slice() {
+    fn the_period_grows_until_the_smallest_claim_fills_a_slice() {
         let settings = Settings { slice_ns: 60 * MS, ..Settings::default() };
         assert_eq!(slices(&[1000, 29_000], &settings, Period::Usual), [5 * MS, 145 * MS]);
         assert_eq!(slices(&[1000, 59_000], &settings, Period::Usual), [5 * MS, 195 * MS]);

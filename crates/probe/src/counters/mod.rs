@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_processor_monitors_is_metrics_of_every_family_with_counters_and_without() {
+    fn processor_events_of_every_family_become_metrics() {
         for family in
             [processor("GenuineIntel", 6, 85), processor("AuthenticAMD", 25, 1), processor("", 0, 0)]
         {

@@ -62,7 +62,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_asks_before_spending_never_spends_more_than_the_share(
+        fn asking_before_spending_never_exceeds_the_budget(
             cpus in 1..64_u32,
             steps in proptest::collection::vec((0..20 * S, 0..S), 1..200),
         ) {

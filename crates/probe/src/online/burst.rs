@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_a_round_when_both_sides_are_known_and_the_program_kept_its_pace() {
+    fn a_burst_with_both_sides_known_at_steady_pace_is_a_round() {
         let round = burst(Some([1050.0, 500.0, 950.0]), Some(1e10)).round().unwrap();
         assert_eq!((round.alone_s, round.beside_s), (0.001, 0.002));
         assert_eq!(round.probe_alone_bytes_per_s / round.probe_beside_bytes_per_s, 2.0);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_it_is_in_the_way_and_when_it_has_taken_long_enough() {
+    fn a_burst_ends_when_in_the_way_or_long_enough() {
         let stop = Arc::new(AtomicBool::new(true));
         let made = make(&order(&stop, Duration::from_secs(2)), None, None);
         assert!(matches!(made.result, Err(Nothing::Withdrawn)));

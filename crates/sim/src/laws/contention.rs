@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_need_bandwidth_hurt_each_other_more_than_two_that_do_not() {
+    fn two_bandwidth_bound_programs_hurt_each_other_more() {
         assert!(pair("mg.B", "ft.B") > 1.2);
         assert_eq!(pair("is.C", "is.C"), 1.0);
         assert!(pair("bt.A", "mg.B") < pair("mg.B", "mg.B"));

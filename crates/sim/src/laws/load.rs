@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_fifteen_minutes_two_thirds_of_a_constant_load_are_in_it() {
+    fn after_fifteen_minutes_the_load_average_has_two_thirds() {
         let mut load = LoadAverage::default();
         (0..180).for_each(|_| load.sample(24));
         // 24 × (1 - 1/e) = 15.2, and a little less, because the decay is rounded.

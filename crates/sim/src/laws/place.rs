@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_saturates_a_domain_gains_by_being_spread_and_what_shares_data_loses() {
+    fn saturating_programs_gain_by_spreading_and_sharing_ones_lose() {
         let model = Model::built_in();
         let named = |name: &str| model.profiles.iter().find(|profile| profile.name == name).unwrap();
         let apart = |name| speedup(named(name), &[(2.0, 1.0), (2.0, 1.0), (2.0, 1.0)]);

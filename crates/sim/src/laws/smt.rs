@@ -23,7 +23,7 @@ mod tests {
     use workload::Curve;
 
     #[test]
-    fn a_program_keeps_its_share_beside_one_other_and_no_less_beside_several() {
+    fn a_program_keeps_its_smt_share_beside_one_and_several() {
         let profile = Profile { core_share: 0.6, ..Profile::plain("p", 1, Curve::Linear) };
         assert_eq!(keeps(&profile, 0.0), 1.0);
         assert!((keeps(&profile, 0.5) - 0.8).abs() < 1e-12);

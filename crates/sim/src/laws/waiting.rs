@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn passive_waiting_loses_little_and_spinning_much_where_threads_meet_often() {
+    fn passive_waiting_loses_little_where_spinning_loses_much() {
         assert!(named("ua.A", Waiting::Passive, 2.0) > 0.4);
         assert!(named("ua.A", Waiting::Spinning, 2.0) < 0.2);
         assert!(named("ft.B", Waiting::Spinning, 2.0) > 0.45);

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_node_has_the_last_word_about_processors_and_one_is_always_left() {
+    fn the_node_limits_processors_and_always_leaves_one() {
         let flags = |text: &str| text.chars().map(|c| c == '1').collect::<Vec<_>>();
         for (there, wanted, granted, expected) in [
             (4, "1111", "1111", "1111"),
