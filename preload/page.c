@@ -272,9 +272,9 @@ void page_rigid(struct coplace_page *page, uint32_t reason)
 
 void page_told(struct coplace_page *page, uint32_t threads)
 {
-    uint32_t seen = LOAD(&page->told);
+    uint32_t seen = LOAD(&page->max_team);
     while (UNLIKELY(threads > seen))
-        if (__atomic_compare_exchange_n(&page->told, &seen, threads, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        if (__atomic_compare_exchange_n(&page->max_team, &seen, threads, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
             return;
 }
 

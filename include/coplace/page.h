@@ -124,7 +124,7 @@ struct coplace_page {
     uint64_t start_time;  /* of the process: /proc/<pid>/stat field 22, clock ticks since boot; 0 = unknown */
     uint32_t state;       /* COPLACE_STATE_* */
     uint32_t rigid;       /* COPLACE_RIGID_* */
-    uint32_t told;        /* greatest number that omp_get_max_threads() answered, or would have, when the runtime
+    uint32_t max_team;    /* greatest number that omp_get_max_threads() answered, or would have, when the runtime
                              was found and at the start of every region; 0 = no runtime found yet */
     uint32_t requested;   /* team that the latest outermost region would have got without coplace */
     uint32_t nested;      /* threads running now in nested teams, beyond those counted in the lanes */

@@ -22,14 +22,14 @@ static void a_program_built_by_clang_follows_the_target(void)
         return;
     struct program p = START("ten_llvm");
     CHECK(p.page);
-    CHECK(SOON(p.page->state & COPLACE_STATE_RUNTIME_INITIALISED) && p.page->told == 4, "before it has called anything");
+    CHECK(SOON(p.page->state & COPLACE_STATE_RUNTIME_INITIALISED) && p.page->max_team == 4, "before it has called anything");
     const uint32_t targets[] = {0, 2, 1, 3, 64, 1, 4};
     for (unsigned i = 0; i < sizeof targets / sizeof *targets; i++) {
         set_target(p.page, targets[i]);
         CHECK(ask_number(&p, "team") == (targets[i] && targets[i] < 4 ? targets[i] : 4), "target %u", targets[i]);
         CHECK(p.page->requested == 4 && p.page->lane[0].regions == i + 1);
     }
-    CHECK(p.page->rigid == 0 && p.page->runtimes == 1 && p.page->told == 4);
+    CHECK(p.page->rigid == 0 && p.page->runtimes == 1 && p.page->max_team == 4);
     CHECK(ask_number(&p, "explicit 3") == 3 && p.page->rigid == COPLACE_RIGID_EXPLICIT_NUM_THREADS);
     set_target(p.page, 1);
     CHECK(ask_number(&p, "team") == 4, "from then on");
@@ -74,7 +74,7 @@ static void its_runtime_in_a_local_scope_is_found_beside_a_libgomp(void)
         return;
     struct program p = START("host");
     CHECK(!strcmp(ask(&p, "open 0 %s/plugin_l.so", build_dir), "ok"));
-    CHECK(ask_number(&p, "team 0") == 4 && p.page->told == 4);
+    CHECK(ask_number(&p, "team 0") == 4 && p.page->max_team == 4);
     CHECK(!strcmp(ask(&p, "open 1 %s/plugin_p.so", build_dir), "ok"));
     set_target(p.page, 2);
     CHECK(ask_number(&p, "team 0") == 2 && ask_number(&p, "team 1") == 2);

@@ -32,7 +32,7 @@ static void the_page_describes_its_program(void)
     CHECK(p.page->start_time == start_time_of(p.pid) && p.page->start_time != 0);
     CHECK(p.page->state & COPLACE_STATE_LOADED);
     CHECK(SOON(p.page->state & COPLACE_STATE_RUNTIME_INITIALISED), "before the program has called anything");
-    CHECK(p.page->told == 4, "told %u", p.page->told);
+    CHECK(p.page->max_team == 4, "max_team %u", p.page->max_team);
     CHECK(p.page->rigid == 0 && p.page->runtimes == 1 && p.page->generation == 0);
     CHECK(ask_number(&p, "team") == 4);
     CHECK(p.page->lane[0].regions == 1 && regions_of_size(p.page, 4) == 1);
@@ -89,7 +89,7 @@ static void a_forks_child_has_its_own_page(void)
     CHECK(child > 0 && page);
     CHECK(page->pid == child && page->start_time == start_time_of(child));
     CHECK(page->target == 3, "the default, not its parent's");
-    CHECK(page->state & COPLACE_STATE_RUNTIME_INITIALISED && page->told == 4);
+    CHECK(page->state & COPLACE_STATE_RUNTIME_INITIALISED && page->max_team == 4);
     CHECK(regions_entered(page) == 0);
     CHECK(ask_number(&p, "go") == 3, "and sized by its own page");
     CHECK(regions_entered(page) == 1 && regions_entered(p.page) == 0);

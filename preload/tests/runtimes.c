@@ -13,7 +13,7 @@ static void a_private_runtime_in_a_local_scope_is_found_and_resized(void)
     CHECK(!strcmp(ask(&p, "open 0 %s/plugin_p.so", build_dir), "ok"));
     CHECK(ask_number(&p, "tail 0") == 4, "the first call is a jump from an object that is not its own");
     CHECK(!strcmp(ask(&p, "dlerror"), "none"), "our own lookups leave no error behind");
-    CHECK(p.page->state & COPLACE_STATE_RUNTIME_INITIALISED && p.page->told == 4 && p.page->rigid == 0);
+    CHECK(p.page->state & COPLACE_STATE_RUNTIME_INITIALISED && p.page->max_team == 4 && p.page->rigid == 0);
     CHECK(ask_number(&p, "max 0") == 4);
     set_target(p.page, 2);
     CHECK(ask_number(&p, "team 0") == 2);
@@ -117,7 +117,7 @@ static void a_runtime_loaded_while_the_machine_is_full_can_still_grow(void)
     CHECK(p.page->target == 1 && confine(p.pid, 1));
     CHECK(!strcmp(ask(&p, "open 0 %s/plugin_p.so", build_dir), "ok"));
     CHECK(ask_number(&p, "max 0") == cpus && ask_number(&p, "team 0") == 1);
-    CHECK(p.page->told == (uint32_t)cpus && p.page->procs == (uint32_t)cpus);
+    CHECK(p.page->max_team == (uint32_t)cpus && p.page->procs == (uint32_t)cpus);
     CHECK(sched_setaffinity(p.pid, sizeof all, &all) == 0);
     set_target(p.page, (uint32_t)cpus);
     sleep_ms(15);

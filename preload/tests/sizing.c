@@ -33,10 +33,10 @@ static void a_team_is_never_larger_than_the_program_was_told(void)
     CHECK(ask_number(&p, "team") == 4);
     CHECK(ask_number(&p, "threads= 2") == 2);
     CHECK(ask_number(&p, "team") == 2, "the program's own bound");
-    CHECK(p.page->told == 4);
+    CHECK(p.page->max_team == 4);
     CHECK(ask_number(&p, "threads= 6") == 6);
     CHECK(ask_number(&p, "team") == 6);
-    CHECK(p.page->told == 6);
+    CHECK(p.page->max_team == 6);
     set_target(p.page, 3);
     CHECK(ask_number(&p, "team") == 3);
     CHECK(ask_number(&p, "max") == 6, "what the program is told does not change with the partition");
@@ -149,7 +149,7 @@ static void fortran_programs_are_heard_too(void)
 {
     struct program p = START("app");
     CHECK(!strcmp(ask(&p, "fortran 7"), "7 0"));
-    CHECK(ask_number(&p, "team") == 7 && p.page->told == 7);
+    CHECK(ask_number(&p, "team") == 7 && p.page->max_team == 7);
     set_target(p.page, 2);
     CHECK(ask_number(&p, "team") == 2);
     CHECK(ask_number(&p, "fortran-dynamic 1 -1") == 1 && ask_number(&p, "fortran-dynamic 0 1") == 1);

@@ -32,7 +32,7 @@ static void use(const char *command, uint32_t target, char *text, size_t size)
     }
     CHECK(finish(&p) == 0, "%s", command);
     CHECK(p.page->rigid == 0, "rigid %u: a region that is not on the list", p.page->rigid);
-    CHECK(p.page->told >= 4 && p.page->lane[0].regions > 100, "told %u", p.page->told);
+    CHECK(p.page->max_team >= 4 && p.page->lane[0].regions > 100, "max_team %u", p.page->max_team);
     CHECK(target == 4 ? p.page->lane[0].shrunk == 0 : p.page->lane[0].shrunk > 100);
 }
 
@@ -63,7 +63,7 @@ static void code_that_the_user_calls_tolerant_is_resized(void)
 {
     struct program p = START("ten_gnu", "COPLACE_TOLERANT=other:ten_*");
     set_target(p.page, 8);
-    CHECK(ask_number(&p, "explicit 6") == 6 && p.page->told == 6 && p.page->rigid == 0);
+    CHECK(ask_number(&p, "explicit 6") == 6 && p.page->max_team == 6 && p.page->rigid == 0);
     set_target(p.page, 2);
     CHECK(ask_number(&p, "explicit 6") == 2 && p.page->rigid == 0 && p.page->requested == 6);
     CHECK(ask_number(&p, "explicit 1") == 1 && ask_number(&p, "team") == 2);

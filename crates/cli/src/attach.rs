@@ -108,7 +108,7 @@ pub fn release(args: &ReleaseArgs) -> Outcome {
     };
     let mut worst = 0;
     for which in &args.programs {
-        match give_back(&mut client, which) {
+        match release_one(&mut client, which) {
             Ok(status) => worst = worst.max(status),
             Err(ClientError::Refused(why)) => {
                 worst = BAD_INPUT;
@@ -120,11 +120,11 @@ pub fn release(args: &ReleaseArgs) -> Outcome {
     Ok(ExitCode::from(worst))
 }
 
-fn give_back(client: &mut Client, which: &Which) -> Result<u8, ClientError> {
-    let request = ToScheduler::GiveBack { which: which.clone() };
-    let answer = client.ask(&request, &mut Vec::new(), |m| matches!(m, FromScheduler::GivenBack { .. }))?;
+fn release_one(client: &mut Client, which: &Which) -> Result<u8, ClientError> {
+    let request = ToScheduler::Release { which: which.clone() };
+    let answer = client.ask(&request, &mut Vec::new(), |m| matches!(m, FromScheduler::Released { .. }))?;
     match answer {
-        FromScheduler::GivenBack { id, processes, problems } => Ok(told(&id, processes, &problems)),
+        FromScheduler::Released { id, processes, problems } => Ok(told(&id, processes, &problems)),
         _ => Err(ClientError::Ended),
     }
 }

@@ -314,7 +314,7 @@ impl Guardian {
     /// Waits for one thing to happen and deals with it; `Some` when the program has ended.
     fn watch(&mut self, child: &mut Running) -> io::Result<Option<Ended>> {
         let waited = !self.may_start;
-        self.hear();
+        self.handle_messages();
         if waited && self.may_start {
             return Ok(None);
         }
@@ -337,7 +337,7 @@ impl Guardian {
         child.try_wait()
     }
 
-    fn hear(&mut self) {
+    fn handle_messages(&mut self) {
         let Some(member) = &mut self.member else { return };
         for message in member.pump() {
             match message {
@@ -349,7 +349,7 @@ impl Guardian {
                 FromScheduler::Waits { id, why } if id == self.name && !self.quiet => {
                     say(&format!("coplace: {id} waits: {why}"));
                 }
-                FromScheduler::GivenBack { id, .. } if id == self.name => {
+                FromScheduler::Released { id, .. } if id == self.name => {
                     self.may_start = true;
                     if !self.quiet {
                         say(&format!("coplace: {id} was released; it goes on as without coplace"));
@@ -407,7 +407,7 @@ impl Guardian {
         let signal = arrival.signal;
         let terminates = matches!(signal, libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTERM);
         if let Some(member) = self.member.as_mut().filter(|_| terminates) {
-            member.release(&self.name);
+            member.terminating(&self.name);
             self.resume_at_ns = Some(now_ns + SURVIVED_NS);
         }
         if arrival.from_terminal {
@@ -446,7 +446,7 @@ impl Guardian {
             if child.stop_signal().is_some() {
                 child.signal(libc::SIGCONT);
             }
-            self.hear();
+            self.handle_messages();
         }
         if let Some(member) = &mut self.member {
             member.resume(&self.name);

@@ -118,7 +118,7 @@ fn a_fresh_lease_keeps_a_program_and_a_stale_one_frees_it() {
     until_in_time(|| {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path()).unwrap();
-        let beating = Beating::start(Lease::take(&home).unwrap());
+        let beating = Beating::start(Lease::acquire(&home).unwrap());
         let (program, _) = stopped_program(&home);
         let mut guard = guard(dir.path());
         std::thread::sleep(Duration::from_millis(900));
@@ -154,14 +154,14 @@ fn a_successor_that_comes_in_time_keeps_the_programs() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path()).unwrap();
         let taken = Instant::now();
-        let lease = Lease::take(&home).unwrap();
+        let lease = Lease::acquire(&home).unwrap();
         let (program, _) = stopped_program(&home);
         let _guard = guard(dir.path());
         std::thread::sleep(Duration::from_millis(200));
         let gone = Instant::now();
         drop(lease);
         std::thread::sleep(Duration::from_millis(120));
-        let beating = Beating::start(Lease::take(&home).unwrap());
+        let beating = Beating::start(Lease::acquire(&home).unwrap());
         let came_in_time = gone - taken < IN_TIME && gone.elapsed() < IN_TIME;
         std::thread::sleep(Duration::from_millis(900));
         let stayed = program.is_stopped();
@@ -175,7 +175,7 @@ fn a_successor_that_comes_in_time_keeps_the_programs() {
 fn each_home_has_one_guard_without_terminal_or_directory() {
     let dir = tempfile::tempdir().unwrap();
     let home = Home::at(dir.path()).unwrap();
-    let beating = Beating::start(Lease::take(&home).unwrap());
+    let beating = Beating::start(Lease::acquire(&home).unwrap());
     // With somebody's program there it stays, however late the beats come.
     let _program = stopped_program(&home);
     let first = guard(dir.path());

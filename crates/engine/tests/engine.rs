@@ -185,13 +185,13 @@ fn events_of_one_instant_are_decided_about_once() {
 /// Fails so often; keeps what it was told.
 struct Shaky {
     failures: u32,
-    told: Vec<Change>,
+    carried_out: Vec<Change>,
 }
 
 impl Actuator for Shaky {
     type Error = &'static str;
     fn carry_out(&mut self, _: &Plan, change: &Change) -> Result<(), &'static str> {
-        self.told.push(change.clone());
+        self.carried_out.push(change.clone());
         if self.failures > 0 {
             self.failures -= 1;
             return Err("shaky");
@@ -203,27 +203,27 @@ impl Actuator for Shaky {
 #[test]
 fn what_an_actuator_failed_to_carry_out_is_asked_of_it_again() {
     let mut engine = engine(Everywhere);
-    let mut shaky = Shaky { failures: 1, told: Vec::new() };
+    let mut shaky = Shaky { failures: 1, carried_out: Vec::new() };
     let (_, done) = engine.run_step(0, vec![arrived("a")], &mut shaky);
     assert_eq!(done, Err("shaky"));
     let (step, done) = engine.run_step(1, vec![Event::Wake], &mut shaky);
     assert_eq!(done, Ok(()));
-    assert_eq!(step.change, shaky.told[0]);
+    assert_eq!(step.change, shaky.carried_out[0]);
     let (step, _) = engine.run_step(2, vec![Event::Wake], &mut shaky);
     assert!(step.change.is_empty());
-    assert_eq!(shaky.told.len(), 2, "an actuator is not asked to do nothing");
+    assert_eq!(shaky.carried_out.len(), 2, "an actuator is not asked to do nothing");
 }
 
 #[test]
 fn another_program_of_the_same_name_is_carried_out_anew() {
     let mut engine = engine(Everywhere);
-    let mut sure = Shaky { failures: 0, told: Vec::new() };
+    let mut sure = Shaky { failures: 0, carried_out: Vec::new() };
     let (first, _) = engine.run_step(0, vec![arrived("a")], &mut sure);
     let (step, _) = engine.run_step(1, vec![Event::Left(id("a")), arrived("a arrived 1ns")], &mut sure);
     assert!(!step.replaced, "the plan is the same");
     assert_eq!(step.change, first.change);
     assert!(matches!(step.change.apps[&id("a")][..], [AppChange::Started(_)]));
-    assert_eq!(sure.told.len(), 2);
+    assert_eq!(sure.carried_out.len(), 2);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::predict::{Knowledge, Predictor};
 #[derive(Clone, Debug, Default)]
 pub struct Judged {
     /// Known slowdown, predicted slowdown, stated error; without those that it said nothing of.
-    pub told: Vec<(f64, f64, f64)>,
+    pub predicted: Vec<(f64, f64, f64)>,
     /// Cells that it said nothing of.
     pub silent: usize,
 }
@@ -26,24 +26,28 @@ impl Judged {
 
     /// Part of the known slowdowns that lie within two stated errors.
     pub fn covered(&self) -> Option<f64> {
-        let inside = |&(known, told, error): &(f64, f64, f64)| libm::log(told / known).abs() < 2.0 * error;
-        mean(self.told.iter().map(|cell| if inside(cell) { 1.0 } else { 0.0 }))
+        let inside =
+            |&(known, predicted, error): &(f64, f64, f64)| libm::log(predicted / known).abs() < 2.0 * error;
+        mean(self.predicted.iter().map(|cell| if inside(cell) { 1.0 } else { 0.0 }))
     }
 
     /// The same for those programs that are slowed down by more than this.
     pub fn slowed_by(&self, factor: f64) -> Judged {
-        Judged { told: self.told.iter().copied().filter(|cell| cell.0 > factor).collect(), silent: 0 }
+        Judged {
+            predicted: self.predicted.iter().copied().filter(|cell| cell.0 > factor).collect(),
+            silent: 0,
+        }
     }
 
     /// Both together.
     pub fn and(mut self, other: &Judged) -> Judged {
-        self.told.extend_from_slice(&other.told);
+        self.predicted.extend_from_slice(&other.predicted);
         self.silent += other.silent;
         self
     }
 
     fn errors(&self) -> impl Iterator<Item = f64> + '_ {
-        self.told.iter().map(|&(known, told, _)| (told / known - 1.0).abs())
+        self.predicted.iter().map(|&(known, predicted, _)| (predicted / known - 1.0).abs())
     }
 }
 
@@ -108,7 +112,7 @@ pub fn one(predictor: &dyn Predictor, shown: &Knowledge, asked: &[(usize, usize,
     let mut judged = Judged::default();
     for &(a, b, known) in asked {
         match grid.get(a, b) {
-            Some(told) => judged.told.push((known, told.value, told.error)),
+            Some(predicted) => judged.predicted.push((known, predicted.value, predicted.error)),
             None => judged.silent += 1,
         }
     }
@@ -175,25 +179,26 @@ mod tests {
     fn a_predictor_that_looks_at_the_mirrored_cell_finds_nothing() {
         let (whole, _) = made_up(8, 100, 2);
         let judged = judge(&Spy, &Knowledge::of(whole), 10, 90.0, 1);
-        assert_eq!((judged.told.len(), judged.silent), (0, 64));
+        assert_eq!((judged.predicted.len(), judged.silent), (0, 64));
     }
 
     #[test]
     fn errors_and_shares_are_what_they_say() {
-        let judged = Judged { told: vec![(1.0, 1.1, 0.2), (2.0, 1.0, 0.2), (1.5, 1.5, 0.2)], silent: 0 };
+        let judged = Judged { predicted: vec![(1.0, 1.1, 0.2), (2.0, 1.0, 0.2), (1.5, 1.5, 0.2)], silent: 0 };
         assert!((judged.mean_error().unwrap() - 0.2).abs() < 1e-12);
         assert!((judged.within(0.3).unwrap() - 2.0 / 3.0).abs() < 1e-12);
         assert!((judged.covered().unwrap() - 2.0 / 3.0).abs() < 1e-12);
-        assert_eq!(judged.slowed_by(1.2).told.len(), 2);
+        assert_eq!(judged.slowed_by(1.2).predicted.len(), 2);
         assert_eq!(Judged::default().mean_error(), None);
     }
 
     #[test]
     fn the_same_seed_judges_alike() {
         let (whole, _) = made_up(8, 100, 2);
-        let told =
-            |seed| judge(by_name("additive").unwrap(), &Knowledge::of(whole.clone()), 5, 60.0, seed).told;
-        assert_eq!(told(1), told(1));
-        assert_ne!(told(1), told(2));
+        let predicted = |seed| {
+            judge(by_name("additive").unwrap(), &Knowledge::of(whole.clone()), 5, 60.0, seed).predicted
+        };
+        assert_eq!(predicted(1), predicted(1));
+        assert_ne!(predicted(1), predicted(2));
     }
 }

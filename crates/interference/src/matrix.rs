@@ -268,8 +268,8 @@ mod tests {
             (",a,b\na,1,fast\nb,1,1\n", "m.csv:2:3: 'a' beside 'b': 'fast' is no number"),
             (",a,b\na,1,1e9\nb,1,1\n", "m.csv:2:3: 'a' beside 'b': 1e9 is no slowdown"),
         ] {
-            let told = fault(text);
-            assert!(told.starts_with(wanted), "{text:?} gave: {told}");
+            let message = fault(text);
+            assert!(message.starts_with(wanted), "{text:?} gave: {message}");
         }
     }
 

@@ -93,20 +93,20 @@ impl Profile {
     }
 
     fn fault(&self) -> Option<String> {
-        let told = |words: &str| Some(words.to_owned());
+        let refused = |words: &str| Some(words.to_owned());
         let amounts = [self.bandwidth_bytes_per_s, self.pressure, self.accesses_per_s];
         if amounts.into_iter().flatten().any(|value| !(value.is_finite() && value >= 0.0)) {
-            return told("bandwidth, pressure and accesses must not be below 0");
+            return refused("bandwidth, pressure and accesses must not be below 0");
         }
         let rising = |points: &[(f64, f64)]| points.windows(2).all(|pair| pair[0].0 < pair[1].0);
         if !rising(&self.curve) || !rising(&self.misses) {
-            return told("the points of a curve must stand in rising order, each once");
+            return refused("the points of a curve must stand in rising order, each once");
         }
         if self.curve.iter().any(|point| !(point.0 >= 0.0 && positive(point.1))) {
-            return told("its curve needs pressures from 0 on and slowdowns above 0");
+            return refused("its curve needs pressures from 0 on and slowdowns above 0");
         }
         if self.misses.iter().any(|point| !(point.0 >= 0.0 && (0.0..=1.0).contains(&point.1))) {
-            return told("its misses need bytes from 0 on and parts between 0 and 1");
+            return refused("its misses need bytes from 0 on and parts between 0 and 1");
         }
         None
     }

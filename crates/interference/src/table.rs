@@ -24,14 +24,14 @@ pub struct NoTable {
 
 pub fn parse(text: &str) -> Result<Table, NoTable> {
     // A line of Excel's that tells the separator.
-    let (told, text, skipped) = match text.split_once(['\n', '\r']) {
+    let (stated, text, skipped) = match text.split_once(['\n', '\r']) {
         Some((first, rest)) if first.trim().len() == 5 && first.starts_with("sep=") => {
             let separator = first.trim().chars().last();
             (separator, rest.trim_start_matches('\n'), 1)
         }
         _ => (None, text, 0),
     };
-    let separator = told.filter(|told| SEPARATORS.contains(told)).unwrap_or_else(|| separator_of(text));
+    let separator = stated.filter(|stated| SEPARATORS.contains(stated)).unwrap_or_else(|| separator_of(text));
     let mut reader = csv::ReaderBuilder::new()
         .has_headers(false)
         .flexible(true)

@@ -200,7 +200,7 @@ pub trait Host {
     /// The names in a directory, in any order.
     fn names(&self, directory: &Path) -> io::Result<Vec<Named>>;
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
-    fn look_at(&self, path: &Path) -> io::Result<FileInfo>;
+    fn inspect(&self, path: &Path) -> io::Result<FileInfo>;
     fn may_write(&self, path: &Path) -> bool;
     fn make_directory(&self, path: &Path, mode: u32) -> io::Result<()>;
     fn remove_directory(&self, path: &Path) -> io::Result<()>;
@@ -295,11 +295,11 @@ pub fn receive<T>(receiver: &Receiver<T>) -> Option<T> {
 
 /// Whether there is anything at a path; links are followed by the kernel and unknown to models.
 pub fn exists(path: &Path) -> bool {
-    with(|host| host.look_at(path).is_ok())
+    with(|host| host.inspect(path).is_ok())
 }
 
 pub fn is_directory(path: &Path) -> bool {
-    with(|host| host.look_at(path).is_ok_and(|info| info.kind == FileKind::Directory))
+    with(|host| host.inspect(path).is_ok_and(|info| info.kind == FileKind::Directory))
 }
 
 /// The user by whose rights this process acts.

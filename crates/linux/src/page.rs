@@ -78,7 +78,7 @@ struct Raw {
     start_time: AtomicU64,
     state: AtomicU32,
     rigid: AtomicU32,
-    told: AtomicU32,
+    max_team: AtomicU32,
     requested: AtomicU32,
     nested: AtomicU32,
     applied_seq: AtomicU32,
@@ -114,7 +114,7 @@ pub fn layout() -> Vec<(&'static str, usize)> {
         start_time,
         state,
         rigid,
-        told,
+        max_team,
         requested,
         nested,
         applied_seq,
@@ -355,8 +355,8 @@ impl Page {
     }
 
     /// The greatest number that `omp_get_max_threads` ever told the program; 0 = none yet.
-    pub fn told(&self) -> u32 {
-        self.raw().told.load(Ordering::Relaxed)
+    pub fn max_team(&self) -> u32 {
+        self.raw().max_team.load(Ordering::Relaxed)
     }
 
     /// The team that the latest outermost region would have got without us.

@@ -147,8 +147,9 @@ fn the_figures_are_the_sum_of_both_lanes_and_the_nested_threads() {
     );
     assert!(page.in_region());
     assert_eq!(page.team(), 13);
-    pages.write(SOMEBODY.pid, &[("lane[1].regions", &40u64.to_ne_bytes()), ("told", &8u32.to_ne_bytes())]);
-    assert_eq!((page.regions(), page.told()), (40, 8));
+    pages
+        .write(SOMEBODY.pid, &[("lane[1].regions", &40u64.to_ne_bytes()), ("max_team", &8u32.to_ne_bytes())]);
+    assert_eq!((page.regions(), page.max_team()), (40, 8));
     let mut two = [0u8; 32];
     two[16..24].copy_from_slice(&5u64.to_ne_bytes());
     two[24..].copy_from_slice(&900u64.to_ne_bytes());
@@ -225,9 +226,9 @@ fn strangers() -> Option<(Pages, Page, PageDir)> {
 fn another_users_page_is_read_and_written_by_calls() {
     let Some((pages, mapped, theirs)) = strangers() else { return };
     let page = theirs.page(SOMEBODY.pid).unwrap().unwrap();
-    assert_eq!((page.process(), page.told()), (SOMEBODY, 0));
-    pages.write(SOMEBODY.pid, &[("told", &6u32.to_ne_bytes())]);
-    assert_eq!(page.told(), 6);
+    assert_eq!((page.process(), page.max_team()), (SOMEBODY, 0));
+    pages.write(SOMEBODY.pid, &[("max_team", &6u32.to_ne_bytes())]);
+    assert_eq!(page.max_team(), 6);
     let seq = page.set_target(2);
     assert_eq!((mapped.target(), mapped.target_seq()), (2, seq));
     assert_eq!(page.target_seq(), seq);

@@ -184,8 +184,8 @@ time.sleep(1000)";
 
 /// Looks at a program twice, as what is seen once only may be a library that looks at the machine.
 fn look(masks: &mut Masks, processes: &[Process], said: &BTreeMap<Process, Said>, root: &Root) -> bool {
-    masks.look(processes, said.clone(), root);
-    masks.look(processes, said.clone(), root)
+    masks.sample(processes, said.clone(), root);
+    masks.sample(processes, said.clone(), root)
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn threads_that_follow_their_place_by_themselves_choose_nothing() {
     let follows = Said { follows_place: true, ..Said::default() };
     let said = BTreeMap::from([(program.process, follows)]);
     let mut masks = Masks::of(all.clone());
-    masks.look(&processes, said.clone(), &root);
+    masks.sample(&processes, said.clone(), &root);
     affinity::set(program.process.pid, &first).unwrap();
     look(&mut masks, &processes, &said, &root);
     assert_eq!(masks.chosen(), &Chosen::Nothing);

@@ -176,7 +176,7 @@ impl Files {
         Ok(names.map(|path| (name(path), self.nodes[path].inode)).collect())
     }
 
-    pub fn look_at(&self, path: &Path) -> io::Result<FileInfo> {
+    pub fn inspect(&self, path: &Path) -> io::Result<FileInfo> {
         let node = self.node(path)?;
         let (kind, bytes) = match &node.kind {
             Kind::Directory => (FileKind::Directory, 0),

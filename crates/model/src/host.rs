@@ -175,7 +175,7 @@ impl Host for ModelHost {
 
     fn connect(&self, path: &Path) -> io::Result<Box<dyn Stream>> {
         let world = begin_call()?;
-        world.kernel.borrow().files.look_at(path)?;
+        world.kernel.borrow().files.inspect(path)?;
         let own = world.own_pid();
         let connected = world.sockets.borrow_mut().connect(path, own);
         let (number, other) = connected.ok_or_else(|| error(libc::ECONNREFUSED))?;
@@ -266,7 +266,7 @@ impl Host for ModelHost {
         target.map(PathBuf::from).ok_or_else(|| error(libc::ENOENT))
     }
 
-    fn look_at(&self, path: &Path) -> io::Result<FileInfo> {
+    fn inspect(&self, path: &Path) -> io::Result<FileInfo> {
         let world = begin_call()?;
         let kernel = world.kernel.borrow();
         let info = |kind| FileInfo { kind, uid: 0, mode: 0o755, bytes: 0 };
@@ -278,7 +278,7 @@ impl Host for ModelHost {
         if let Some((_, _, file)) = kernel.groups.find(path) {
             return Ok(info(if file.is_empty() { FileKind::Directory } else { FileKind::File }));
         }
-        kernel.files.look_at(path)
+        kernel.files.inspect(path)
     }
 
     fn may_write(&self, path: &Path) -> bool {

@@ -60,10 +60,10 @@ impl Kernel {
         let Some(words) = &process.page else { return "no page".to_owned() };
         let half = |field| self.half(words, field);
         format!(
-            "target {} requested {} told {} resizable {:#x}",
+            "target {} requested {} max_team {} resizable {:#x}",
             half("target"),
             half("requested"),
-            half("told"),
+            half("max_team"),
             words[self.layout["resizable"] / 8].load(Ordering::SeqCst)
         )
     }
@@ -91,7 +91,7 @@ impl Kernel {
             self.put_half(&words, "runtimes", 1);
             self.put_half(&words, "masters", 1);
             self.put_half(&words, "procs", program.procs);
-            self.put_half(&words, "told", self.half(&words, "told").max(wanted));
+            self.put_half(&words, "max_team", self.half(&words, "max_team").max(wanted));
             self.put_half(&words, "requested", wanted);
             let target = self.half(&words, "target");
             if target > 0 && self.may_be_resized(&words) {

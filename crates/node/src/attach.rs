@@ -73,7 +73,7 @@ pub struct Candidate {
 
 /// Looks at a process for `asker`; `own` is the user whose rights the scheduler has. A rank or a launcher stands
 /// for its whole job: ranks wait for one another, and are of no use to anybody one by one.
-pub fn look(pid: u32, asker: u32, own: u32, root: &Root) -> Result<Candidate, Refusal> {
+pub fn inspect(pid: u32, asker: u32, own: u32, root: &Root) -> Result<Candidate, Refusal> {
     let seen = may_be_taken(pid, asker, own, root)?;
     let process = seen.stat.process();
     let launcher = job::launcher_of(process, root);
@@ -189,7 +189,7 @@ fn pages(pid: u32, uid: u32, root: &Root) -> Option<PathBuf> {
     let (_, path) = variables.into_iter().find(|(name, _)| name == PAGES_VARIABLE)?;
     let path = PathBuf::from(path);
     let theirs = |path: &Path| {
-        host::with(|host| host.look_at(path))
+        host::with(|host| host.inspect(path))
             .is_ok_and(|info| info.kind == FileKind::Directory && info.uid == uid && info.mode & 0o022 == 0)
     };
     (path.is_absolute() && theirs(&path) && path.join(pid.to_string()).is_file()).then_some(path)
@@ -240,13 +240,13 @@ mod tests {
     }
 
     fn refused(pid: u32, asker: u32) -> String {
-        look(pid, asker, own(), &Root::live()).unwrap_err().to_string()
+        inspect(pid, asker, own(), &Root::live()).unwrap_err().to_string()
     }
 
     #[test]
     fn an_own_ordinary_program_is_a_candidate_with_its_command() {
         let program = sleep();
-        let found = look(program.0.id(), own(), own(), &Root::live()).unwrap();
+        let found = inspect(program.0.id(), own(), own(), &Root::live()).unwrap();
         assert_eq!((found.name.as_str(), found.command.len()), ("sleep", 2));
         assert!(!found.has_pages());
     }

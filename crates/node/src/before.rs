@@ -44,7 +44,7 @@ pub enum CannotSee {
 
 impl Before {
     /// Looks at these processes and their descendants until a scan finds nobody new.
-    pub fn look(processes: &[Process], root: &Root) -> Result<Before, CannotSee> {
+    pub fn read(processes: &[Process], root: &Root) -> Result<Before, CannotSee> {
         let mounts = cgroup::mounts(root)?;
         let mut before = Before::default();
         for _ in 0..MOST_ROUNDS {
@@ -146,7 +146,7 @@ mod tests {
         // A process of its own: in this one other tests make threads meanwhile.
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let own = Process::of(child.id(), &root).unwrap();
-        let before = Before::look(&[own], &root).unwrap();
+        let before = Before::read(&[own], &root).unwrap();
         let mask = affinity::get(own.pid).unwrap();
         assert_eq!(before.cpus_of(own, own, &root), Some(&mask));
         let unknown = Process { pid: u32::MAX, start_time_ticks: 1 };

@@ -82,7 +82,7 @@ fn play_out(scene: &Scene, shows: bool) -> Option<String> {
         loop {
             until_ns += 100 * MS;
             world.run_until(until_ns, |world| {
-                onlooker.look(&stage, world);
+                onlooker.check(&stage, world);
                 stage.let_orphans_go();
                 act_for_the_dead(&stage);
             });
@@ -103,7 +103,7 @@ fn play_out(scene: &Scene, shows: bool) -> Option<String> {
         let is_over = |stood_ns| stood_ns == world.stood_still_ns() && !world.was_slow(TIDY_NS);
         while world.kernel.borrow().violation.is_none() && !is_over(stood_ns) {
             stood_ns = world.stood_still_ns();
-            world.run_until(world.now_ns() + TIDY_NS, |world| onlooker.look(&stage, world));
+            world.run_until(world.now_ns() + TIDY_NS, |world| onlooker.check(&stage, world));
         }
         if world.kernel.borrow().violation.is_none() {
             let left = left_behind(&stage);

@@ -93,7 +93,7 @@ impl Home {
     pub fn existing(path: &Path) -> Option<Home> {
         let path = std::path::absolute(path).ok()?;
         let is_ours = |info: FileInfo| info.kind == FileKind::Directory && info.uid == host::own_uid();
-        host::with(|host| host.look_at(&path)).is_ok_and(is_ours).then_some(Home { path, kind: Kind::Given })
+        host::with(|host| host.inspect(&path)).is_ok_and(is_ours).then_some(Home { path, kind: Kind::Given })
     }
 
     /// An ordinary user's own home, whoever answers elsewhere.
@@ -279,7 +279,7 @@ fn lock(path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
 fn make_directory(path: &Path, mode: u32) -> Result<(), HomeError> {
     let io_error = |error| HomeError::Io { path: path.to_owned(), error };
     make_with_those_above(path, mode).map_err(io_error)?;
-    let info = host::with(|host| host.look_at(path)).map_err(io_error)?;
+    let info = host::with(|host| host.inspect(path)).map_err(io_error)?;
     let uid = host::own_uid();
     let bad = |what: String| Err(HomeError::Unsafe { path: path.to_owned(), what });
     match info.kind {

@@ -238,7 +238,7 @@ impl Membership {
             }
         }
         self.keep_accounts();
-        self.look_for_superior();
+        self.poll_superior();
         if let Link::Lost(lost) = &self.link
             && now_ns() >= lost.next_ns
         {
@@ -252,7 +252,7 @@ impl Membership {
             {
                 program.record.started_with(*threads, passive.clone());
             }
-            if let FromScheduler::GivenBack { id, .. } = message {
+            if let FromScheduler::Released { id, .. } = message {
                 // It runs on without any scheduler, and is not brought to the next one.
                 self.programs.retain(|program| program.id != *id);
             }
@@ -267,8 +267,8 @@ impl Membership {
                 FromScheduler::Start { id: known(id), threads, passive }
             }
             FromScheduler::Waits { id, why } => FromScheduler::Waits { id: known(id), why },
-            FromScheduler::GivenBack { id, processes, problems } => {
-                FromScheduler::GivenBack { id: known(id), processes, problems }
+            FromScheduler::Released { id, processes, problems } => {
+                FromScheduler::Released { id: known(id), processes, problems }
             }
             other => other,
         }

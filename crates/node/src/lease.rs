@@ -44,7 +44,7 @@ pub struct Lease {
 
 impl Lease {
     /// Takes the lease after the lock, with one beat. The epoch rises with every holder.
-    pub fn take(home: &Home) -> Result<Lease, LeaseError> {
+    pub fn acquire(home: &Home) -> Result<Lease, LeaseError> {
         let path = home.lease();
         let epoch = epoch_at(&path).map_or(1, |epoch| epoch.wrapping_add(1));
         let lease_error = |error| LeaseError { path: path.clone(), error };
@@ -193,7 +193,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path()).unwrap();
         assert_eq!(Lease::read(&home), None);
-        let lease = Lease::take(&home).unwrap();
+        let lease = Lease::acquire(&home).unwrap();
         let late = |at_ns: u64, after_ns: u64| {
             lease.beat_at(at_ns, || after_ns);
             lease.was_late()
@@ -220,8 +220,8 @@ mod tests {
     fn a_successor_raises_the_epoch_and_keeps_its_lease() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path()).unwrap();
-        let first = Lease::take(&home).unwrap();
-        let second = Lease::take(&home).unwrap();
+        let first = Lease::acquire(&home).unwrap();
+        let second = Lease::acquire(&home).unwrap();
         assert_eq!(second.epoch(), first.epoch() + 1);
         second.beat_at(77, || 77);
         drop(first);
@@ -232,11 +232,11 @@ mod tests {
     fn a_lease_that_is_kept_open_beats_with_its_holder_alone() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path()).unwrap();
-        let first = Lease::take(&home).unwrap();
+        let first = Lease::acquire(&home).unwrap();
         let open = Lease::open(&home).unwrap();
         first.beat_at(5_000_000_000, || 5_000_000_000);
         assert!(open.beats(5_000_000_000 + FRESH_NS - 1) && !open.beats(5_000_000_000 + FRESH_NS));
-        let second = Lease::take(&home).unwrap();
+        let second = Lease::acquire(&home).unwrap();
         second.beat_at(9_000_000_000, || 9_000_000_000);
         assert!(!open.beats(9_000_000_000), "the predecessor's lease does not beat any more");
         assert!(Lease::open(&home).unwrap().beats(9_000_000_000));
@@ -250,6 +250,6 @@ mod tests {
             fs::write(home.lease(), text).unwrap();
             assert_eq!(Lease::read(&home), None);
         }
-        assert_eq!(Lease::take(&home).unwrap().epoch(), 1);
+        assert_eq!(Lease::acquire(&home).unwrap().epoch(), 1);
     }
 }

@@ -32,7 +32,7 @@ use crate::resizing::Analyst;
 use crate::service::{Occupant, Scene};
 use crate::watch::Nature;
 
-pub use look::ByOthers;
+pub use look::ExternalChange;
 pub use managed::Managed;
 
 pub struct Live {
@@ -173,9 +173,9 @@ impl Live {
         }
     }
 
-    pub fn told_of_choice(&mut self, app: &AppId) {
+    pub fn choice_was_reported(&mut self, app: &AppId) {
         if let Some(managed) = self.apps.get_mut(app) {
-            managed.chosen_told = managed.chosen.clone();
+            managed.chosen_reported = managed.chosen.clone();
         }
     }
 
@@ -252,7 +252,7 @@ impl Live {
         }
         managed.user_stopped = false;
         // Alive a while after a terminating signal: it is one of the programs again.
-        managed.released = false;
+        managed.terminating = false;
         managed.stopped_looks = 0;
         true
     }
@@ -270,9 +270,9 @@ impl Live {
     }
 
     /// A signal that ends it is on its way.
-    pub fn release(&mut self, app: &AppId) {
+    pub fn terminating(&mut self, app: &AppId) {
         if let Some(managed) = self.apps.get_mut(app) {
-            managed.released = true;
+            managed.terminating = true;
             self.clock.release(app);
         }
     }

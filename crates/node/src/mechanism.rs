@@ -77,14 +77,14 @@ pub enum Reason {
 }
 
 #[derive(Clone, Debug)]
-pub struct NotToBeHad {
+pub struct Unavailable {
     pub asked: &'static str,
     pub reasons: Vec<Reason>,
 }
 
-impl std::error::Error for NotToBeHad {}
+impl std::error::Error for Unavailable {}
 
-impl fmt::Display for NotToBeHad {
+impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} was asked for, but ", self.asked)?;
         for (at, reason) in self.reasons.iter().enumerate() {
@@ -104,7 +104,7 @@ impl Mechanisms {
         turns: TurnsChoice,
         name: &str,
         root: &Root,
-    ) -> Result<Mechanisms, NotToBeHad> {
+    ) -> Result<Mechanisms, Unavailable> {
         let (hierarchies, absent) = Hierarchies::discover(root);
         // Groups of a cpuset are made for who asks for them only.
         let hierarchies = match placement {
@@ -152,17 +152,17 @@ impl Mechanisms {
         }
     }
 
-    fn prefer(&mut self, placement: PlacementChoice, turns: TurnsChoice) -> Result<(), NotToBeHad> {
-        let not_to_be_had = |asked| NotToBeHad { asked, reasons: self.reasons.clone() };
+    fn prefer(&mut self, placement: PlacementChoice, turns: TurnsChoice) -> Result<(), Unavailable> {
+        let unavailable = |asked| Unavailable { asked, reasons: self.reasons.clone() };
         if placement == PlacementChoice::Cpuset && self.uses.cpus.is_none() {
-            return Err(not_to_be_had("placement by cpuset"));
+            return Err(unavailable("placement by cpuset"));
         }
         match turns {
             TurnsChoice::Freeze if self.uses.freezing.is_none() => {
-                return Err(not_to_be_had("turns by freezing"));
+                return Err(unavailable("turns by freezing"));
             }
             TurnsChoice::Idle if self.uses.idling.is_none() => {
-                return Err(not_to_be_had("turns by cpu.idle"));
+                return Err(unavailable("turns by cpu.idle"));
             }
             TurnsChoice::Stop => self.uses = Uses { cpus: self.uses.cpus, ..Uses::default() },
             _ => {}

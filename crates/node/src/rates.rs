@@ -82,7 +82,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    pub fn look(&mut self, now: Moment) {
+    pub fn sample(&mut self, now: Moment) {
         let alike = |from: &mut Moment| {
             from.own_cpus == now.own_cpus && from.beside == now.beside && now.own_cpus > 0
         };
@@ -213,11 +213,11 @@ mod tests {
         for &(threads, looks, rate) in parts {
             now.own_cpus = threads;
             for look in 0..looks {
-                rates.look(now.clone());
+                rates.sample(now.clone());
                 now.let_run_ns += 100 * MS;
                 *now.regions.entry(threads).or_default() += rate(look) / 10;
             }
-            rates.look(now.clone());
+            rates.sample(now.clone());
         }
     }
 
@@ -289,7 +289,7 @@ mod tests {
         for own_cpus in [0, 1] {
             for look in 0..100 {
                 let regions = BTreeMap::from([(2, look * 100)]);
-                rates.look(Moment { let_run_ns: look * 100 * MS, own_cpus, regions, ..Moment::default() });
+                rates.sample(Moment { let_run_ns: look * 100 * MS, own_cpus, regions, ..Moment::default() });
             }
         }
         assert!(rates.samples.is_empty(), "{rates:?}");
@@ -301,11 +301,11 @@ mod tests {
         let mut run = |threads: u32, beside: Beside, per_s: u64| {
             now.beside = beside;
             for _ in 0..40 {
-                rates.look(now.clone());
+                rates.sample(now.clone());
                 now.let_run_ns += 100 * MS;
                 *now.regions.entry(threads).or_default() += per_s / 10;
             }
-            rates.look(now.clone());
+            rates.sample(now.clone());
             rates.seen()
         };
         let app = |name: &str| AppId::new(name).unwrap();

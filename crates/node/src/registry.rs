@@ -204,7 +204,7 @@ pub(crate) fn write_text(path: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 pub(crate) fn read_whole<T: DeserializeOwned>(path: &Path) -> Result<T, NoRecord> {
-    let info = host::with(|host| host.look_at(path))?;
+    let info = host::with(|host| host.inspect(path))?;
     if info.kind != FileKind::File {
         return Err(NoRecord::NotPlain);
     }

@@ -157,7 +157,7 @@ impl Scheduler {
                 .map_err(|error| StartError::Trace { path: path.clone(), error })?;
             engine.record_to(Box::new(io::BufWriter::new(file)));
         }
-        let lease = Lease::take(&home)?;
+        let lease = Lease::acquire(&home)?;
         let guard = match role {
             Role::Observer => None,
             _ => Some(guard::ensure(&home).map_err(StartError::Guard)?),
@@ -279,10 +279,10 @@ impl Scheduler {
                 events.extend(self.take_back(now));
             }
             for (peer, incoming) in self.server.pump() {
-                events.extend(self.hear(peer, incoming));
+                events.extend(self.handle(peer, incoming));
             }
             if due.look.is_due(now, self.between_looks(now)) {
-                events.extend(self.look(now));
+                events.extend(self.sample_apps(now));
                 self.show_services();
             }
             if let Some(guard) = self.guard.as_mut().filter(|_| due.guard.is_due(now, lease::BEAT_NS)) {
@@ -290,10 +290,10 @@ impl Scheduler {
             }
             let idle = self.live.apps().is_empty();
             if due.sample.is_due(now, if idle { SAMPLE_IDLE_NS } else { SAMPLE_NS }) {
-                events.extend(self.sample());
+                events.extend(self.sample_machine());
             }
             if due.pending.is_due(now, SAMPLE_NS) {
-                events.extend(self.look_at_pending());
+                events.extend(self.admit_pending());
             }
             if due.adopt.is_due(now, ADOPT_NS) {
                 events.extend(self.adopt_by_rules());
@@ -350,7 +350,7 @@ impl Scheduler {
     /// Those whose programs run on keep what was written up about them until now.
     fn hand_out_accounts(&mut self) {
         let now = now_ns();
-        self.live.look(now);
+        self.live.sample(now);
         for (id, peer) in &self.owners {
             if let Some(account) = self.live.account(id, now) {
                 self.server.send(*peer, &FromScheduler::Account { account });

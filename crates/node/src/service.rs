@@ -29,7 +29,7 @@ pub struct Occupant {
 /// Drop ends it.
 pub trait Service: Send {
     /// A few times a second while programs are there, less often otherwise.
-    fn look(&mut self, scene: &Scene);
+    fn observe(&mut self, scene: &Scene);
     /// Somebody asks for CPUs, or what was seen holds no longer: whatever this does on CPUs ends at once.
     fn withdraw(&mut self);
     /// How it is, for `coplace status`.

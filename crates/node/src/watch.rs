@@ -44,8 +44,8 @@ pub struct Sight {
     pub finding: Option<Finding>,
     /// Threads that run together now, or did last; `None` before there were any.
     pub team: Option<u32>,
-    /// Greatest number of threads that it can use: what its runtimes told it.
-    pub told: Option<u32>,
+    /// Greatest number of threads that its runtimes would give it in one team.
+    pub max_team: Option<u32>,
     /// Fewest threads that it can be made to have: one in each process that runs teams, and those
     /// that run beside them.
     pub fewest: u32,
@@ -208,8 +208,8 @@ impl Watch {
     }
 
     /// Threads that its teams have together when they obey.
-    pub fn told_to_have(&self) -> u32 {
-        self.teams.told_to_have()
+    pub fn asked_team(&self) -> u32 {
+        self.teams.asked_team()
     }
 
     /// Whether a runtime read its CPU mask already, so that narrowing it now loses nothing later.
@@ -218,15 +218,15 @@ impl Watch {
     }
 
     /// Takes up pages that appeared.
-    pub fn look_for_pages(&mut self) {
+    pub fn scan_pages(&mut self) {
         let only = self.attached.then_some(self.members.as_slice());
-        self.teams.look_for_pages(&self.pages, only, &self.members, &self.root);
+        self.teams.scan_pages(&self.pages, only, &self.members, &self.root);
         self.spread();
     }
 
     /// What its processes say of their threads' CPUs.
-    pub fn say_of_cpus(&self) -> BTreeMap<Process, Said> {
-        self.teams.say_of_cpus()
+    pub fn stated_cpus(&self) -> BTreeMap<Process, Said> {
+        self.teams.stated_cpus()
     }
 
     /// Its processes without the launchers: those that are placed and take turns.
@@ -260,17 +260,17 @@ impl Watch {
 
     /// The whole picture. `still_ns` is how long its turns have kept it from running so far: of that
     /// time it could want nothing. `out_of_turn`: whether they do so now, or did since the look began.
-    pub fn look(&mut self, now_ns: u64, still_ns: u64, out_of_turn: impl Fn() -> bool) -> Sight {
+    pub fn sample(&mut self, now_ns: u64, still_ns: u64, out_of_turn: impl Fn() -> bool) -> Sight {
         if let Ok(members) = procfs::tree_fast(&self.members, &self.root) {
             self.members = members;
         }
         self.examine(now_ns);
         let stats: Vec<_> = self.members.iter().filter_map(|process| process.stat(&self.root).ok()).collect();
         let stopped = !stats.is_empty() && stats.iter().all(procfs::Stat::is_stopped);
-        self.let_run.look(now_ns, still_ns, stopped && !out_of_turn());
+        self.let_run.sample(now_ns, still_ns, stopped && !out_of_turn());
         let let_run_ns = self.let_run.total_ns();
-        self.teams.look(&self.members, now_ns, let_run_ns, &self.analyst, &self.root);
-        self.look_for_pages();
+        self.teams.sample(&self.members, now_ns, let_run_ns, &self.analyst, &self.root);
+        self.scan_pages();
         // A runtime that we know tells its threads itself, once it runs any.
         let foreign = self.teams.has_foreign_runtime();
         let insiders = self.insiders();
@@ -291,7 +291,7 @@ impl Watch {
             (self.judged_ns, self.judged_run_ns) = (now_ns, let_run_ns);
             if now_ns >= self.reasons_at_ns {
                 self.reasons_at_ns = now_ns + SELDOM_NS;
-                self.look_for_reasons();
+                self.sample_protection();
             }
             self.judge(now_ns, ran_ns, &unseen, &silent);
         }
@@ -299,7 +299,7 @@ impl Watch {
             // Soon at first: a short program ends before anybody looks twice.
             let age_ns = now_ns.saturating_sub(self.started_ns);
             self.memory_at_ns = now_ns + age_ns.clamp(JUDGE_NS, SELDOM_NS);
-            self.footprint.look(&self.members, now_ns, &self.root);
+            self.footprint.sample(&self.members, now_ns, &self.root);
         }
         let runtime = self.has_runtime();
         if self.passive.is_none() && (runtime || now_ns.saturating_sub(self.started_ns) > SETTLE_NS) {
@@ -308,12 +308,12 @@ impl Watch {
             let unsure = self.made_passive || !self.outsiders.is_empty();
             self.passive = Some(!unsure && self.members.first().is_some_and(passive));
         }
-        let told = self.teams.told(now_ns).map(|told| told + self.busy);
+        let max_team = self.teams.max_team(now_ns).map(|threads| threads + self.busy);
         Sight {
             nature: self.nature(runtime, now_ns),
             finding: self.teams.finding().cloned(),
             team: self.team(runtime, now_ns),
-            told,
+            max_team,
             fewest: (self.teams.active(now_ns) + self.busy + self.silent()).max(1),
             regions: self.teams.regions(),
             cpu_time_ns: procfs::tree_cpu_time_ns(&self.members, &self.root),
@@ -355,7 +355,7 @@ impl Watch {
     }
 
     /// Looks whether any process must not be stopped.
-    fn look_for_reasons(&mut self) {
+    fn sample_protection(&mut self) {
         let insiders = self.insiders();
         let reasons = insiders.iter().find_map(|process| protection::protected_own(*process, &self.root));
         self.protected = reasons.map(|reason| reason.sentence());

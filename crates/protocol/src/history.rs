@@ -61,7 +61,8 @@ pub enum News {
         why: String,
     },
     /// It counts as rigid with so many threads until it enters another region.
-    Stays {
+    #[serde(alias = "stays")]
+    StuckInRegion {
         app: AppId,
         threads: u32,
         why: String,
@@ -103,7 +104,8 @@ pub enum News {
         rule: String,
         why: String,
     },
-    GivenBack {
+    #[serde(alias = "given_back")]
+    Released {
         app: AppId,
     },
     /// Its `run` went before it said that it had started.
@@ -143,7 +145,7 @@ impl News {
             | News::ExpectedRigid { app, .. }
             | News::NarrowStart { app, .. }
             | News::Passive { app, .. }
-            | News::Stays { app, .. }
+            | News::StuckInRegion { app, .. }
             | News::Resizable { app }
             | News::Chose { app, .. }
             | News::Speedup { app, .. }
@@ -151,7 +153,7 @@ impl News {
             | News::Stopped { app }
             | News::SetFree { app }
             | News::TakenIn { app, .. }
-            | News::GivenBack { app }
+            | News::Released { app }
             | News::GivenUp { app }
             | News::Ended { app } => Some(app),
             News::Failed { app, .. } => app.as_ref(),

@@ -11,7 +11,7 @@ use workload::{AppId, Demand, WaitPolicy};
 use crate::history::Explanation;
 
 /// Version of the messages; both sides must speak the same.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Who a scheduler is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,7 +144,7 @@ pub enum ToScheduler {
         id: AppId,
     },
     /// A terminating signal is on its way: let it run so that it can die. Answer: `Done`.
-    Release {
+    Terminating {
         id: AppId,
     },
     /// A running program is to be taken in. Answer: `Attached`.
@@ -153,8 +153,8 @@ pub enum ToScheduler {
         name: Option<AppId>,
         demand: Demand,
     },
-    /// A program is to be given back as it was. Answer: `GivenBack`.
-    GiveBack {
+    /// A program is to be released: to be as it was before it was taken in. Answer: `Released`.
+    Release {
         which: Which,
     },
     Status,
@@ -213,7 +213,7 @@ pub enum FromScheduler {
         notes: Vec<String>,
     },
     /// It is no longer under coplace; told to who asked, and to who had it registered.
-    GivenBack {
+    Released {
         id: AppId,
         /// Its living processes.
         processes: usize,

@@ -47,19 +47,19 @@ impl Neighbours {
 
 /// Programs to which something was done, each once.
 pub struct Stale {
-    pub who: Vec<usize>,
-    pub is: Vec<bool>,
+    pub programs: Vec<usize>,
+    pub is_stale: Vec<bool>,
 }
 
 impl Stale {
     /// None of so many.
     pub fn of(programs: usize) -> Stale {
-        Stale { who: Vec::new(), is: vec![false; programs] }
+        Stale { programs: Vec::new(), is_stale: vec![false; programs] }
     }
 
     pub fn mark(&mut self, at: usize) {
-        if !std::mem::replace(&mut self.is[at], true) {
-            self.who.push(at);
+        if !std::mem::replace(&mut self.is_stale[at], true) {
+            self.programs.push(at);
         }
     }
 }

@@ -283,7 +283,7 @@ impl World {
 
     /// New rates, and what follows from them, for everybody to whom something was done.
     pub fn settle(&mut self) {
-        let mut stale = std::mem::take(&mut self.stale.who);
+        let mut stale = std::mem::take(&mut self.stale.programs);
         let mut parts = std::mem::take(&mut self.parts);
         stale.sort_unstable();
         for &at in &stale {
@@ -293,7 +293,7 @@ impl World {
             }
         }
         for &at in &stale {
-            self.stale.is[at] = false;
+            self.stale.is_stale[at] = false;
             if matches!(self.programs[at].phase, Phase::Starting | Phase::Running) {
                 self.catch_up(at);
                 let (rate, cpus_used) = self.rate(at, &mut parts);
@@ -306,7 +306,7 @@ impl World {
             }
         }
         stale.clear();
-        self.stale.who = stale;
+        self.stale.programs = stale;
         self.parts = parts;
     }
 

@@ -30,7 +30,7 @@ mod at {
     pub const PID: usize = 16;
     pub const START_TIME: usize = 24;
     pub const STATE: usize = 32;
-    pub const TOLD: usize = 40;
+    pub const MAX_TEAM: usize = 40;
     pub const APPLIED_SEQ: usize = 52;
     pub const RUNTIMES: usize = 56;
     pub const MASTERS: usize = 60;
@@ -132,7 +132,7 @@ impl Page {
     /// A run begins, on as many processors.
     pub fn begin(&self, width: usize) {
         let width = width as u32;
-        self.word(at::TOLD).fetch_max(width, Ordering::Relaxed);
+        self.word(at::MAX_TEAM).fetch_max(width, Ordering::Relaxed);
         self.word(at::PROCS).fetch_max(width, Ordering::Relaxed);
         self.word(at::RUNTIMES).fetch_add(1, Ordering::Relaxed);
         self.word(at::MASTERS).fetch_add(1, Ordering::Relaxed);
@@ -257,7 +257,7 @@ mod tests {
             ("pid", at::PID),
             ("start_time", at::START_TIME),
             ("state", at::STATE),
-            ("told", at::TOLD),
+            ("max_team", at::MAX_TEAM),
             ("applied_seq", at::APPLIED_SEQ),
             ("runtimes", at::RUNTIMES),
             ("masters", at::MASTERS),
@@ -291,7 +291,7 @@ mod tests {
         assert!(!nodes.has(linux::page::state::RUNTIME_INITIALISED));
 
         ours.begin(8);
-        assert_eq!((nodes.told(), nodes.procs(), nodes.running(), nodes.masters()), (8, 8, 8, 1));
+        assert_eq!((nodes.max_team(), nodes.procs(), nodes.running(), nodes.masters()), (8, 8, 8, 1));
         assert!(nodes.in_region() && nodes.has(linux::page::state::RUNTIME_INITIALISED));
         let number = nodes.set_target(2);
         assert_eq!(ours.wish(), Wish { target: 2, number });

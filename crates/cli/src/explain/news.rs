@@ -23,7 +23,7 @@ pub fn sentence(news: &News) -> String {
         }
         News::NarrowStart { app, why } => format!("{app} {why}"),
         News::Passive { app, why } => format!("the waiting of {app} is made passive: {why}"),
-        News::Stays { app, threads, why } => {
+        News::StuckInRegion { app, threads, why } => {
             format!("{app} counts as rigid with {threads} threads until it enters another region: {why}")
         }
         News::Resizable { app } => format!("{app} can be resized"),
@@ -41,7 +41,7 @@ pub fn sentence(news: &News) -> String {
         }
         News::TakenIn { app, pid, rule } => format!("{app} (process {pid}) was taken in by {rule}"),
         News::NotTakenIn { pid, rule, why } => format!("{rule} could not take in process {pid}: {why}"),
-        News::GivenBack { app } => format!("{app} was given back"),
+        News::Released { app } => format!("{app} was given back"),
         News::GivenUp { app } => format!("{app} was given up by its run before it started"),
         News::Ended { app } => format!("{app} has ended"),
         News::Failed { app: Some(app), why } => format!("{app}: {why}"),

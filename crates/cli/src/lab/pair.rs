@@ -195,7 +195,7 @@ impl Shown<'_> {
     }
 
     /// Slowdown of a program where it stands, and its relative error.
-    fn told(&self, program: usize, place: &[usize]) -> (f64, f64) {
+    fn predicted(&self, program: usize, place: &[usize]) -> (f64, f64) {
         let slowdown = self.problem.slowdown(program, place);
         let others = place.iter().filter(|other| **other != program);
         let off =
@@ -206,8 +206,8 @@ impl Shown<'_> {
     /// Of a program the neighbour that would have slowed it most.
     fn spared(&self, program: usize, place: &[usize]) -> Option<(usize, f64)> {
         let others = (0..self.names.len()).filter(|other| !place.contains(other));
-        let told = others.filter_map(|other| Some((other, self.grid.get(program, other)?.value)));
-        told.max_by(|one, other| one.1.total_cmp(&other.1))
+        let predicted = others.filter_map(|other| Some((other, self.grid.get(program, other)?.value)));
+        predicted.max_by(|one, other| one.1.total_cmp(&other.1))
     }
 
     fn by(&self) -> &'static str {
@@ -217,7 +217,7 @@ impl Shown<'_> {
     fn json(&self) -> Value {
         let place = |place: &Vec<usize>| {
             let programs = place.iter().map(|&program| {
-                let (slowdown, error) = self.told(program, place);
+                let (slowdown, error) = self.predicted(program, place);
                 json!({ "program": self.names[program], "slowdown": slowdown, "error": error })
             });
             json!({ "programs": programs.collect::<Vec<_>>() })
@@ -250,7 +250,7 @@ impl Shown<'_> {
                 ]);
             }
             for &program in place {
-                let (slowdown, error) = self.told(program, place);
+                let (slowdown, error) = self.predicted(program, place);
                 let spared = match self.spared(program, place) {
                     Some((other, value)) if value > slowdown + 0.005 => {
                         format!("{value:.2} beside {}", self.names[other])

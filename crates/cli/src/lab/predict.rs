@@ -107,12 +107,12 @@ fn cells(programs: &[usize]) -> impl Iterator<Item = (usize, usize)> + '_ {
 fn as_json(knowledge: &Knowledge, grid: &Grid, programs: &[usize]) -> Vec<Value> {
     let matrix = &knowledge.matrix;
     let cell = |(a, b): (usize, usize)| {
-        let told = grid.get(a, b);
+        let predicted = grid.get(a, b);
         json!({
             "program": matrix.name(a),
             "beside": matrix.name(b),
-            "value": told.map(|cell| cell.value),
-            "error": told.map(|cell| cell.error),
+            "value": predicted.map(|cell| cell.value),
+            "error": predicted.map(|cell| cell.error),
             "known": matrix.get(a, b).is_some(),
         })
     };
@@ -126,19 +126,19 @@ fn in_company(args: &Args, knowledge: &Knowledge, grid: &Grid, chosen: &[usize])
         return Ok(());
     }
     let company: Vec<usize> = (0..chosen.len()).collect();
-    let told = |a: usize, b: usize| grid.get(chosen[a], chosen[b]);
-    if let Some((a, b)) = cells(&company).find(|&(a, b)| a != b && told(a, b).is_none()) {
+    let predicted = |a: usize, b: usize| grid.get(chosen[a], chosen[b]);
+    if let Some((a, b)) = cells(&company).find(|&(a, b)| a != b && predicted(a, b).is_none()) {
         return Err(Failure::bad_input(format!(
             "this predictor cannot tell of {} beside {}; leave --predictor out to use all that is known",
             args.programs[a], args.programs[b]
         )));
     }
-    let problem = Problem::new(&args.programs, &[], |a, b| told(a, b).map_or(1.0, |cell| cell.value));
+    let problem = Problem::new(&args.programs, &[], |a, b| predicted(a, b).map_or(1.0, |cell| cell.value));
     let mut table = Table::new(&["program", "beside", ">slowdown", ">error", ""]);
     for &program in &company {
         let others: Vec<usize> = company.iter().copied().filter(|other| *other != program).collect();
         let measured = others.iter().all(|&o| knowledge.matrix.get(chosen[program], chosen[o]).is_some());
-        let loss = |other: usize| told(program, other).map_or(0.0, |cell| cell.value * cell.error);
+        let loss = |other: usize| predicted(program, other).map_or(0.0, |cell| cell.value * cell.error);
         let slowdown = problem.slowdown(program, &company);
         let error = others.iter().map(|&other| loss(other) * loss(other)).sum::<f64>().sqrt() / slowdown;
         let source = match (measured, others.len()) {
@@ -214,7 +214,7 @@ fn judge_all(args: &Args, knowledge: &Knowledge) -> Outcome {
     }
     let numbers = |judged: &Judged| {
         json!({
-            "cells": judged.told.len(),
+            "cells": judged.predicted.len(),
             "silent": judged.silent,
             "mean_error": judged.mean_error(),
             "within_5_percent": judged.within(0.05),

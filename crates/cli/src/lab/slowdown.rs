@@ -118,14 +118,14 @@ pub fn main(args: &Args) -> Outcome {
     let interrupted = interrupts()?;
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); plans.len()];
     let count = args.rounds;
-    let told = |word: Word| {
+    let report = |word: Word| {
         if !args.quiet {
             eprintln!("coplace: {word}");
         }
     };
     let patience = Duration::from_nanos(args.patience);
     let series = Series { footprints, rounds: count, seed: args.seed, patience };
-    let ended = measure(&plans, &series, told, &interrupted, |of, round| {
+    let ended = measure(&plans, &series, report, &interrupted, |of, round| {
         rounds[of].push(round);
         Ok(())
     })?;
@@ -210,15 +210,15 @@ impl fmt::Display for Word {
 pub fn measure(
     plans: &[Plan],
     series: &Series,
-    told: impl Fn(Word),
+    report: impl Fn(Word),
     interrupted: &AtomicBool,
     mut keep: impl FnMut(usize, Round) -> Result<(), Failure>,
 ) -> Result<Ended, Failure> {
     let stopped = || interrupted.load(Ordering::Relaxed);
     let mut random = Random::for_purpose(series.seed, "order of footprints");
-    let mut patience = Patience { left: series.patience, waits: &|latency| told(Word::Waits(latency)) };
+    let mut patience = Patience { left: series.patience, waits: &|latency| report(Word::Waits(latency)) };
     for number in 0..series.rounds {
-        told(Word::Round { number: number + 1, of: series.rounds });
+        report(Word::Round { number: number + 1, of: series.rounds });
         let all = |of: usize| series.footprints.iter().map(move |&footprint| (of, footprint));
         let mut order: Vec<(usize, u64)> = (0..plans.len()).flat_map(all).collect();
         for last in (1..order.len()).rev() {

@@ -166,7 +166,7 @@ impl Drive<'_> {
                     _ => {}
                 }
             }
-            self.plans.look(&self.membership);
+            self.plans.poll(&self.membership);
             self.register_late();
             self.reap();
             self.show(coming.len());
@@ -436,7 +436,7 @@ impl Drive<'_> {
         let root = linux::Root::live();
         for entry in &self.entries {
             let State::Runs(running) = &entry.state else { continue };
-            self.membership.release(&entry.result.name);
+            self.membership.terminating(&entry.result.name);
             let own = identity::to_linux(running.process());
             for process in linux::procfs::tree(own.pid, &root).unwrap_or_default() {
                 if process != own

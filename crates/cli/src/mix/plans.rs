@@ -29,7 +29,7 @@ impl Plans {
         Plans { trace, asked: Vec::new(), client: None, next_ns: 0 }
     }
 
-    pub fn look(&mut self, membership: &Membership) {
+    pub fn poll(&mut self, membership: &Membership) {
         let now = now_ns();
         if self.trace.is_some() || now < self.next_ns {
             return;

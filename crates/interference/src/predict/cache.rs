@@ -94,15 +94,15 @@ impl Predictor for Cache {
 
     fn predict(&self, knowledge: &Knowledge) -> Grid {
         let machine = &knowledge.machine;
-        let told = |a: usize, b: usize| {
+        let predicted = |a: usize, b: usize| {
             let (one, other) = (&knowledge.profiles[a], &knowledge.profiles[b]);
             Some(shared(one, other, machine.cache_bytes?, machine.miss_s, Sharing::Age)?.0)
         };
-        let off = knowledge.matrix.known().filter_map(|(a, b, slowdown)| Some(told(a, b)? / slowdown));
+        let off = knowledge.matrix.known().filter_map(|(a, b, slowdown)| Some(predicted(a, b)? / slowdown));
         let off: Vec<f64> = off.map(|ratio| libm::log(ratio).abs()).collect();
         let error =
             if off.len() > 4 { median(off).map_or(ERROR, |off| (1.5 * off).max(0.01)) } else { ERROR };
-        Grid::new(knowledge.matrix.len(), |(a, b)| told(a, b).map(|value| Estimate { value, error }))
+        Grid::new(knowledge.matrix.len(), |(a, b)| predicted(a, b).map(|value| Estimate { value, error }))
     }
 }
 

@@ -65,8 +65,8 @@ impl ClassModel {
         for wanted in 0..7 {
             let off = knowledge.matrix.known().filter_map(|(a, b, slowdown)| {
                 let own = kind(knowledge.profiles[a].class?, knowledge.profiles[b].class?);
-                let told = model.slowdown(knowledge, a, b)?;
-                (own == wanted).then(|| libm::log(told / slowdown))
+                let predicted = model.slowdown(knowledge, a, b)?;
+                (own == wanted).then(|| libm::log(predicted / slowdown))
             });
             let off: Vec<f64> = off.collect();
             if off.len() > 2 {
@@ -143,12 +143,12 @@ mod tests {
 
     #[test]
     fn streams_share_the_bandwidth_and_are_not_sped_up() {
-        let told = |first, second| {
+        let predicted = |first, second| {
             let knowledge = knowledge(",a,b\na,,\nb,,\n", &[(Class::S, first), (Class::S, second)]);
             Classes.predict(&knowledge).get(0, 1).unwrap().value
         };
-        assert!((told(9e9, 6e9) - 1.5).abs() < 1e-9);
-        assert_eq!(told(2e9, 3e9), 1.0);
+        assert!((predicted(9e9, 6e9) - 1.5).abs() < 1e-9);
+        assert_eq!(predicted(2e9, 3e9), 1.0);
     }
 
     #[test]

@@ -25,8 +25,8 @@ fn fitted(knowledge: &Knowledge, presser: usize) -> Option<f64> {
         seen.iter().filter_map(|&(a, _)| Some(knowledge.profiles[a].curve.last()?.0)).fold(0.0, f64::max);
     let off = |pressure: f64| {
         rms(seen.iter().map(|&(a, slowdown)| {
-            let told = interpolate(&knowledge.profiles[a].curve, pressure).unwrap_or(1.0);
-            libm::log(told / slowdown)
+            let predicted = interpolate(&knowledge.profiles[a].curve, pressure).unwrap_or(1.0);
+            libm::log(predicted / slowdown)
         }))
     };
     let tries = (0..=STEPS).map(|step| most * step as f64 / STEPS as f64);
@@ -48,12 +48,12 @@ impl Predictor for Curves {
         let size = knowledge.matrix.len();
         let pressures: Vec<Option<f64>> =
             (0..size).map(|b| knowledge.profiles[b].pressure.or_else(|| fitted(knowledge, b))).collect();
-        let told = |a: usize, b: usize| interpolate(&knowledge.profiles[a].curve, pressures[b]?);
-        let off = knowledge.matrix.known().filter_map(|(a, b, slowdown)| Some(told(a, b)? / slowdown));
+        let predicted = |a: usize, b: usize| interpolate(&knowledge.profiles[a].curve, pressures[b]?);
+        let off = knowledge.matrix.known().filter_map(|(a, b, slowdown)| Some(predicted(a, b)? / slowdown));
         let off: Vec<f64> = off.map(|ratio| libm::log(ratio).abs()).collect();
         let error =
             if off.len() > 4 { median(off).map_or(ERROR, |off| (1.5 * off).max(0.01)) } else { ERROR };
-        Grid::new(size, |(a, b)| told(a, b).map(|value| Estimate { value, error }))
+        Grid::new(size, |(a, b)| predicted(a, b).map(|value| Estimate { value, error }))
     }
 }
 

@@ -286,8 +286,8 @@ fn tell(matrix: &Matrix, known: &[(usize, usize, f64)], others: &[Other], learne
         let cells: Vec<Cell> = nearest.iter().map(|&at| cells[at]).collect();
         let values: Vec<f64> = nearest.iter().map(|&at| values[at]).collect();
         let posterior = settle(&parts, &learned.sizes, &cells, &values);
-        let told = |column| posterior.as_ref().map(|posterior| estimate(posterior, (row, column)));
-        rows.push((0..size).map(told).collect());
+        let predicted = |column| posterior.as_ref().map(|posterior| estimate(posterior, (row, column)));
+        rows.push((0..size).map(predicted).collect());
     }
     Grid::new(size, |(a, b)| rows[a][b])
 }
@@ -350,9 +350,9 @@ mod tests {
             }
         }
         let grid = PROCESS.predict(&Knowledge::of(matrix));
-        let told = grid.get(3, 2).unwrap();
-        assert!((1.55..1.9).contains(&told.value), "{told:?}");
-        assert!(told.error > grid.get(2, 2).unwrap().error);
+        let predicted = grid.get(3, 2).unwrap();
+        assert!((1.55..1.9).contains(&predicted.value), "{predicted:?}");
+        assert!(predicted.error > grid.get(2, 2).unwrap().error);
     }
 
     #[test]

@@ -203,7 +203,7 @@ impl Masks {
 
     /// Looks what masks these processes' threads have, cheaply, and what they chose. Returns whether any
     /// has a mask that its place does not give it, and that it did not choose.
-    pub fn look(&mut self, processes: &[Process], said: BTreeMap<Process, Said>, root: &Root) -> bool {
+    pub fn sample(&mut self, processes: &[Process], said: BTreeMap<Process, Said>, root: &Root) -> bool {
         self.said = said;
         if self.entries.is_empty() {
             // Before we gave any, every mask is a thread's own, even one that is what it is to get.

@@ -349,7 +349,7 @@ impl Host for Kernel {
         fs::read_link(path)
     }
 
-    fn look_at(&self, path: &Path) -> io::Result<FileInfo> {
+    fn inspect(&self, path: &Path) -> io::Result<FileInfo> {
         let meta = fs::symlink_metadata(path)?;
         let kind = match meta.file_type() {
             kind if kind.is_file() => FileKind::File,

@@ -33,7 +33,7 @@ impl PageDir {
             }
             _ => {}
         }
-        let info = host::with(|host| host.look_at(&path)).map_err(|e| Error::io("look at", &path, e))?;
+        let info = host::with(|host| host.inspect(&path)).map_err(|e| Error::io("look at", &path, e))?;
         let owner = host::own_uid();
         if info.kind != FileKind::Directory || info.uid != owner || info.mode & 0o022 != 0 {
             let why = "it must be a directory of this user that nobody else can write to; remove it";

@@ -232,7 +232,7 @@ impl Run {
     fn run(mut self) {
         self.join();
         loop {
-            self.hear();
+            self.handle_messages();
             if self.may_start && !self.started {
                 self.started = true;
                 self.stage.execute(self.number);
@@ -299,13 +299,13 @@ impl Run {
         }
     }
 
-    fn hear(&mut self) {
+    fn handle_messages(&mut self) {
         let Some(member) = &mut self.member else { return };
         for message in member.pump() {
             self.stage.show(|| format!("the run of p{} hears {message:?}", self.number));
             match message {
                 FromScheduler::Start { id, .. } if id == self.name => self.may_start = true,
-                FromScheduler::GivenBack { id, .. } if id == self.name => self.may_start = true,
+                FromScheduler::Released { id, .. } if id == self.name => self.may_start = true,
                 _ => {}
             }
         }
@@ -351,7 +351,7 @@ impl Run {
             }
             UserAct::Terminate => {
                 if let Some(member) = &mut self.member {
-                    member.release(&self.name);
+                    member.terminating(&self.name);
                 }
                 let now_ns = now_ns();
                 self.stage.truth(self.number, |truth| {

@@ -110,7 +110,7 @@ fn narrowed(kernel: &Kernel, process: &Process, original: &CpuSet) -> Option<u32
 
 impl Onlooker {
     /// Looks at everybody, if it is time.
-    pub fn look(&self, stage: &Stage, world: &World) {
+    pub fn check(&self, stage: &Stage, world: &World) {
         let now_ns = world.now_ns();
         let mut seen = self.seen.borrow_mut();
         if now_ns < seen.looked_ns + LOOK_NS {
@@ -128,7 +128,7 @@ impl Onlooker {
             }
         }
         seen.looked_ns = now_ns;
-        let found = seen.look(stage, world, now_ns);
+        let found = seen.check(stage, world, now_ns);
         if let Err(what) = found {
             world.kernel.borrow_mut().found(what);
         }
@@ -153,7 +153,7 @@ impl Seen {
         [still, squeezed, groupless, bound].into_iter().for_each(Lasting::end_look);
     }
 
-    fn look(&mut self, stage: &Stage, world: &World, now_ns: u64) -> Result<(), String> {
+    fn check(&mut self, stage: &Stage, world: &World, now_ns: u64) -> Result<(), String> {
         let kernel = world.kernel.borrow();
         self.beat_ns = self.beat_ns.max(beat_of(&kernel));
         let scheduled = now_ns.saturating_sub(self.beat_ns) < FRESH_NS;

@@ -132,7 +132,7 @@ mod tests {
     fn who_lives_in_the_temporary_one_is_found_after_a_login() {
         let (_dir, places) = places();
         let old = home(&temporary(&places));
-        let lease = Lease::take(&old).unwrap();
+        let lease = Lease::acquire(&old).unwrap();
         let login = log_in(&places);
         assert_eq!(places.choose(uid()), temporary(&places), "somebody schedules there");
         drop(lease);
@@ -150,13 +150,13 @@ mod tests {
     fn of_two_schedulers_the_one_in_the_login_s_directory_stays() {
         let (_dir, places) = places();
         let old = home(&temporary(&places));
-        let _old = Lease::take(&old).unwrap();
+        let _old = Lease::acquire(&old).unwrap();
         let login = log_in(&places);
         assert_eq!(places.before(old.path(), uid()), None);
         let new = home(&login);
         assert_eq!(places.before(old.path(), uid()), None, "nobody schedules there yet");
         let _lock = new.lock_scheduler(Role::Leader).unwrap();
-        let _new = Lease::take(&new).unwrap();
+        let _new = Lease::acquire(&new).unwrap();
         assert_eq!(places.before(old.path(), uid()), Some(login.clone()));
         assert_eq!(places.before(&login, uid()), None);
         assert_eq!(places.choose(uid()), login);

@@ -203,9 +203,9 @@ impl Membership {
     }
 
     /// Makes it run, whatever is done to it now, so that a signal reaches it.
-    pub fn release(&mut self, id: &AppId) {
+    pub fn terminating(&mut self, id: &AppId) {
         let Some(program) = self.program(id) else { return };
-        let request = ToScheduler::Release { id: program.record.id.clone() };
+        let request = ToScheduler::Terminating { id: program.record.id.clone() };
         if self.ask(&request, is_done).is_none()
             && let Some(program) = self.programs.iter().find(|program| program.id == *id)
         {

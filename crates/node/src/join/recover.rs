@@ -104,7 +104,7 @@ impl Membership {
 
     /// A leader gives way to root's daemon, and to one that leads in a better home of the same user; who is
     /// led follows when the leader has gone.
-    pub(super) fn look_for_superior(&mut self) {
+    pub(super) fn poll_superior(&mut self) {
         let now = now_ns();
         if now < self.superior_looked_ns + SUPERIOR_NS && matches!(self.link, Link::To(_)) {
             return;

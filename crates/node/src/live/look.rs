@@ -24,7 +24,7 @@ const STOPPED_LOOKS: u32 = 2;
 const MOST_ASKED: usize = 32;
 
 /// What somebody other than the scheduler did to a program.
-pub enum ByOthers {
+pub enum ExternalChange {
     Stopped(AppId),
     Continued(AppId),
     Ended(AppId),
@@ -51,7 +51,7 @@ struct Found {
     stopped_looks: u32,
 }
 
-fn done_by_others(found: Found) -> Option<Done> {
+fn external_change(found: Found) -> Option<Done> {
     match found {
         Found { ended: true, .. } => Some(Done::Ended),
         Found { stopped_looks: STOPPED_LOOKS, user_stopped: false, .. } => Some(Done::Stopped),
@@ -62,7 +62,7 @@ fn done_by_others(found: Found) -> Option<Done> {
 
 impl Live {
     /// Looks at every program; returns what others did to them meanwhile.
-    pub fn look(&mut self, now_ns: u64) -> Vec<ByOthers> {
+    pub fn sample(&mut self, now_ns: u64) -> Vec<ExternalChange> {
         let (mut news, mut killed) = (Vec::new(), Vec::new());
         let stats = self.clock.stats();
         let running: BTreeSet<AppId> =
@@ -89,13 +89,13 @@ impl Live {
                 user_stopped: managed.user_stopped,
                 stopped_looks: managed.stopped_looks,
             };
-            news.extend(done_by_others(found).map(|done| match done {
-                Done::Ended => ByOthers::Ended(app.clone()),
-                Done::Stopped => ByOthers::Stopped(app.clone()),
-                Done::Continued => ByOthers::Continued(app.clone()),
+            news.extend(external_change(found).map(|done| match done {
+                Done::Ended => ExternalChange::Ended(app.clone()),
+                Done::Stopped => ExternalChange::Stopped(app.clone()),
+                Done::Continued => ExternalChange::Continued(app.clone()),
             }));
             if managed.harness.as_ref().is_some_and(Harness::has_lost_groups) {
-                news.push(ByOthers::GroupsRemoved(app.clone()));
+                news.push(ExternalChange::GroupsRemoved(app.clone()));
             }
             managed.write_up(now_ns, &sight, &stats, &running);
             managed.sight = Some(sight);
@@ -106,7 +106,7 @@ impl Live {
             }
             managed.learn_speed(!self.settling && !sharing.contains(app), beside);
         }
-        killed.iter().for_each(|app| self.release(app));
+        killed.iter().for_each(|app| self.terminating(app));
         news
     }
 }
@@ -135,7 +135,7 @@ impl Managed {
     ) -> (Sight, Vec<Error>) {
         let mut failed: Vec<Error> = Vec::new();
         let known = (self.watch.members().to_vec(), self.watch.outsiders().clone());
-        let mut sight = self.watch.look(now_ns, still_ns, out_of_turn);
+        let mut sight = self.watch.sample(now_ns, still_ns, out_of_turn);
         self.widest = self.widest.max(self.watch.threads_now().unwrap_or(0));
         self.outgrew = false;
         let (members, outsiders) = (self.watch.members(), self.watch.outsiders());
@@ -148,8 +148,8 @@ impl Managed {
         if let Some(harness) = &self.harness {
             harness.free_late(&self.watch.insiders());
         }
-        failed.extend(self.look_at_masks(keep).err());
-        if self.chosen.is_each() && matches!(sight.nature, Nature::Resizable | Nature::Stays(_)) {
+        failed.extend(self.sample_masks(keep).err());
+        if self.chosen.is_each() && matches!(sight.nature, Nature::Resizable | Nature::StuckInRegion(_)) {
             sight.nature = Nature::Rigid(EACH_BOUND.into());
         }
         if self.record.terms.rebind {
@@ -163,7 +163,7 @@ impl Managed {
 
     /// Whether somebody kills it who cannot reach it while it is not in turn.
     fn is_killed(&self, root: &Root) -> bool {
-        let holds = !self.released && self.harness.as_ref().is_some_and(Harness::holds_back_kills);
+        let holds = !self.terminating && self.harness.as_ref().is_some_and(Harness::holds_back_kills);
         let members = self.watch.members().iter().take(MOST_ASKED);
         holds && members.into_iter().any(|process| signals::is_killed(*process, root))
     }
@@ -171,7 +171,7 @@ impl Managed {
     fn write_up(&mut self, now_ns: u64, sight: &Sight, stats: &ClockStats, running: &BTreeSet<AppId>) {
         let app = &self.record.id;
         let neighbours: BTreeSet<AppId> = running.iter().filter(|other| *other != app).cloned().collect();
-        let full = sight.told.unwrap_or(0);
+        let full = sight.max_team.unwrap_or(0);
         let alone = neighbours.is_empty() && full > 0 && sight.team == Some(full) && !self.user_stopped;
         let standing = Standing {
             place: &self.placed,
@@ -194,20 +194,20 @@ mod tests {
 
     #[test]
     fn a_program_is_stopped_by_others_once_two_looks_agree() {
-        assert_eq!(done_by_others(RUNS), None);
+        assert_eq!(external_change(RUNS), None);
         let stopped = |stopped_looks| Found { stopped: true, stopped_looks, ..RUNS };
-        assert_eq!(done_by_others(stopped(1)), None);
-        assert_eq!(done_by_others(stopped(2)), Some(Done::Stopped));
-        assert_eq!(done_by_others(stopped(3)), None, "it was said once");
-        assert_eq!(done_by_others(Found { user_stopped: true, ..stopped(2) }), None, "its user said so");
+        assert_eq!(external_change(stopped(1)), None);
+        assert_eq!(external_change(stopped(2)), Some(Done::Stopped));
+        assert_eq!(external_change(stopped(3)), None, "it was said once");
+        assert_eq!(external_change(Found { user_stopped: true, ..stopped(2) }), None, "its user said so");
     }
 
     #[test]
     fn a_program_that_runs_again_was_continued() {
         let known = Found { user_stopped: true, ..RUNS };
-        assert_eq!(done_by_others(known), Some(Done::Continued));
-        assert_eq!(done_by_others(Found { stopped: true, ..known }), None);
-        assert_eq!(done_by_others(Found { ended: true, ..known }), Some(Done::Ended));
+        assert_eq!(external_change(known), Some(Done::Continued));
+        assert_eq!(external_change(Found { stopped: true, ..known }), None);
+        assert_eq!(external_change(Found { ended: true, ..known }), Some(Done::Ended));
     }
 
     #[test]

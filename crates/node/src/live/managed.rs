@@ -45,7 +45,7 @@ pub struct Managed {
     /// It takes what more important programs leave, outside of every plan.
     pub(super) yields: bool,
     /// It is to die: nothing stops it any more.
-    pub(super) released: bool,
+    pub(super) terminating: bool,
     /// Nothing makes it wait any more before its first instruction.
     pub(super) may_start: bool,
     /// Its `run` was told to execute it.
@@ -60,14 +60,14 @@ pub struct Managed {
     /// What its threads chose of CPUs for themselves.
     pub chosen: Chosen,
     /// The same as people were told last.
-    pub chosen_told: Chosen,
+    pub chosen_reported: Chosen,
 }
 
 impl Managed {
     /// Whether the clock may stop it.
     pub(super) fn takes_turns(&self) -> bool {
         let by_user = self.user_stopped || self.yields;
-        self.record.started && !by_user && !self.released && self.harness.is_some()
+        self.record.started && !by_user && !self.terminating && self.harness.is_some()
     }
 
     pub fn yields(&self) -> bool {
@@ -123,7 +123,7 @@ impl Managed {
             _ if self.record.demand.malleability == Malleability::Rigid => None,
             Some(Nature::Rigid(_)) if self.record.terms.threads.is_some() => None,
             Some(Nature::Rigid(_)) => width.map(Some),
-            Some(Nature::Resizable | Nature::Stays(_) | Nature::Serial) => Some(None),
+            Some(Nature::Resizable | Nature::StuckInRegion(_) | Nature::Serial) => Some(None),
             _ => None,
         };
         Learned { rigid, peak_bytes: self.watch.memory().peak_bytes, speedup: self.rates.speedup() }
@@ -140,16 +140,16 @@ impl Managed {
     }
 
     /// Finds out what its threads chose of CPUs, and keeps those in its place that chose nothing.
-    pub(super) fn look_at_masks(&mut self, keep: impl Keep) -> Result<()> {
+    pub(super) fn sample_masks(&mut self, keep: impl Keep) -> Result<()> {
         let Some(harness) = &mut self.harness else { return Ok(()) };
         let insiders = self.watch.insiders();
-        let mut said = self.watch.say_of_cpus();
+        let mut said = self.watch.stated_cpus();
         if self.record.terms.rebind {
             // What its launcher binds is undone, and no choice of the program's.
             let follows = || Said { follows_place: true, ..Said::default() };
             said.extend(insiders.iter().map(|process| (*process, follows())));
         }
-        if let Some(chosen) = harness.look_at_masks(&insiders, said, keep)? {
+        if let Some(chosen) = harness.sample_masks(&insiders, said, keep)? {
             self.chosen = chosen;
         }
         Ok(())
@@ -163,7 +163,7 @@ impl Managed {
             true => self.placed.len() as u32,
             false => 0,
         };
-        self.rates.look(self.watch.moment(own_cpus, beside));
+        self.rates.sample(self.watch.moment(own_cpus, beside));
         self.speedup = rates::settled(self.speedup.as_ref(), self.rates.speedup());
     }
 
@@ -184,7 +184,7 @@ impl Managed {
 
     pub(super) fn settled(&self) -> bool {
         let nature = self.sight.as_ref().map(|sight| &sight.nature);
-        matches!(nature, Some(Nature::Resizable | Nature::Rigid(_) | Nature::Stays(_)))
+        matches!(nature, Some(Nature::Resizable | Nature::Rigid(_) | Nature::StuckInRegion(_)))
     }
 }
 

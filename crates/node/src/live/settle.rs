@@ -148,7 +148,7 @@ impl Managed {
     /// What is next on the way to `wished`.
     fn next(&mut self, wished: &CpuSet) -> Next {
         if self.sight.is_none() {
-            self.watch.look_for_pages();
+            self.watch.scan_pages();
         }
         if broken!(CpusTakenFirst) {
             return Next { cpus: wished.clone(), on_its_way: false, outgrew: false };
@@ -160,7 +160,7 @@ impl Managed {
             nature: self.sight.as_ref().map(|sight| &sight.nature),
             threads: self.watch.threads_now(),
             widest: self.widest,
-            told: self.watch.told_to_have(),
+            asked: self.watch.asked_team(),
             waits_passively: self.sight.as_ref().is_some_and(|sight| sight.waits_passively),
             has_runtime: self.watch.has_runtime(),
         })

@@ -27,7 +27,7 @@ impl Live {
                 threads: managed.wish.as_ref().map_or(0, |wish| wish.1),
                 team: sight.and_then(|sight| sight.team),
                 rigid: sight.and_then(|sight| match &sight.nature {
-                    Nature::Rigid(why) | Nature::Stays(why) => Some(why.clone()),
+                    Nature::Rigid(why) | Nature::StuckInRegion(why) => Some(why.clone()),
                     _ => None,
                 }),
                 resizing: sight.and_then(|sight| sight.finding.clone()),

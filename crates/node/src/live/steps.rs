@@ -27,7 +27,7 @@ pub(super) struct Standing<'a> {
     /// The most that were seen by a look, which whoever plans knows of.
     pub widest: u32,
     /// Threads that it has when its teams obey.
-    pub told: u32,
+    pub asked: u32,
     pub waits_passively: bool,
     /// A runtime of it has read the CPU mask.
     pub has_runtime: bool,
@@ -45,21 +45,21 @@ pub(super) struct Next {
 }
 
 pub(super) fn next(standing: &Standing<'_>) -> Next {
-    let Standing { wished, placed, original, nature, threads, widest, told, waits_passively, has_runtime } =
+    let Standing { wished, placed, original, nature, threads, widest, asked, waits_passively, has_runtime } =
         *standing;
     let fits = |cpus: &CpuSet| threads.is_none_or(|threads| threads as usize <= cpus.len());
     let unknown = threads.is_some_and(|threads| threads > widest);
     let outgrew = unknown && !waits_passively && !fits(wished) && !placed.is_subset(wished);
     let (cpus, on_its_way) = match nature {
         Some(Nature::Resizable) => {
-            let most = wished.len().max(told as usize);
+            let most = wished.len().max(asked as usize);
             let too_wide = !waits_passively && threads.is_some_and(|threads| threads as usize > most);
             if too_wide { (wished.union(placed), true) } else { (wished.clone(), false) }
         }
-        Some(Nature::Rigid(_) | Nature::Stays(_)) if outgrew && !broken!(TeamsOutgrown) => {
+        Some(Nature::Rigid(_) | Nature::StuckInRegion(_)) if outgrew && !broken!(TeamsOutgrown) => {
             return Next { cpus: wished.union(placed), on_its_way: true, outgrew };
         }
-        Some(Nature::Rigid(_) | Nature::Stays(_)) => (wished.clone(), false),
+        Some(Nature::Rigid(_) | Nature::StuckInRegion(_)) => (wished.clone(), false),
         // Its runtime may be about to read the mask: what it sees is the widest that it may ever get.
         Some(Nature::Starting | Nature::Serial) | None => (original.clone(), has_runtime),
     };
@@ -120,7 +120,7 @@ mod tests {
                 nature: Some(&Nature::Resizable),
                 threads: Some(self.team.max(self.target)),
                 widest: CPUS,
-                told: self.target,
+                asked: self.target,
                 waits_passively: false,
                 has_runtime: true,
             });
@@ -198,7 +198,7 @@ mod tests {
             nature,
             threads: Some(4),
             widest: 4,
-            told: 2,
+            asked: 2,
             waits_passively: false,
             has_runtime: false,
         }
@@ -222,7 +222,7 @@ mod tests {
         let passive = Standing { waits_passively: true, ..standing(Some(&Nature::Resizable), &sets) };
         assert_eq!(next(&passive), wished(false));
         // Ranks are more than the CPUs, and have no team to give up.
-        let ranks = Standing { told: 4, ..standing(Some(&Nature::Resizable), &sets) };
+        let ranks = Standing { asked: 4, ..standing(Some(&Nature::Resizable), &sets) };
         assert_eq!(next(&ranks), wished(false));
         let union: CpuSet = "0-5".parse().unwrap();
         let shrinking = standing(Some(&Nature::Resizable), &sets);

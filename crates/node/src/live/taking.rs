@@ -44,7 +44,7 @@ impl Live {
             expected_bytes: None,
             user_stopped,
             yields: false,
-            released: false,
+            terminating: false,
             may_start: record.started,
             let_go: record.started,
             stopped_looks: 0,
@@ -52,7 +52,7 @@ impl Live {
             outgrew: false,
             unplaced: None,
             chosen: Chosen::Nothing,
-            chosen_told: Chosen::Nothing,
+            chosen_reported: Chosen::Nothing,
             record,
         };
         self.apps.insert(managed.record.id.clone(), managed);
@@ -71,7 +71,7 @@ impl Live {
         let members = linux::procfs::tree(process.pid, &self.root).unwrap_or_else(|_| vec![process]);
         let keep = |traces: &_| self.registry.write_traces(&record.id, traces);
         let before = match record.terms.attached {
-            true => Before::look(&members, &self.root).map(Some).map_err(Error::from),
+            true => Before::read(&members, &self.root).map(Some).map_err(Error::from),
             false => Ok(None),
         };
         let taken = before.and_then(|before| {

@@ -13,7 +13,7 @@ impl Harness {
     /// Looks at the masks of all threads: what was chosen is honoured from now on, and who has another
     /// mask than its place gives, without having chosen it, is put there again. `None` where a cpuset
     /// confines: no mask means anything beside it.
-    pub fn look_at_masks(
+    pub fn sample_masks(
         &mut self,
         processes: &[Process],
         said: BTreeMap<Process, Said>,
@@ -25,7 +25,7 @@ impl Harness {
         let failed: Option<(Tid, linux::Error)> = {
             // A thread that is being moved has another mask for a moment, which is not its own.
             let _unmoved = host::lock(&self.targets);
-            let strayed = self.masks.look(processes, said, &self.root);
+            let strayed = self.masks.sample(processes, said, &self.root);
             match self.masks.place().cloned() {
                 Some(place) if strayed => {
                     let outcome = affinity::set_all(processes, &place, &mut self.masks, &self.root);

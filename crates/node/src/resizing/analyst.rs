@@ -52,7 +52,7 @@ impl Analyst {
         let body = move || {
             let mut library = Library { kept: Kept::at(notes), files: BTreeMap::new(), listed: listed() };
             while let Some(question) = host::receive(&questions) {
-                let finding = library.look(&question, &root);
+                let finding = library.analyse(&question, &root);
                 let mut answers = host::lock(&to);
                 if answers.len() > MOST_ANSWERS {
                     answers.clear();
@@ -96,7 +96,7 @@ struct Library {
 }
 
 impl Library {
-    fn look(&mut self, question: &Question, root: &Root) -> Finding {
+    fn analyse(&mut self, question: &Question, root: &Root) -> Finding {
         let pid = question.process.pid;
         let word = user_word(pid, root);
         if word == Word::Whole {
@@ -163,7 +163,7 @@ impl Library {
         if edition.bytes > MOST_BYTES {
             return Some(Look::Obstacle(Obstacle::TooLarge { object: named }));
         }
-        let Some(verdict) = self.analyse(file) else {
+        let Some(verdict) = self.analyse_file(file) else {
             return Some(Look::Obstacle(Obstacle::Unreadable { object: named }));
         };
         self.files.insert(edition, verdict.clone());
@@ -177,7 +177,7 @@ impl Library {
         }
     }
 
-    fn analyse(&mut self, file: File) -> Option<Verdict> {
+    fn analyse_file(&mut self, file: File) -> Option<Verdict> {
         let (mut file, mut bytes) = (file, Vec::new());
         // Its symbols were read through the same handle.
         file.rewind().ok()?;

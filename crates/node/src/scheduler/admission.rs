@@ -144,7 +144,7 @@ impl Scheduler {
 
     /// What is there by now for those that wait for memory; who was left alone by its `run` starts by itself, or has
     /// ended.
-    pub(super) fn look_at_pending(&mut self) -> Vec<Event> {
+    pub(super) fn admit_pending(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         let orphaned = |record: &&AppRecord| !identity::lives(record.guardian);
         let orphans: Vec<AppId> =

@@ -50,7 +50,7 @@ impl Scheduler {
         let uid = self.server.uid(peer).unwrap_or(u32::MAX);
         let answer = match self.role {
             Role::Observer => Err(NotTaken::Observes),
-            _ => attach::look(pid, uid, linux::host::own_uid(), &Root::live())
+            _ => attach::inspect(pid, uid, linux::host::own_uid(), &Root::live())
                 .map_err(NotTaken::from)
                 .and_then(|candidate| self.take_running(candidate, name, demand)),
         };
@@ -95,7 +95,7 @@ impl Scheduler {
             });
         }
         let before =
-            Before::look(&tree, &root).map_err(|error| NotTaken::CannotSee { pid: process.pid, error })?;
+            Before::read(&tree, &root).map_err(|error| NotTaken::CannotSee { pid: process.pid, error })?;
         let mut notes = Vec::new();
         if !candidate.has_pages() {
             notes.push("it does not carry the preload library, so its teams keep their size".to_owned());
@@ -132,7 +132,7 @@ impl Scheduler {
         Ok((id, notes, events))
     }
 
-    pub(super) fn give_back(&mut self, peer: PeerId, which: &Which) -> Vec<Event> {
+    pub(super) fn release(&mut self, peer: PeerId, which: &Which) -> Vec<Event> {
         let id = match which {
             Which::Pid(pid) => self.app_with(*pid),
             Which::Id(id) => self.knows(id).then(|| id.clone()),
@@ -165,10 +165,10 @@ impl Scheduler {
             self.server.send(owner, &FromScheduler::Start { id: id.clone(), threads: None, passive: None });
         }
         let report = self.forget(&id);
-        self.note(News::GivenBack { app: id.clone() });
+        self.note(News::Released { app: id.clone() });
         let problems = report.problems.iter().map(ToString::to_string).collect();
         let processes = report.processes;
-        let message = FromScheduler::GivenBack { id: id.clone(), processes, problems };
+        let message = FromScheduler::Released { id: id.clone(), processes, problems };
         self.server.send(peer, &message);
         if let Some(owner) = owner.filter(|owner| *owner != peer) {
             self.server.send(owner, &message);
@@ -231,7 +231,7 @@ impl Scheduler {
             if self.app_with(found.process.pid).is_some() {
                 continue;
             }
-            let Ok(candidate) = attach::look(found.process.pid, uid, own, &root) else { continue };
+            let Ok(candidate) = attach::inspect(found.process.pid, uid, own, &root) else { continue };
             let pid = candidate.process.pid;
             match self.take_running(candidate, found.name, found.demand) {
                 Ok((id, _, more)) => {

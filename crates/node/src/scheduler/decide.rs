@@ -34,7 +34,7 @@ impl Scheduler {
         }
         self.follow_starts(step.starts);
         self.note_failures();
-        self.tell_readers();
+        self.notify_readers();
     }
 
     /// Tells programs that start what was decided for them.

@@ -46,7 +46,7 @@ pub(super) fn weighed(demand: &mut Demand, pid: u32) {
 
 impl Scheduler {
     /// Programs that have to yield from now on leave the plan, and those that need no more come back.
-    pub(super) fn look_at_nice(&mut self) -> Vec<Event> {
+    pub(super) fn sample_nice(&mut self) -> Vec<Event> {
         let root = Root::live();
         let mut seen: Vec<(AppId, i32)> = Vec::new();
         for (id, app) in self.live.apps().iter().filter(|(_, app)| !app.user_stopped) {

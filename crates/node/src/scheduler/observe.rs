@@ -8,7 +8,7 @@ use workload::AppId;
 
 use super::{LOAD_STEP_MILLI, Scheduler, allowed, chosen, shown};
 use crate::home::LOCK_PATIENCE_NS;
-use crate::live::ByOthers;
+use crate::live::ExternalChange;
 use crate::{identity, restore};
 
 impl Scheduler {
@@ -20,35 +20,35 @@ impl Scheduler {
         let usable = self.engine.snapshot(now_ns() - self.began_ns).usable;
         let mut scene = self.live.scene(&usable);
         scene.settled &= self.pending.is_empty();
-        self.services.iter_mut().for_each(|service| service.look(&scene));
+        self.services.iter_mut().for_each(|service| service.observe(&scene));
     }
 
     /// Looks at all programs and turns what changed into events.
-    pub(super) fn look(&mut self, now: u64) -> Vec<Event> {
+    pub(super) fn sample_apps(&mut self, now: u64) -> Vec<Event> {
         let mut events = Vec::new();
-        for news in self.live.look(now) {
+        for news in self.live.sample(now) {
             match news {
-                ByOthers::Stopped(id) => {
+                ExternalChange::Stopped(id) => {
                     self.note(News::Stopped { app: id.clone() });
                     self.live.user_stopped(&id);
                     events.push(Event::Suspend(id));
                 }
-                ByOthers::Continued(id) if self.stop_is_over(&id) => events.extend(self.resumed(id)),
-                ByOthers::Continued(_) => {}
+                ExternalChange::Continued(id) if self.stop_is_over(&id) => events.extend(self.resumed(id)),
+                ExternalChange::Continued(_) => {}
                 // While its `run` lives it says so itself, and asks for the account first.
-                ByOthers::Ended(id) if !self.owners.contains_key(&id) => {
+                ExternalChange::Ended(id) if !self.owners.contains_key(&id) => {
                     events.extend(self.leave_if_ended(&id))
                 }
-                ByOthers::Ended(_) => {}
+                ExternalChange::Ended(_) => {}
                 // As if it had been set free: it gets new ones.
-                ByOthers::GroupsRemoved(id) => {
+                ExternalChange::GroupsRemoved(id) => {
                     self.registry.note_free(&id);
                     self.to_take_back = true;
                 }
             }
         }
-        events.extend(self.look_after_orphans(now));
-        events.extend(self.look_at_nice());
+        events.extend(self.handle_orphans(now));
+        events.extend(self.sample_nice());
         let (mut notes, mut told) = (Vec::new(), Vec::new());
         let snapshot = self.engine.snapshot(now - self.began_ns);
         for known in &snapshot.apps {
@@ -65,7 +65,7 @@ impl Scheduler {
             let came = allowed::within(&app.record.original_cpus, allowed);
             let came = came.as_ref().filter(|_| !broken!(WithinForgotten));
             chosen::honour(&mut seen, &sight.nature, &app.chosen, came, allowed);
-            if app.chosen != app.chosen_told {
+            if app.chosen != app.chosen_reported {
                 notes.push(News::Chose { app: known.id.clone(), chosen: chosen::choice(&app.chosen) });
                 told.push(known.id.clone());
             }
@@ -82,7 +82,7 @@ impl Scheduler {
                 events.push(Event::Observed(seen));
             }
         }
-        told.iter().for_each(|id| self.live.told_of_choice(id));
+        told.iter().for_each(|id| self.live.choice_was_reported(id));
         notes.into_iter().for_each(|note| self.note(note));
         events
     }
@@ -104,7 +104,7 @@ impl Scheduler {
     }
 
     /// Programs whose `run` was killed while it held them: they have started by themselves, or ended.
-    fn look_after_orphans(&mut self, now: u64) -> Vec<Event> {
+    fn handle_orphans(&mut self, now: u64) -> Vec<Event> {
         let orphaned = |record: &&AppRecord| !record.started && !identity::lives(record.guardian);
         let records = self.live.apps().values().map(|app| &app.record);
         let held: Vec<AppRecord> = records.filter(orphaned).cloned().collect();
@@ -146,7 +146,7 @@ impl Scheduler {
     }
 
     /// What the machine and its other users leave to us.
-    pub(super) fn sample(&mut self) -> Vec<Event> {
+    pub(super) fn sample_machine(&mut self) -> Vec<Event> {
         if self.options.leave_unmanaged {
             self.live.sample_unmanaged();
         }

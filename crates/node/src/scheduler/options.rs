@@ -53,7 +53,7 @@ pub enum StartError {
     #[error(transparent)]
     Policy(#[from] policy::UnknownPolicy),
     #[error(transparent)]
-    Mechanism(#[from] crate::mechanism::NotToBeHad),
+    Mechanism(#[from] crate::mechanism::Unavailable),
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("cannot record to {}: {error}", path.display())]

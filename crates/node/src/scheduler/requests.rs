@@ -17,7 +17,7 @@ use crate::server::{Incoming, PeerId};
 use crate::{identity, restore};
 
 impl Scheduler {
-    pub(super) fn hear(&mut self, peer: PeerId, incoming: Incoming) -> Vec<Event> {
+    pub(super) fn handle(&mut self, peer: PeerId, incoming: Incoming) -> Vec<Event> {
         let message = match incoming {
             Incoming::Message(message) => message,
             Incoming::Gone => return self.hung_up(peer),
@@ -49,13 +49,13 @@ impl Scheduler {
                 let stopped_again = self.registry.is_noted_as_stopped(&id);
                 if stopped_again { Vec::new() } else { self.resumed(id).into_iter().collect() }
             }
-            ToScheduler::Release { id } if self.owns(peer, &id) => {
-                self.live.release(&id);
+            ToScheduler::Terminating { id } if self.owns(peer, &id) => {
+                self.live.terminating(&id);
                 self.server.send(peer, &FromScheduler::Done);
                 Vec::new()
             }
             ToScheduler::Attach { pid, name, demand } => self.attach(peer, pid, name, demand),
-            ToScheduler::GiveBack { which } => self.give_back(peer, &which),
+            ToScheduler::Release { which } => self.release(peer, &which),
             ToScheduler::Status => {
                 let status = self.status(now);
                 self.server.send(peer, &FromScheduler::Status { status });
@@ -66,7 +66,7 @@ impl Scheduler {
                 Vec::new()
             }
             ToScheduler::GetPolicy => {
-                self.tell_policy(peer);
+                self.send_policy(peer);
                 Vec::new()
             }
             ToScheduler::SetPolicy { policy, settings, script } => {
@@ -84,7 +84,7 @@ impl Scheduler {
             | ToScheduler::Ended { id }
             | ToScheduler::Suspend { id }
             | ToScheduler::Resume { id }
-            | ToScheduler::Release { id } => {
+            | ToScheduler::Terminating { id } => {
                 let why = format!("{id} is not a program of yours here");
                 self.server.send(peer, &FromScheduler::Refused { why });
                 Vec::new()
@@ -105,7 +105,7 @@ impl Scheduler {
     fn root_ended(&mut self, peer: PeerId, id: AppId, now: u64) -> Vec<Event> {
         // Descendants that outlive the root stay under the scheduler until they end too. What else this look
         // shows the engine is to know before it decides: who is rigid is not placed as if he were not.
-        let mut events = self.look(now);
+        let mut events = self.sample_apps(now);
         let account = self.live.account(&id, now).unwrap_or_default();
         self.server.send(peer, &FromScheduler::Account { account });
         self.owners.remove(&id);
@@ -280,11 +280,11 @@ impl Scheduler {
         let (tape, lines) = std::sync::mpsc::channel();
         self.engine.record_to(Box::new(Tape(tape)));
         self.readers.push(Reader { peer, lines });
-        self.tell_readers();
+        self.notify_readers();
     }
 
     /// What was recorded since the last time, to those who asked for it.
-    pub(super) fn tell_readers(&mut self) {
+    pub(super) fn notify_readers(&mut self) {
         for reader in &self.readers {
             for line in reader.lines.try_iter() {
                 self.server.send(reader.peer, &FromScheduler::Recorded { line });
@@ -292,7 +292,7 @@ impl Scheduler {
         }
     }
 
-    fn tell_policy(&mut self, peer: PeerId) {
+    fn send_policy(&mut self, peer: PeerId) {
         let policy = self.engine.policy();
         let (letters, words) = (policy.letters().to_owned(), policy.words().to_owned());
         self.server.send(peer, &FromScheduler::Policy { letters, words });

@@ -36,10 +36,10 @@ pub(super) fn seen(shown: &Shown<'_>) -> (App, Option<News>) {
             seen.team = width;
         }
         // With the team that it has, for as long as it keeps that.
-        Nature::Stays(why) => {
+        Nature::StuckInRegion(why) => {
             if !was_rigid {
                 let threads = sight.team.unwrap_or(1);
-                news = Some(News::Stays { app: known.id.clone(), threads, why: why.clone() });
+                news = Some(News::StuckInRegion { app: known.id.clone(), threads, why: why.clone() });
             }
             seen.demand.malleability = Malleability::Rigid;
             seen.demand.max_threads = sight.team;
@@ -53,12 +53,13 @@ pub(super) fn seen(shown: &Shown<'_>) -> (App, Option<News>) {
             if was_rigid {
                 news = Some(News::Resizable { app: known.id.clone() });
             }
-            let told = sight.told;
-            seen.demand.max_threads = declared.max_threads.min(told).or(told);
+            let max_team = sight.max_team;
+            seen.demand.max_threads = declared.max_threads.min(max_team).or(max_team);
             let most = seen.demand.max_threads.unwrap_or(sight.fewest);
             seen.demand.min_threads = seen.demand.min_threads.max(sight.fewest).min(most);
             // A team on its way to the wish is no news; the actuator waits for it itself.
-            seen.team = sight.team.map(|team| known.team.unwrap_or(team).max(team).min(told.unwrap_or(team)));
+            seen.team =
+                sight.team.map(|team| known.team.unwrap_or(team).max(team).min(max_team.unwrap_or(team)));
         }
         // Until it shows what it is, it counts as what it was last time.
         Nature::Starting | Nature::Serial => {
@@ -77,7 +78,7 @@ mod tests {
             nature,
             finding: None,
             team: Some(3),
-            told: Some(8),
+            max_team: Some(8),
             fewest: 2,
             regions: 1,
             cpu_time_ns: 0,
@@ -113,10 +114,10 @@ mod tests {
 
     #[test]
     fn one_that_stays_in_its_region_is_rigid_and_said_so_once() {
-        let stays = sight(Nature::Stays("so".into()));
+        let stays = sight(Nature::StuckInRegion("so".into()));
         let (seen, news) = demand_of("a team 5", "a", None, &stays);
         assert_eq!((seen.team, seen.demand.max_threads), (Some(3), Some(3)));
-        assert!(matches!(news, Some(News::Stays { threads: 3, .. })));
+        assert!(matches!(news, Some(News::StuckInRegion { threads: 3, .. })));
         assert!(demand_of("a rigid max 3 team 3", "a", None, &stays).1.is_none());
     }
 
@@ -128,7 +129,7 @@ mod tests {
         assert!(matches!(news, Some(News::Resizable { .. })));
         let (seen, news) = demand_of("a team 9", "a max 4", None, &resizable);
         assert_eq!((seen.demand.max_threads, seen.team, news.is_none()), (Some(4), Some(8), true));
-        let narrow = Sight { told: Some(1), ..resizable };
+        let narrow = Sight { max_team: Some(1), ..resizable };
         let (seen, _) = demand_of("a", "a", None, &narrow);
         assert_eq!((seen.demand.min_threads, seen.demand.max_threads), (1, Some(1)), "never above the most");
     }

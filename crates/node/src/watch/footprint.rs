@@ -42,7 +42,7 @@ impl Footprint {
         self.memory
     }
 
-    pub fn look(&mut self, members: &[Process], now_ns: u64, root: &Root) {
+    pub fn sample(&mut self, members: &[Process], now_ns: u64, root: &Root) {
         if let Some(answer) = self.asked.as_ref().and_then(|asked| asked.try_recv().ok()) {
             self.asked = None;
             self.ask_at_ns = now_ns + (answer.cost_ns * PAUSE_FACTOR).max(PAUSE_NS);

@@ -17,7 +17,7 @@ impl LetRun {
     }
 
     /// One more look. Of a time in which it was stopped or continued nobody knows how much of it it ran: none counts.
-    pub fn look(&mut self, now_ns: u64, still_ns: u64, stopped_by_others: bool) {
+    pub fn sample(&mut self, now_ns: u64, still_ns: u64, stopped_by_others: bool) {
         let passed_ns = now_ns.saturating_sub(self.looked_ns);
         let still_now_ns = still_ns.saturating_sub(self.still_ns);
         if !stopped_by_others && !self.stood {
@@ -38,8 +38,8 @@ mod tests {
     #[test]
     fn turns_that_keep_it_still_do_not_count() {
         let mut run = LetRun::since(100);
-        run.look(150, 0, false);
-        run.look(250, 60, false);
+        run.sample(150, 0, false);
+        run.sample(250, 60, false);
         assert_eq!(run.total_ns(), 50 + 40);
     }
 
@@ -47,7 +47,7 @@ mod tests {
     fn times_that_begin_or_end_stopped_do_not_count() {
         let mut run = LetRun::since(0);
         for (now_ns, stopped) in [(50, false), (100, true), (200, true), (300, false), (350, false)] {
-            run.look(now_ns, 0, stopped);
+            run.sample(now_ns, 0, stopped);
         }
         assert_eq!(run.total_ns(), 50 + 50);
     }

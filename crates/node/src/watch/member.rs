@@ -62,7 +62,7 @@ impl Member {
     pub fn may_run(&self, now: u32) -> u32 {
         match self.page.may_resize() && self.page.rigid_bits() == 0 {
             true => now,
-            false => now.max(self.page.told()),
+            false => now.max(self.page.max_team()),
         }
     }
 
@@ -70,7 +70,7 @@ impl Member {
         self.page.has(state::RUNTIME_INITIALISED)
     }
 
-    pub fn look_for_owner(&mut self, living: &[Process], now_ns: u64, root: &Root) {
+    pub fn find_owner(&mut self, living: &[Process], now_ns: u64, root: &Root) {
         let is_open = match self.owner {
             Owner::Is(_) => false,
             Owner::OneOf(_) => true,

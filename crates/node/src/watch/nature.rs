@@ -15,7 +15,7 @@ pub enum Nature {
     Resizable,
     /// A resizable one that has stayed in one parallel region for so long, with more threads than it was
     /// asked to have, that it counts as rigid until it enters another; the reason, for people.
-    Stays(String),
+    StuckInRegion(String),
     /// It runs the threads that it runs; the reason, for people.
     Rigid(String),
     /// No parallel runtime that we know, and no more than one busy thread so far.
@@ -37,7 +37,7 @@ struct Shown<'a> {
     /// What its code says about resizing, once that is known.
     finding: Option<&'a Finding>,
     /// It has stayed in one region for too long after it was asked for a narrower team.
-    stays: bool,
+    stuck: bool,
     may_resize: bool,
     /// At the last look. One whose processes come and go, or that loads more while it runs, stays that
     /// while it is looked at: such programs have all their threads until then.
@@ -92,8 +92,8 @@ impl Shown<'_> {
         if let Some(Finding::Rigid(obstacle)) = self.finding {
             return Some(Nature::Rigid(obstacle.sentence()));
         }
-        if self.stays {
-            return Some(Nature::Stays(format!(
+        if self.stuck {
+            return Some(Nature::StuckInRegion(format!(
                 "it has stayed in one parallel region for {} s after it was asked for a narrower team",
                 PATIENCE_NS / 1_000_000_000
             )));
@@ -123,7 +123,7 @@ impl Watch {
             rigid: self.teams.rigid(),
             regions: self.teams.regions(),
             finding: self.teams.finding(),
-            stays: self.teams.stays(),
+            stuck: self.teams.is_stuck_in_region(),
             may_resize: self.teams.may_resize(),
             was_resizable: self.was_resizable,
             most_silent: self.most_silent,
@@ -146,7 +146,7 @@ mod tests {
         rigid: None,
         regions: 0,
         finding: None,
-        stays: false,
+        stuck: false,
         may_resize: false,
         was_resizable: false,
         most_silent: 0,
@@ -173,7 +173,7 @@ mod tests {
         let found = Shown { may_resize: true, ..team };
         assert_eq!(found.nature(), Nature::Resizable);
         assert_eq!(Shown { was_resizable: true, ..team }.nature(), Nature::Resizable);
-        assert!(matches!(Shown { stays: true, ..found }.nature(), Nature::Stays(_)));
+        assert!(matches!(Shown { stuck: true, ..found }.nature(), Nature::StuckInRegion(_)));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct Seen {
 
 impl Patience {
     /// Once lost, it is lost for as long as the region lasts, whatever is wished for meanwhile.
-    pub fn look(&mut self, seen: Seen) {
+    pub fn sample(&mut self, seen: Seen) {
         if !seen.in_same_region || !(seen.too_wide || self.lost) {
             *self = Patience::default();
             return;
@@ -56,7 +56,7 @@ mod tests {
     fn patience_ends_after_five_seconds_of_a_too_wide_region() {
         let mut patience = Patience::default();
         for (let_run_ns, lost) in [(10 * S, false), (14 * S, false), (15 * S, true)] {
-            patience.look(seen(true, true, let_run_ns));
+            patience.sample(seen(true, true, let_run_ns));
             assert_eq!(patience.is_lost(), lost, "after {let_run_ns}");
         }
     }
@@ -64,31 +64,31 @@ mod tests {
     #[test]
     fn time_in_which_it_stood_still_does_not_count() {
         let mut patience = Patience::default();
-        (0..1000).for_each(|_| patience.look(seen(true, true, 7 * S)));
+        (0..1000).for_each(|_| patience.sample(seen(true, true, 7 * S)));
         assert!(!patience.is_lost());
     }
 
     #[test]
     fn a_region_that_is_as_wide_as_it_should_be_may_last_for_ever() {
         let mut patience = Patience::default();
-        (0..1000).for_each(|at| patience.look(seen(true, false, at * S)));
+        (0..1000).for_each(|at| patience.sample(seen(true, false, at * S)));
         assert!(!patience.is_lost());
         // Only from when it was asked to be narrower.
-        patience.look(seen(true, true, 1000 * S));
-        patience.look(seen(true, true, 1004 * S));
+        patience.sample(seen(true, true, 1000 * S));
+        patience.sample(seen(true, true, 1004 * S));
         assert!(!patience.is_lost());
     }
 
     #[test]
     fn patience_returns_with_the_next_region_not_with_a_wider_wish() {
         let mut patience = Patience::default();
-        patience.look(seen(true, true, 0));
-        patience.look(seen(true, true, PATIENCE_NS));
-        patience.look(seen(true, false, PATIENCE_NS + S));
+        patience.sample(seen(true, true, 0));
+        patience.sample(seen(true, true, PATIENCE_NS));
+        patience.sample(seen(true, false, PATIENCE_NS + S));
         assert!(patience.is_lost(), "the wish is its width now");
-        patience.look(seen(false, false, PATIENCE_NS + 2 * S));
+        patience.sample(seen(false, false, PATIENCE_NS + 2 * S));
         assert!(!patience.is_lost());
-        patience.look(seen(true, true, PATIENCE_NS + 3 * S));
+        patience.sample(seen(true, true, PATIENCE_NS + 3 * S));
         assert!(!patience.is_lost(), "patience begins anew");
     }
 }

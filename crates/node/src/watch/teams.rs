@@ -25,8 +25,8 @@ const MOST_FILES: usize = 10_000;
 pub struct Teams {
     /// By name and number of the file: containers that come one after the other use the same name again.
     members: BTreeMap<(PageName, u64), Member>,
-    /// Threads that the active teams were last told to have together.
-    told_to_have: u32,
+    /// Threads that the active teams were last asked to have together.
+    asked_team: u32,
 }
 
 /// What a team needs to be given its share.
@@ -41,13 +41,7 @@ impl Teams {
     /// Takes up pages that appeared. Known ones stay open: exec keeps file and mapping, and a page
     /// whose process has ended still holds its last figures.
     /// `only`: the directory serves other programs, too, and these alone are looked for.
-    pub fn look_for_pages(
-        &mut self,
-        pages: &PageDir,
-        only: Option<&[Process]>,
-        living: &[Process],
-        root: &Root,
-    ) {
+    pub fn scan_pages(&mut self, pages: &PageDir, only: Option<&[Process]>, living: &[Process], root: &Root) {
         let Ok(entries) = host::with(|host| host.names(pages.path())) else { return };
         let names = entries
             .into_iter()
@@ -87,9 +81,16 @@ impl Teams {
 
     /// Takes note of who lives and who entered regions since the last look. `let_run_ns` is how long the
     /// program was let run so far.
-    pub fn look(&mut self, living: &[Process], now_ns: u64, let_run_ns: u64, analyst: &Analyst, root: &Root) {
+    pub fn sample(
+        &mut self,
+        living: &[Process],
+        now_ns: u64,
+        let_run_ns: u64,
+        analyst: &Analyst,
+        root: &Root,
+    ) {
         for member in self.members.values_mut() {
-            member.look_for_owner(living, now_ns, root);
+            member.find_owner(living, now_ns, root);
             member.lives = !member.page.has(state::EXITED)
                 && match &member.owner {
                     // A process may have started since `living` was found.
@@ -99,7 +100,7 @@ impl Teams {
                 };
             let regions = member.page.regions();
             let wish = member.page.target();
-            member.patience.look(Seen {
+            member.patience.sample(Seen {
                 in_same_region: member.lives && regions == member.regions && member.page.in_region(),
                 too_wide: wish != 0 && member.page.running() > wish,
                 let_run_ns,
@@ -124,11 +125,11 @@ impl Teams {
         let target = if self.is_uncertain() { 0 } else { target };
         let needs: Vec<Need> = self
             .running()
-            .map(|member| Need { active: member.is_active(now_ns), most: member.page.told() })
+            .map(|member| Need { active: member.is_active(now_ns), most: member.page.max_team() })
             .collect();
         let shares = shares(target, others, &needs);
         let active = needs.iter().zip(&shares).filter(|(need, _)| need.active).map(|(_, share)| *share);
-        self.told_to_have = active.sum();
+        self.asked_team = active.sum();
         for (member, share) in self.running().zip(shares) {
             if member.page.target() != share {
                 member.page.set_target(share);
@@ -143,8 +144,8 @@ impl Teams {
 
     /// Threads that the program has when its teams obey; more than the place is wide where it has
     /// more processes than CPUs.
-    pub fn told_to_have(&self) -> u32 {
-        self.told_to_have
+    pub fn asked_team(&self) -> u32 {
+        self.asked_team
     }
 
     /// Threads that may run at this moment, cheaply. `None` where only a look tells.
@@ -165,12 +166,15 @@ impl Teams {
         teams.or_else(|| self.running().filter(|m| m.regions > 0).map(|m| m.page.team().max(1)).max())
     }
 
-    /// Greatest number of threads that all teams together can use, by what their runtimes told.
-    pub fn told(&self, now_ns: u64) -> Option<u32> {
-        let active: u32 =
-            self.running().filter(|member| member.is_active(now_ns)).map(|member| member.page.told()).sum();
-        let one = self.members.values().map(|member| member.page.told()).max().unwrap_or(0);
-        Some(active.max(one)).filter(|&told| told > 0)
+    /// Greatest number of threads that all teams together can use, by what their runtimes say.
+    pub fn max_team(&self, now_ns: u64) -> Option<u32> {
+        let active: u32 = self
+            .running()
+            .filter(|member| member.is_active(now_ns))
+            .map(|member| member.page.max_team())
+            .sum();
+        let one = self.members.values().map(|member| member.page.max_team()).max().unwrap_or(0);
+        Some(active.max(one)).filter(|&threads| threads > 0)
     }
 
     /// Teams that run regions now: fewer threads than these the program cannot have.
@@ -225,7 +229,7 @@ impl Teams {
     }
 
     /// What the processes of which there are pages say of their threads' CPUs.
-    pub fn say_of_cpus(&self) -> BTreeMap<Process, Said> {
+    pub fn stated_cpus(&self) -> BTreeMap<Process, Said> {
         let living = self.members.values().filter(|member| member.lives);
         let said = |page: &Page| Said {
             follows_place: page.has(state::FOLLOWS_PLACE),
@@ -240,7 +244,7 @@ impl Teams {
     }
 
     /// Whether a team of it has stayed in one region for longer than it is waited for.
-    pub fn stays(&self) -> bool {
+    pub fn is_stuck_in_region(&self) -> bool {
         self.running().any(|member| member.patience.is_lost())
     }
 

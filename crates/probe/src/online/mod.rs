@@ -194,7 +194,7 @@ impl Online {
 }
 
 impl Service for Online {
-    fn look(&mut self, scene: &Scene) {
+    fn observe(&mut self, scene: &Scene) {
         self.shared.open(opening(scene, &self.machine));
     }
 

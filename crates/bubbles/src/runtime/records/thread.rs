@@ -96,10 +96,10 @@ impl Thread {
 
     /// Who changes how numbers are rounded without having said so is found out where that costs nothing.
     #[inline]
-    pub fn keeps_its_word(&self) {
+    pub fn check_rounding(&self) {
         #[cfg(debug_assertions)]
         assert!(
-            self.context.keeps_its_word(),
+            self.context.rounds_as_stated(),
             "thread '{}' has changed how numbers are rounded: say so when it is made (own_rounding)",
             self.name().unwrap_or("without a name")
         );

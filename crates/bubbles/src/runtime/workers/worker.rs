@@ -208,7 +208,7 @@ impl Worker {
         if ptr::eq(from, to) {
             return self;
         }
-        from.keeps_its_word();
+        from.check_rounding();
         if !to.context.is_prepared() {
             self.prepare(to);
         }
@@ -234,7 +234,7 @@ impl Worker {
 
     fn switch_to_idle(&'static self, from: &Thread) -> &'static Worker {
         self.note(|| What::Idle);
-        from.keeps_its_word();
+        from.check_rounding();
         self.set_current(ptr::null());
         let left = sanitize::leave(self.own.get(), from.stack.get() != Stack::NONE);
         // SAFETY: `from` runs, and `idle` is saved while a thread runs. As in `switch_to`.

@@ -68,7 +68,7 @@ impl Context {
 
     /// Whether what runs now, of which this is the context, rounds as it said that it would.
     #[cfg(debug_assertions)]
-    pub fn keeps_its_word(&self) -> bool {
+    pub fn rounds_as_stated(&self) -> bool {
         self.rounds() || rounding() == USUAL
     }
 
