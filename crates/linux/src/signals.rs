@@ -2,11 +2,16 @@
 //!
 //! SIGSTOP is the way of taking turns that needs no rights beyond owning the process, and the
 //! coarsest: parents are told, terminals react. Ask [`crate::protection`] before stopping.
+//!
+//! Whom somebody else has stopped (`kill -STOP`, a debugger's user, a batch system) is his to continue. We stop each
+//! thread by a signal of its own, and everybody else stops processes; what comes to a process that stands already the
+//! kernel keeps, for the thread or for the process, until a SIGCONT takes it away. So before we continue a process it
+//! shows who else wants it to stand ([`stops_by_others`]). A stop that comes between that look and our SIGCONT, some ten
+//! microseconds, is lost.
 
 use std::collections::BTreeSet;
 
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::error::{Error, Result};
@@ -43,14 +48,70 @@ impl Sent {
 /// them is between two gangs and has no time for thousands of calls.
 const MOST_THREADS: usize = 256;
 
-/// Hurries a stop that was already sent to the process; what fails here changes nothing.
-fn stop_threads(process: Process, root: &Root) {
-    let threads = procfs::threads(process.pid, root).unwrap_or_default();
-    for tid in threads.into_iter().take(MOST_THREADS) {
-        // The process got a signal a moment ago by a sure way; its pid cannot have passed on to another
-        // since, unless it ended and was waited for meanwhile.
-        let _ = host::with(|host| host.send_to_thread(process.pid, tid, Signal::STOP));
+const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+const STOP: u64 = bit(libc::SIGSTOP);
+const KILL: u64 = bit(libc::SIGKILL);
+/// Stops that a program may handle.
+const POLITE: [Signal; 3] = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
+
+/// What others want of a process that we have stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopsByOthers {
+    None,
+    /// It is to stand, whatever we do.
+    Stands,
+    /// These signals are to reach it. A SIGCONT takes them away.
+    Asked(Vec<Signal>),
+}
+
+/// What others want of a process to each of whose threads we have sent a stop, as long as nobody has continued it since.
+pub fn stops_by_others(process: Process, root: &Root) -> Result<StopsByOthers> {
+    // In this order: of one that does not stand yet our stop may be pending for all, and is taken note of now.
+    let stands = process.stat(root)?.is_stopped();
+    let first = procfs::pending(process.pid, process.pid, root)?;
+    let ours_came_later =
+        || Ok::<bool, Error>(stands && first.own & STOP != 0 && is_pending_for_all(process, root)?);
+    if first.shared & STOP != 0 || ours_came_later()? {
+        return Ok(StopsByOthers::Stands);
     }
+    let asked: Vec<Signal> =
+        POLITE.into_iter().filter(|signal| first.shared & bit(signal.as_raw()) != 0).collect();
+    Ok(if asked.is_empty() { StopsByOthers::None } else { StopsByOthers::Asked(asked) })
+}
+
+/// The same of one of which nothing else matters; where nothing can be read it is not known.
+pub fn is_stopped_by_others(process: Process, root: &Root) -> bool {
+    matches!(stops_by_others(process, root), Ok(StopsByOthers::Stands))
+}
+
+/// Whether each thread has a SIGSTOP of ours pending: it was not ours by which they stand.
+fn is_pending_for_all(process: Process, root: &Root) -> Result<bool> {
+    for tid in procfs::threads(process.pid, root)?.into_iter().take(MOST_THREADS) {
+        match procfs::pending(process.pid, tid, root) {
+            Ok(pending) if pending.own & STOP == 0 => return Ok(false),
+            Ok(_) => {}
+            Err(error) if error.is_gone() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// Stops a process thread by thread. The first that takes note of it stops them all.
+fn stop_threads(process: Process, root: &Root) -> Result<()> {
+    for tid in procfs::threads(process.pid, root)?.into_iter().take(MOST_THREADS) {
+        // The process was there a moment ago; its pid cannot have passed on to another since, unless it ended and
+        // was waited for meanwhile, and all other numbers were used.
+        match host::with(|host| host.send_to_thread(process.pid, tid, Signal::STOP)) {
+            Ok(()) => {}
+            Err(source) if source.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(source) => return Err(Error::call("tgkill", format!("thread {tid}"), source)),
+        }
+    }
+    Ok(())
 }
 
 /// One process with the surest way of signalling it.
@@ -95,6 +156,8 @@ fn send_checked(process: Process, signal: Signal, root: &Root) -> Result<()> {
 pub struct Targets {
     targets: Vec<Target>,
     stopped: BTreeSet<Process>,
+    /// Those that somebody else has stopped, when they were last to stop or to go on.
+    others: BTreeSet<Process>,
 }
 
 impl Targets {
@@ -105,7 +168,7 @@ impl Targets {
             Err(error) if error.is_gone() => None,
             Err(_) => Some(Target::Checked(*process)),
         };
-        Targets { targets: processes.iter().filter_map(open).collect(), stopped: BTreeSet::new() }
+        Targets { targets: processes.iter().filter_map(open).collect(), ..Targets::default() }
     }
 
     pub fn processes(&self) -> Vec<Process> {
@@ -121,6 +184,12 @@ impl Targets {
         self.targets.extend(Targets::open(&new, root).targets);
         let held: BTreeSet<Process> = self.processes().into_iter().collect();
         self.stopped.retain(|process| held.contains(process));
+        self.others.retain(|process| held.contains(process));
+    }
+
+    /// Whether all of them were found stopped by somebody else when they were last to stop or to go on.
+    pub fn are_stopped_by_others(&self) -> bool {
+        !self.targets.is_empty() && self.targets.iter().all(|target| self.others.contains(&target.process()))
     }
 
     /// Lets go of these processes for good, running.
@@ -133,6 +202,7 @@ impl Targets {
     pub fn forget(&mut self, leaving: &[Process]) {
         self.targets.retain(|target| !leaving.contains(&target.process()));
         self.stopped.retain(|process| !leaving.contains(process));
+        self.others.retain(|process| !leaving.contains(process));
     }
 
     pub fn send(&self, signal: Signal, root: &Root) -> Sent {
@@ -143,7 +213,7 @@ impl Targets {
         sent
     }
 
-    /// Stops every process, each thread at once.
+    /// Stops every process, each thread at once; those that stand already are somebody else's to continue.
     ///
     /// The kernel gives a signal for a process to its first thread, and only when that runs do the
     /// others learn of it. Where it sleeps while the others compute, as in a team whose first thread
@@ -156,18 +226,29 @@ impl Targets {
     /// The same without those that `spared` names.
     pub fn stop_but(&mut self, spared: impl Fn(Process) -> bool, root: &Root) -> Sent {
         let mut sent = Sent::default();
-        for target in self.targets.iter().filter(|target| !spared(target.process())) {
-            let one = target.send(Signal::STOP, root);
-            if one.is_ok() {
-                self.stopped.insert(target.process());
-                stop_threads(target.process(), root);
+        for process in self.processes().into_iter().filter(|process| !spared(*process)) {
+            let stands = match process.stat(root) {
+                Ok(stat) => stat.is_stopped(),
+                Err(error) => {
+                    sent.note(process, Err(error));
+                    continue;
+                }
+            };
+            if stands && !self.stopped.contains(&process) {
+                self.others.insert(process);
+                continue;
             }
-            sent.note(target.process(), one);
+            self.others.remove(&process);
+            let one = stop_threads(process, root);
+            if one.is_ok() {
+                self.stopped.insert(process);
+            }
+            sent.note(process, one);
         }
         sent
     }
 
-    /// Continues those that were stopped by this.
+    /// Continues those that were stopped by this, unless somebody else wants them to stand.
     pub fn cont(&mut self, root: &Root) -> Sent {
         self.continue_those(|_| true, root)
     }
@@ -175,9 +256,21 @@ impl Targets {
     fn continue_those(&mut self, which: impl Fn(Process) -> bool, root: &Root) -> Sent {
         let mut sent = Sent::default();
         for target in self.targets.iter().filter(|target| which(target.process())) {
-            if self.stopped.remove(&target.process()) {
-                sent.note(target.process(), target.send(Signal::CONT, root));
+            let process = target.process();
+            if !self.stopped.remove(&process) {
+                continue;
             }
+            // Of one of which nothing can be read it is not known that it is to stand.
+            let asked = match stops_by_others(process, root) {
+                Ok(StopsByOthers::Stands) => {
+                    self.others.insert(process);
+                    continue;
+                }
+                Ok(StopsByOthers::Asked(signals)) => signals,
+                Ok(StopsByOthers::None) | Err(_) => Vec::new(),
+            };
+            let mut signals = [Signal::CONT].into_iter().chain(asked);
+            sent.note(process, signals.try_for_each(|signal| target.send(signal, root)));
         }
         sent
     }
@@ -217,7 +310,7 @@ pub fn is_stopping(process: Process, root: &Root) -> bool {
     let tids = procfs::threads(process.pid, root).unwrap_or_default();
     // In this order: a stop that is not pending any more has been carried out when the state is read.
     let stops = |tid: &u32| {
-        procfs::stop_is_pending(process.pid, *tid, root).unwrap_or(false)
+        procfs::pending(process.pid, *tid, root).is_ok_and(|pending| pending.any() & STOP != 0)
             || procfs::thread_stat(process.pid, *tid, root).is_ok_and(|stat| stat.is_stopped())
     };
     process.is_same(root) && tids.iter().any(stops)
@@ -225,8 +318,7 @@ pub fn is_stopping(process: Process, root: &Root) -> bool {
 
 /// Whether a SIGKILL is on its way to the process: a version 1 freezer holds back even that.
 pub fn is_killed(process: Process, root: &Root) -> bool {
-    const KILL: u64 = 1 << (libc::SIGKILL - 1);
-    procfs::status(process.pid, root).is_ok_and(|status| status.sig_pending & KILL != 0)
+    procfs::status(process.pid, root).is_ok_and(|status| status.pending.any() & KILL != 0)
 }
 
 /// Whether every thread of the process stands stopped (by a signal; a tracer's stop does not
@@ -273,46 +365,5 @@ pub fn wait_all_stopped(processes: &[Process], timeout_ns: u64, root: &Root) -> 
         }
         clock::sleep_until(clock::now_ns() + pause_ns);
         pause_ns = (pause_ns * 2).min(1_000_000);
-    }
-}
-
-/// Which processes we have stopped, so that a stop by somebody else (Ctrl-Z, a debugger's user, a
-/// batch system) can be told from ours and be respected: such a program leaves the rotation until
-/// whoever stopped it continues it.
-///
-/// A stop that somebody adds to ours cannot be seen, and our SIGCONT ends it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stops {
-    ours: BTreeSet<Process>,
-}
-
-impl Stops {
-    pub fn note_stopped(&mut self, processes: &[Process]) {
-        self.ours.extend(processes);
-    }
-
-    pub fn note_continued(&mut self, processes: &[Process]) {
-        for process in processes {
-            self.ours.remove(process);
-        }
-    }
-
-    /// What must be continued if we go away.
-    pub fn ours(&self) -> Vec<Process> {
-        self.ours.iter().copied().collect()
-    }
-
-    /// Those of `processes` that stand stopped though not by us.
-    pub fn stopped_by_others(&self, processes: &[Process], root: &Root) -> Vec<Process> {
-        let by_others = |process: &&Process| {
-            !self.ours.contains(process) && process.stat(root).is_ok_and(|stat| stat.is_stopped())
-        };
-        processes.iter().filter(by_others).copied().collect()
-    }
-
-    /// Those that we stopped and that somebody else has continued or ended.
-    pub fn continued_by_others(&self, root: &Root) -> Vec<Process> {
-        let runs = |process: &&Process| !process.stat(root).is_ok_and(|stat| stat.is_stopped());
-        self.ours.iter().filter(runs).copied().collect()
     }
 }

@@ -274,22 +274,62 @@ fn an_impossible_mask_is_an_error_that_names_the_thread() {
     assert!(affinity::set(0, &beyond).is_err());
 }
 
+/// Sends it from outside, as `kill` does.
+fn kill_from_outside(program: &Program, signal: Signal) {
+    signals::send(&[program.process], signal, &Root::live());
+}
+
 #[test]
-fn a_stop_by_somebody_else_is_told_from_ours() {
+fn a_stop_by_somebody_else_outlives_our_turns() {
     let root = Root::live();
-    let (ours, theirs) = (Program::sleep(), Program::sleep());
-    let both = [ours.process, theirs.process];
-    let mut stops = signals::Stops::default();
-    signals::stop(&[ours.process], &root);
-    stops.note_stopped(&[ours.process]);
-    // Not SIGTSTP, which stops nothing in a process group that nobody controls.
-    signals::send(&[theirs.process], Signal::STOP, &root);
-    signals::wait_all_stopped(&both, SECOND_NS, &root).unwrap();
-    assert_eq!(stops.stopped_by_others(&both, &root), [theirs.process]);
-    assert_eq!(stops.continued_by_others(&root), []);
-    signals::cont(&both, &root);
-    eventually("continuing", || !signals::is_stopped(ours.process, &root).unwrap());
-    assert_eq!(stops.continued_by_others(&root), [ours.process]);
+    for busy in [false, true] {
+        let program =
+            if busy { Program::start("sh", &["-c", "while :; do :; done"]) } else { Program::sleep() };
+        let stands = || signals::is_stopped(program.process, &root).unwrap();
+        let mut targets = signals::Targets::open(&[program.process], &root);
+        let turn = |targets: &mut signals::Targets| {
+            targets.stop(&root);
+            signals::wait_all_stopped(&[program.process], SECOND_NS, &root).unwrap();
+            targets.cont(&root);
+        };
+        turn(&mut targets);
+        eventually("going on", || !stands());
+        assert!(!targets.are_stopped_by_others());
+        // In its turn.
+        kill_from_outside(&program, Signal::STOP);
+        eventually("standing", stands);
+        (0..3).for_each(|_| turn(&mut targets));
+        assert!(stands() && targets.are_stopped_by_others());
+        kill_from_outside(&program, Signal::CONT);
+        eventually("going on", || !stands());
+        turn(&mut targets);
+        eventually("going on", || !stands());
+        assert!(!targets.are_stopped_by_others());
+        // While it stands still.
+        targets.stop(&root);
+        eventually("standing", stands);
+        kill_from_outside(&program, Signal::STOP);
+        targets.cont(&root);
+        (0..3).for_each(|_| turn(&mut targets));
+        assert!(stands() && targets.are_stopped_by_others());
+    }
+}
+
+#[test]
+fn a_stop_that_a_program_may_handle_reaches_it_after_its_turn() {
+    let root = Root::live();
+    // Ends by it.
+    let program = Program::start("sh", &["-c", "trap 'exit 3' TSTP; while :; do sleep 0.01; done"]);
+    eventually("its handler", || {
+        let caught = procfs::status(program.process.pid, &root).unwrap().sig_caught;
+        caught & 1 << (Signal::TSTP.as_raw() - 1) != 0
+    });
+    let mut targets = signals::Targets::open(&[program.process], &root);
+    targets.stop(&root);
+    signals::wait_all_stopped(&[program.process], SECOND_NS, &root).unwrap();
+    kill_from_outside(&program, Signal::TSTP);
+    targets.cont(&root);
+    eventually("its end", || !program.process.is_alive(&root));
 }
 
 #[test]

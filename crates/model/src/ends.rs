@@ -55,6 +55,22 @@ impl Kernel {
         }
     }
 
+    /// A stop of one thread stops them all. What comes to a process that stands stays pending.
+    pub fn stop_thread(&mut self, from: u32, pid: u32, tid: u32) -> Result<(), i32> {
+        let now_ns = self.now_ns;
+        let process = self.processes.get_mut(&pid).ok_or(libc::ESRCH)?;
+        if process.zombie {
+            return Ok(());
+        }
+        if process.stopped {
+            process.stops_pending_for.insert(tid);
+        } else {
+            (process.stopped, process.stopped_by, process.stopped_at_ns) = (true, from, now_ns);
+        }
+        self.touch(pid);
+        Ok(())
+    }
+
     pub fn signal(&mut self, from: u32, pid: u32, signal: Signal) -> Result<(), i32> {
         let frozen = self.processes.get(&pid).map(|process| self.is_frozen(process));
         let frozen_v1 = frozen == Some(true)
@@ -69,14 +85,13 @@ impl Kernel {
         }
         match signal {
             Signal::STOP => {
-                if !process.stopped {
-                    process.stopped_at_ns = now_ns;
-                    process.stopped_by = from;
-                }
-                process.stopped = true;
+                process.stop_is_pending |= process.stopped;
+                // Whoever wanted it to stand last.
+                (process.stopped, process.stopped_by, process.stopped_at_ns) = (true, from, now_ns);
             }
             Signal::CONT => {
-                process.stopped = false;
+                (process.stopped, process.stop_is_pending) = (false, false);
+                process.stops_pending_for.clear();
                 if process.to_die.is_some() && frozen != Some(true) {
                     self.exit(pid, false);
                 }

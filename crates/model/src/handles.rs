@@ -65,7 +65,7 @@ impl OpenProcess for Handle {
         if world.kernel.borrow().processes.get(&self.pid).is_none_or(|p| p.start_ticks != self.start_ticks) {
             return Err(error(libc::ESRCH));
         }
-        send(&world, self.pid, signal)
+        send(&world, self.pid, None, signal)
     }
 
     fn wait_exit(&self, timeout_ns: u64) -> io::Result<bool> {
@@ -85,8 +85,8 @@ impl OpenProcess for Handle {
     }
 }
 
-/// As kill(2) does.
-pub(crate) fn send(world: &World, pid: u32, signal: Signal) -> io::Result<()> {
+/// As kill(2) does, and, where a thread is named, tgkill(2).
+pub(crate) fn send(world: &World, pid: u32, tid: Option<u32>, signal: Signal) -> io::Result<()> {
     if !world.kernel.borrow().processes.contains_key(&pid) {
         return Err(error(libc::ESRCH));
     }
@@ -94,9 +94,18 @@ pub(crate) fn send(world: &World, pid: u32, signal: Signal) -> io::Result<()> {
         return Err(error(libc::EPERM));
     }
     let from = world.own_pid();
-    let stood = world.kernel.borrow().processes.get(&pid).is_some_and(|process| process.stopped);
-    world.kernel.borrow_mut().signal(from, pid, signal).map_err(error)?;
-    world.acted(Act::Signalled { to: pid, signal, stood });
+    let (stood, kept) = {
+        let kernel = world.kernel.borrow();
+        let process = &kernel.processes[&pid];
+        let all = process.threads.keys().all(|tid| process.stops_pending_for.contains(tid));
+        (process.stopped, process.stop_is_pending || process.stopped && all)
+    };
+    let sent = match tid.filter(|_| signal == Signal::STOP) {
+        Some(tid) => world.kernel.borrow_mut().stop_thread(from, pid, tid),
+        None => world.kernel.borrow_mut().signal(from, pid, signal),
+    };
+    sent.map_err(error)?;
+    world.acted(Act::Signalled { to: pid, signal, stood, kept });
     Ok(())
 }
 

@@ -117,7 +117,7 @@ impl Host for ModelHost {
 
     fn send(&self, pid: u32, signal: Signal) -> io::Result<()> {
         let world = begin_call()?;
-        send(&world, pid, signal)
+        send(&world, pid, None, signal)
     }
 
     fn send_to_thread(&self, pid: u32, tid: u32, signal: Signal) -> io::Result<()> {
@@ -125,7 +125,7 @@ impl Host for ModelHost {
         if world.kernel.borrow().find_thread(tid).is_none_or(|(process, _)| process.pid != pid) {
             return Err(error(libc::ESRCH));
         }
-        send(&world, pid, signal)
+        send(&world, pid, Some(tid), signal)
     }
 
     fn open_process(&self, pid: u32) -> io::Result<Box<dyn OpenProcess>> {

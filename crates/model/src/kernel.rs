@@ -1,7 +1,7 @@
 //! The state of the modelled machine, and how it goes on by itself.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +33,8 @@ pub enum Act {
         signal: Signal,
         /// Whether it stood, stopped by a signal.
         stood: bool,
+        /// Whether the kernel kept a stop for it that shows that somebody else wants it to stand.
+        kept: bool,
     },
     Masked {
         pid: u32,
@@ -155,6 +157,8 @@ impl Kernel {
             stopped: false,
             stopped_by: 0,
             stopped_at_ns: 0,
+            stop_is_pending: false,
+            stops_pending_for: BTreeSet::new(),
             zombie: false,
             to_die: None,
             groups: self.groups.mounted().iter().map(|mounted| (*mounted, "/".to_owned())).collect(),

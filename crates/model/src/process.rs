@@ -1,6 +1,6 @@
 //! Processes of the model, and the programs that run in them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -90,6 +90,9 @@ pub struct Process {
     /// Who sent the stop that it stands by.
     pub stopped_by: u32,
     pub stopped_at_ns: u64,
+    /// Stops that came while it stood: for the process, and for threads of it. They are gone once it is continued.
+    pub stop_is_pending: bool,
+    pub stops_pending_for: BTreeSet<u32>,
     pub zombie: bool,
     /// A signal that ends it and cannot reach it yet.
     pub to_die: Option<rustix::process::Signal>,

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use rustix::process::Signal;
+
 use crate::groups::ALL;
 use crate::kernel::Kernel;
 use crate::process::{Op, Process, Thread};
@@ -45,9 +47,12 @@ fn stat(kernel: &Kernel, process: &Process, tid: u32, thread: &Thread) -> String
 
 fn status(kernel: &Kernel, process: &Process, tid: u32, thread: &Thread) -> String {
     let uid = process.uid;
-    let pending = process.to_die.map_or(0, |signal| 1_u64 << (signal.as_raw() - 1));
+    let bit = |signal: Signal| 1_u64 << (signal.as_raw() - 1);
+    let stop = |pending: bool| if pending { bit(Signal::STOP) } else { 0 };
+    let shared = process.to_die.map_or(0, bit) | stop(process.stop_is_pending);
+    let own = stop(process.stops_pending_for.contains(&tid));
     format!(
-        "Name:\t{}\nTgid:\t{}\nPid:\t{tid}\nPPid:\t{}\nTracerPid:\t0\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t{tid}\nVmHWM:\t1024 kB\nVmRSS:\t1024 kB\nRssAnon:\t512 kB\nSigPnd:\t0000000000000000\nShdPnd:\t{pending:016x}\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\nSigCgt:\t0000000000000000\nCpus_allowed_list:\t{}\n",
+        "Name:\t{}\nTgid:\t{}\nPid:\t{tid}\nPPid:\t{}\nTracerPid:\t0\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t{tid}\nVmHWM:\t1024 kB\nVmRSS:\t1024 kB\nRssAnon:\t512 kB\nSigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\nSigCgt:\t0000000000000000\nCpus_allowed_list:\t{}\n",
         process.name,
         process.pid,
         process.ppid,

@@ -102,7 +102,7 @@ impl Traces {
         match act {
             Act::Grouped(group) if self.groups.contains(&group) => {}
             Act::Grouped(group) => self.groups.push(group),
-            Act::Stopped => self.stops_by_signal = Some(true),
+            Act::Stopped => (self.stops_by_signal, self.stops_threads) = (Some(true), true),
             Act::Placed(place) => drop(self.places.get_or_insert_default().insert(place)),
             Act::PlacedSomewhere => self.places = None,
             Act::Spread => self.spreads = true,
@@ -114,7 +114,7 @@ impl Traces {
     pub fn has(&self, act: &Act) -> bool {
         match act {
             Act::Grouped(group) => self.groups.contains(group),
-            Act::Stopped => self.stops_by_signal == Some(true),
+            Act::Stopped => self.stops_by_signal == Some(true) && self.stops_threads,
             Act::Placed(place) => self.places.as_ref().is_some_and(|places| places.contains(place)),
             Act::PlacedSomewhere => self.places.is_none(),
             Act::Spread => self.spreads,

@@ -27,10 +27,9 @@ pub trait Turn: Send {
     fn comes_in_first(&self) -> bool {
         false
     }
-    /// Hands the application over to its user, who has stopped it: it must not be kept from
-    /// running by us, nor run by us against its user's will.
-    fn leave(&mut self) -> linux::Result<()> {
-        self.go()
+    /// Whether all of it stands because somebody else has stopped it, as was found when it was last to stop or to go.
+    fn is_stopped_by_others(&self) -> bool {
+        false
     }
 }
 
@@ -214,33 +213,25 @@ impl Clock {
         self.shared.1.notify_one();
     }
 
-    /// Lets one application go now and takes it out of the rotation, because it is to die.
+    /// Lets one application go now and takes it out of the rotation, because it is to die, or because its user has
+    /// stopped it: a stop by somebody else holds.
     pub fn release(&self, app: &AppId) {
-        self.drop_member(app, |turn| turn.go());
-    }
-
-    /// Takes one application out of the rotation because its user stopped it.
-    pub fn leave(&self, app: &AppId) {
-        if broken!(ClockKeepsTheStopped) {
-            return;
-        }
-        self.drop_member(app, |turn| turn.leave());
-    }
-
-    fn drop_member(&self, app: &AppId, act: impl FnOnce(&mut dyn Turn) -> linux::Result<()>) {
         let mut state = self.state();
         if let Some((_, mut turn)) = state.members.remove(app) {
             state.stopped.remove(app);
-            if let Err(error) = act(turn.as_mut()) {
+            if let Err(error) = turn.go() {
                 state.stats.failures.insert(app.clone(), error);
             }
             state.let_go.insert(app.clone(), now_ns());
         }
     }
 
-    /// Whether the clock itself has kept this application from running at any time since then.
+    /// Whether the clock itself has kept this application from running at any time since then, and nobody else has.
     pub fn kept_still_since(&self, app: &AppId, since_ns: u64) -> bool {
         let state = self.state();
+        if state.members.get(app).is_some_and(|(_, turn)| turn.is_stopped_by_others()) {
+            return false;
+        }
         state.stopped.contains_key(app) || state.let_go.get(app).is_some_and(|at_ns| *at_ns >= since_ns)
     }
 

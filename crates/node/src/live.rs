@@ -14,7 +14,6 @@ mod taking;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
 
 use linux::{Root, unmanaged};
 use plan::{Plan, Speedup};
@@ -29,6 +28,7 @@ use crate::identity;
 use crate::mechanism::Mechanisms;
 use crate::registry::Registry;
 use crate::resizing::Analyst;
+use crate::restore::Known;
 use crate::service::{Occupant, Scene};
 use crate::watch::Nature;
 
@@ -230,12 +230,9 @@ impl Live {
         let Some(managed) = self.apps.get_mut(app) else { return };
         managed.user_stopped = true;
         managed.stopped_looks = 0;
-        self.clock.leave(app);
-        if let Some(harness) = &mut managed.harness {
-            harness.traces_mut().user_stopped = true;
-            if let Err(error) = self.registry.write_traces(app, harness.traces()) {
-                self.failures.push(Failure::of(app, error));
-            }
+        self.clock.release(app);
+        if let Err(error) = managed.record_stop(|traces| self.registry.write_traces(app, traces)) {
+            self.failures.push(Failure::of(app, error));
         }
     }
 
@@ -277,11 +274,26 @@ impl Live {
         }
     }
 
-    /// It has ended, or is given back, and is to be set free: the groups that were made for it.
-    pub fn forget(&mut self, app: &AppId) -> Vec<PathBuf> {
+    /// Puts on record whom somebody else has stopped, of those whom the clock keeps from running no more: who sets
+    /// them free is to leave them so.
+    pub fn note_stops_by_others(&mut self) {
+        let ids: Vec<AppId> = self.apps.keys().cloned().collect();
+        ids.iter().for_each(|app| self.note_stop_by_others(app));
+    }
+
+    fn note_stop_by_others(&mut self, app: &AppId) {
+        let Some(managed) = self.apps.get(app) else { return };
+        if !managed.user_stopped && managed.stops_by_signal() && managed.stands(&self.root) {
+            self.user_stopped(app);
+        }
+    }
+
+    /// It has ended, or is released, and is to be set free; what is known of it.
+    pub fn forget(&mut self, app: &AppId) -> Known {
         self.clock.release(app);
+        self.note_stop_by_others(app);
         self.follower.forget(app);
-        self.apps.remove(app).map(|managed| managed.groups()).unwrap_or_default()
+        self.apps.remove(app).map(|managed| managed.known()).unwrap_or_default()
     }
 
     pub fn account(&self, app: &AppId, now_ns: u64) -> Option<Account> {

@@ -25,8 +25,6 @@ pub enum Mutant {
     StopsNotNoted,
     /// The groups of a program are written down when it has been moved.
     GroupsNotedLate,
-    /// The clock goes on with a program that its user has stopped.
-    ClockKeepsTheStopped,
     /// Launchers are stopped with what they launched.
     LaunchersStopped,
     /// The guard sets nobody free.
@@ -45,19 +43,17 @@ pub enum Mutant {
     HeldForEver,
     /// A scheduler that was late takes nobody back.
     NobodyTakenBack,
-    /// The clock continues whom his user has stopped while nobody saw to it.
-    UnseenStopsUndone,
     /// A team that has outgrown what the plan knows of loses CPUs at once.
     TeamsOutgrown,
     /// Where a program had to stay from the beginning is forgotten once it is looked at.
     WithinForgotten,
     /// Who sets free sends SIGCONT to those, too, who never were stopped.
     AllContinued,
-    /// A program that our own turn has just stopped counts as stopped by its user.
-    TurnTakenForStop,
+    /// A turn begins for those, too, whom somebody else has stopped.
+    StopsByHandUndone,
 }
 
-pub const ALL: [Mutant; 25] = [
+pub const ALL: [Mutant; 23] = [
     Mutant::NothingThawed,
     Mutant::NobodyContinued,
     Mutant::NothingWidened,
@@ -68,7 +64,6 @@ pub const ALL: [Mutant; 25] = [
     Mutant::PlacesNotedLate,
     Mutant::StopsNotNoted,
     Mutant::GroupsNotedLate,
-    Mutant::ClockKeepsTheStopped,
     Mutant::LaunchersStopped,
     Mutant::GuardIdle,
     Mutant::NoGuard,
@@ -78,11 +73,10 @@ pub const ALL: [Mutant; 25] = [
     Mutant::RecordsKept,
     Mutant::HeldForEver,
     Mutant::NobodyTakenBack,
-    Mutant::UnseenStopsUndone,
     Mutant::TeamsOutgrown,
     Mutant::WithinForgotten,
     Mutant::AllContinued,
-    Mutant::TurnTakenForStop,
+    Mutant::StopsByHandUndone,
 ];
 
 thread_local! {

@@ -63,6 +63,8 @@ pub struct Traces {
     pub user_stopped: bool,
     /// Whether the scheduler stops it by SIGSTOP. `None`: unknown, so what is stopped is continued.
     pub stops_by_signal: Option<bool>,
+    /// Whether it does so by a signal to each thread, and none to the process: then it shows whom others have stopped.
+    pub stops_threads: bool,
     /// Every place to which its threads were confined by affinity. A thread with exactly such a
     /// mask is given back its original CPUs; any other mask is the program's own. `None`: unknown,
     /// so every mask narrower than the original counts as the scheduler's.
@@ -127,6 +129,16 @@ impl Registry {
         traces.user_stopped |= self.is_noted_as_stopped(id);
         traces.spreads |= self.is_noted_as_spread(id);
         traces
+    }
+
+    /// All turns are over, and whoever stands is stopped by others.
+    pub fn nobody_is_stopped(&self, id: &AppId) {
+        // Without what is noted beside it, which others take back.
+        let Ok(traces) = read_whole::<Traces>(&self.traces_path(id)) else { return };
+        if traces.stops_by_signal == Some(true) {
+            // Where that cannot be written whoever stands is continued by the next scheduler.
+            let _ = self.write_traces(id, &Traces { stops_by_signal: Some(false), ..traces });
+        }
     }
 
     /// Forgets a program. One that is not there is forgotten already.
@@ -273,6 +285,7 @@ mod tests {
         let traces = Traces {
             user_stopped: true,
             stops_by_signal: Some(true),
+            stops_threads: true,
             places: Some([CpuSet::first(1)].into()),
             spreads: true,
             own: Vec::new(),

@@ -47,15 +47,25 @@ pub struct Report {
 
 /// Sets the program free, by what the registry knows to have been done to it.
 pub fn set_free(record: &AppRecord, root: &Root, home: &Home) -> Report {
-    set_free_in(record, Vec::new(), root, home)
+    set_free_knowing(record, Known::default(), root, home)
 }
 
-/// The same by the scheduler that made groups for it. They may be on record no more: a guard to which the scheduler was
-/// lost for a while has forgotten a program that had ended, and the scheduler came back and made another group for it.
-pub fn set_free_in(record: &AppRecord, groups: Vec<PathBuf>, root: &Root, home: &Home) -> Report {
+/// What the scheduler of a program knows, whether or not it is on record.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Groups that it made for it. A guard to which the scheduler was lost for a while may have forgotten a program
+    /// that had ended, and the scheduler come back and made another group for it.
+    pub groups: Vec<PathBuf>,
+    /// Its user has stopped it. On a full disk that cannot be put on record.
+    pub user_stopped: bool,
+}
+
+/// The same by the scheduler of the program.
+pub fn set_free_knowing(record: &AppRecord, known: Known, root: &Root, home: &Home) -> Report {
     let registry = Registry::new(home);
     let mut traces = registry.traces(&record.id);
-    groups.into_iter().for_each(|group| traces.note(Act::Grouped(group)));
+    traces.user_stopped |= known.user_stopped;
+    known.groups.into_iter().for_each(|group| traces.note(Act::Grouped(group)));
     let mut report = set_free_by(record, &traces, &home.group_name(), root);
     if report.widened > 0 || report.processes > 0 && !traces.groups.is_empty() {
         report.spread = take_apart(record, &registry, root);
@@ -208,7 +218,11 @@ impl Freeing<'_> {
         if broken!(NobodyContinued) {
             return;
         }
-        let stopped = stopped_of(&self.members, self.root);
+        let mut stopped = stopped_of(&self.members, self.root);
+        // Whom somebody else has stopped is his to continue, as far as that shows.
+        if self.traces.stops_threads && !broken!(UsersStopForgotten) {
+            stopped.retain(|process| !signals::is_stopped_by_others(*process, self.root));
+        }
         self.report.continued = stopped.len();
         let sent = signals::cont(&stopped, self.root);
         for (process, error) in sent.failed {

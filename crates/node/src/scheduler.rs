@@ -334,13 +334,17 @@ impl Scheduler {
         self.server.close_door();
         self.hand_out_accounts();
         self.live.let_all_go();
-        let records: Vec<(AppRecord, Vec<PathBuf>)> =
-            self.live.apps().values().map(|app| (app.record.clone(), app.groups())).collect();
+        self.live.note_stops_by_others();
+        let records: Vec<(AppRecord, restore::Known)> =
+            self.live.apps().values().map(|app| (app.record.clone(), app.known())).collect();
         // For all of them together, as in `restore::set_all_free`.
         let until_ns = now_ns() + LOCK_PATIENCE_NS;
-        for (record, groups) in records {
+        for (record, known) in records {
             let _lock = self.lock_programs(until_ns);
-            restore::set_free_in(&record, groups, &Root::live(), &self.home);
+            let report = restore::set_free_knowing(&record, known, &Root::live(), &self.home);
+            if report.problems.is_empty() {
+                self.registry.nobody_is_stopped(&record.id);
+            }
         }
         // We may have written about programs that a guard had forgotten meanwhile.
         self.registry.sweep();

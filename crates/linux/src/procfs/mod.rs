@@ -167,7 +167,7 @@ pub struct Status {
     /// Its number in each PID namespace that it is in, from /proc's to its own; empty before Linux 4.1.
     pub namespace_pids: Vec<u32>,
     pub cpus_allowed: CpuSet,
-    pub sig_pending: u64,
+    pub pending: Pending,
     pub sig_blocked: u64,
     pub sig_ignored: u64,
     pub sig_caught: u64,
@@ -233,11 +233,23 @@ pub fn status(pid: u32, root: &Root) -> Result<Status> {
     read_status(dir(pid, root).join("status"))
 }
 
-/// Whether a SIGSTOP for a thread or for its process has not been taken note of yet.
-pub fn stop_is_pending(pid: u32, tid: Tid, root: &Root) -> Result<bool> {
-    const STOP: u64 = 1 << (libc::SIGSTOP - 1);
-    let status = read_status(dir(pid, root).join("task").join(tid.to_string()).join("status"))?;
-    Ok(status.sig_pending & STOP != 0)
+/// Signals that a thread has not taken note of yet, a bit each, from 1 on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// Sent to the thread itself.
+    pub own: u64,
+    /// Sent to its process.
+    pub shared: u64,
+}
+
+impl Pending {
+    pub fn any(self) -> u64 {
+        self.own | self.shared
+    }
+}
+
+pub fn pending(pid: u32, tid: Tid, root: &Root) -> Result<Pending> {
+    Ok(read_status(dir(pid, root).join("task").join(tid.to_string()).join("status"))?.pending)
 }
 
 fn read_status(path: PathBuf) -> Result<Status> {
@@ -265,8 +277,8 @@ fn read_status(path: PathBuf) -> Result<Status> {
             }
             "TracerPid" => status.tracer_pid = number(value)?,
             "Cpus_allowed_list" => status.cpus_allowed = value.parse().map_err(|e| wrong(format!("{e}")))?,
-            // Pending for the process or for its first thread: both will be delivered.
-            "SigPnd" | "ShdPnd" => status.sig_pending |= mask()?,
+            "SigPnd" => status.pending.own = mask()?,
+            "ShdPnd" => status.pending.shared = mask()?,
             "SigBlk" => status.sig_blocked = mask()?,
             "SigIgn" => status.sig_ignored = mask()?,
             "SigCgt" => status.sig_caught = mask()?,

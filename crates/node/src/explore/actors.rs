@@ -49,6 +49,8 @@ pub struct Truth {
     pub started: bool,
     /// Its user has stopped it, and its `run` has seen to it that it stands.
     pub user_stopped: bool,
+    /// He did so by hand (`kill -STOP`), so that no `run` knows of it: when, and under which holder of the lease.
+    pub by_hand: Option<(u64, u64)>,
     /// Its user, or somebody, has ended it.
     pub doomed_at_ns: Option<u64>,
     /// The same by its `run`, which has had it released first.
@@ -70,6 +72,8 @@ pub struct Stage {
     pub daemon: Cell<Option<u32>>,
     /// The shell from which everything is started.
     pub shell: Cell<u32>,
+    /// When somebody took the lease last.
+    pub lease_taken_ns: Cell<u64>,
     /// Each act is printed.
     pub shows: bool,
 }
@@ -318,11 +322,6 @@ impl Run {
         let group: Vec<u32> = kernel.of_app(self.number as u32).map(|process| process.pid).collect();
         let user = self.stage.shell.get();
         for pid in group {
-            if signal == Signal::STOP
-                && let Some(process) = kernel.processes.get_mut(&pid)
-            {
-                process.stopped = false;
-            }
             let _ = kernel.signal(user, pid, signal);
         }
     }

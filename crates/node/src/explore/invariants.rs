@@ -91,6 +91,12 @@ pub(super) fn beat_of(kernel: &Kernel) -> u64 {
     bytes.get(40..48).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes)
 }
 
+/// The process that holds the lease; 0: there is none.
+pub(super) fn holder_of(kernel: &Kernel) -> u64 {
+    let bytes = kernel.file(&Path::new(HOME).join("lease")).unwrap_or_default();
+    bytes.get(16..24).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes)
+}
+
 /// Whether a team runs on fewer CPUs than it has threads, though it could have had them.
 pub(super) fn is_squeezed(kernel: &Kernel, process: &Process, original: &CpuSet) -> Option<(u32, CpuSet)> {
     let program = process.program.as_ref()?;

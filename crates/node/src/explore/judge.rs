@@ -7,11 +7,13 @@ use model::{Act, Kernel, Process};
 use rustix::process::Signal;
 use topology::CpuSet;
 
-use super::actors::{Part, Stage, Truth};
-use super::invariants::{BUSY_NS, FRESH_NS, MS, beat_of, is_squeezed};
+use super::actors::{HOME, Part, Stage, Truth};
+use super::invariants::{BUSY_NS, FRESH_NS, MS, beat_of, holder_of, is_squeezed};
 use super::records::{has_group, is_on_record, traces_of};
 use crate::registry::Traces;
 
+/// Whoever takes the lease has taken in by then what its predecessor left.
+const TAKEN_IN_NS: u64 = 500 * MS;
 /// A region that began within this time before an act was none that anybody could have seen.
 const UNSEEN_NS: u64 = MS;
 
@@ -62,11 +64,15 @@ fn judge(stage: &Stage, kernel: &Kernel, by: u32, act: &Act) -> Result<(), Strin
             stage.parts.borrow_mut().insert(*pid, Part::Guard);
             Ok(())
         }
-        Act::Signalled { to, signal, stood } => judge.signalled(*to, *signal, *stood),
+        Act::Signalled { to, signal, stood, kept } => judge.signalled(*to, *signal, *stood, *kept),
         Act::Masked { pid, tid, mask } => judge.masked(*pid, *tid, mask),
         Act::Moved { pid, group } => judge.moved(*pid, group),
         Act::Froze { group, on: true } | Act::Idled { group, on: true } => judge.frozen(group),
         Act::Confined { group, cpus } => judge.confined(group, cpus),
+        Act::Wrote(path) if *path == Path::new(HOME).join("lease") => {
+            stage.lease_taken_ns.set(kernel.now_ns);
+            Ok(())
+        }
         _ => Ok(()),
     }
 }
@@ -90,7 +96,7 @@ impl Judge<'_> {
         ask(&self.stage.truths.borrow()[process.app.unwrap_or(0) as usize])
     }
 
-    fn signalled(&self, to: u32, signal: Signal, stood: bool) -> Result<(), String> {
+    fn signalled(&self, to: u32, signal: Signal, stood: bool, kept: bool) -> Result<(), String> {
         let Judge { kernel, part, actor, .. } = self;
         let Some(process) = self.managed(to, "signalled")? else { return Ok(()) };
         if signal == Signal::STOP {
@@ -108,11 +114,34 @@ impl Judge<'_> {
         if signal == Signal::CONT && is_launcher(process) && !stood {
             return Err(format!("{actor} sends SIGCONT to the launcher {to}, which runs (invariant 8)"));
         }
-        let stopped = self.truth_of(process, |truth| truth.user_stopped);
-        if signal == Signal::CONT && stopped && *part != Part::Run(process.app.unwrap_or(0) as usize) {
+        let (stopped, by_hand) = self.truth_of(process, |truth| (truth.user_stopped, truth.by_hand));
+        if signal != Signal::CONT || !stopped {
+            return Ok(());
+        }
+        let is_known = match by_hand {
+            None => *part != Part::Run(process.app.unwrap_or(0) as usize),
+            Some(by_hand) => self.knows_of_stop(process, by_hand, kept),
+        };
+        if is_known {
             return Err(format!("{actor} continues process {to}, which its user has stopped (invariant 12)"));
         }
+        // Nobody could know of it, and it goes on.
+        let truth = &mut self.stage.truths.borrow_mut()[process.app.unwrap_or(0) as usize];
+        (truth.user_stopped, truth.by_hand) = (false, None);
         Ok(())
+    }
+
+    /// Whether somebody who continues a process can know that its user has stopped it by hand, at that time and under
+    /// that holder of the lease. `kept`: the kernel shows it. A scheduler under which it was stopped in its turn sees
+    /// that it stands.
+    fn knows_of_stop(&self, process: &Process, (at_ns, holder): (u64, u64), kept: bool) -> bool {
+        if self.late || self.kernel.now_ns < at_ns + UNSEEN_NS {
+            return false;
+        }
+        let is_on_record = traces_of(self.kernel, process).iter().any(|traces| traces.user_stopped);
+        let had_all = at_ns > self.stage.lease_taken_ns.get() + TAKEN_IN_NS;
+        let takes_over = self.part == Part::Guard || holder_of(self.kernel) != holder || !had_all;
+        kept || is_on_record || !takes_over
     }
 
     fn masked(&self, pid: u32, tid: u32, mask: &CpuSet) -> Result<(), String> {

@@ -74,6 +74,9 @@ pub enum Incident {
     Stop(usize),
     Continue(usize),
     Terminate(usize),
+    /// The same by hand, past its `run` (`kill -STOP`, `kill -CONT`).
+    StopByHand(usize),
+    ContinueByHand(usize),
     /// A program is killed outright.
     KillProgram(usize),
     /// No file can be written for so long.
@@ -206,6 +209,18 @@ impl Scene {
                 let stops_ms = at_ms + 1 + again.below(150);
                 self.incidents.push((stops_ms, Incident::Stop(app)));
                 self.incidents.push((stops_ms + 50 + again.below(500), Incident::Continue(app)));
+            }
+        }
+        let mut by_hand = Random::for_purpose(self.seed, "by hand");
+        for app in 0..many {
+            let is_meant = |what: &Incident| {
+                use Incident::{Continue, KillProgram, Stop, Terminate};
+                matches!(what, Stop(other) | Continue(other) | Terminate(other) | KillProgram(other) if *other == app)
+            };
+            if by_hand.chance(15) && !self.incidents.iter().any(|(_, what)| is_meant(what)) {
+                let at_ms = self.programs[app].at_ms + 20 + by_hand.below(400);
+                self.incidents.push((at_ms, Incident::StopByHand(app)));
+                self.incidents.push((at_ms + 50 + by_hand.below(900), Incident::ContinueByHand(app)));
             }
         }
         let mut slow = Random::for_purpose(self.seed, "slow");

@@ -5,8 +5,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::play;
 use super::scene::{Incident, Scene};
+use super::{play, play_broken, seeds_asked_for};
+use crate::mutants::{self, Mutant};
 
 /// No world takes as long.
 const LONGEST: Duration = Duration::from_secs(20);
@@ -25,11 +26,10 @@ pub fn shortened(scene: &Scene) -> (Scene, String) {
             let mut less = best.clone();
             match less.incidents[at].1 {
                 // Who is stopped by his user is continued by him, or waits for ever.
-                Incident::Continue(_) => continue,
-                Incident::Stop(app) => {
-                    let next =
-                        less.incidents[at..].iter().position(|(_, what)| *what == Incident::Continue(app));
-                    next.map(|next| less.incidents.remove(at + next));
+                Incident::Continue(_) | Incident::ContinueByHand(_) => continue,
+                Incident::Stop(app) => drop_first(&mut less.incidents, at, Incident::Continue(app)),
+                Incident::StopByHand(app) => {
+                    drop_first(&mut less.incidents, at, Incident::ContinueByHand(app));
                 }
                 _ => {}
             }
@@ -40,6 +40,13 @@ pub fn shortened(scene: &Scene) -> (Scene, String) {
         }
     }
     (best, what)
+}
+
+/// Leaves out the first such incident from there on.
+fn drop_first(incidents: &mut Vec<(u64, Incident)>, from: usize, incident: Incident) {
+    if let Some(next) = incidents[from..].iter().position(|(_, what)| *what == incident) {
+        incidents.remove(from + next);
+    }
 }
 
 pub fn report(seed: u64) -> String {
@@ -138,4 +145,56 @@ fn seeds_that_showed_faults_show_none_now() {
     let wrong: Vec<String> =
         seeds.into_iter().filter(|seed| play(&Scene::of(*seed)).is_some()).map(report).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The first seed that shows each deliberate fault. `COPLACE_SEEDS=from..to` looks for others,
+/// `COPLACE_MUTANT=NothingThawed` for those of one fault.
+const SHOWN_BY: &[(Mutant, u64)] = &[
+    (Mutant::NothingThawed, 8),
+    (Mutant::NobodyContinued, 40),
+    (Mutant::NothingWidened, 389),
+    (Mutant::NobodyMovedBack, 8),
+    (Mutant::UsersStopForgotten, 96),
+    (Mutant::CpusTakenFirst, 0),
+    (Mutant::TeamsWidenedFirst, 7829),
+    (Mutant::PlacesNotedLate, 0),
+    (Mutant::StopsNotNoted, 2),
+    (Mutant::GroupsNotedLate, 0),
+    (Mutant::LaunchersStopped, 23),
+    (Mutant::GuardIdle, 1910),
+    (Mutant::NoGuard, 449),
+    (Mutant::AdoptedAsTheyAre, 40),
+    (Mutant::LockTakenTwice, 160),
+    (Mutant::RigidTakenForResizable, 2),
+    (Mutant::RecordsKept, 1),
+    (Mutant::HeldForEver, 0),
+    (Mutant::NobodyTakenBack, 9658),
+    (Mutant::TeamsOutgrown, 23627),
+    (Mutant::WithinForgotten, 469),
+    (Mutant::AllContinued, 6),
+    (Mutant::StopsByHandUndone, 90),
+];
+
+#[test]
+fn each_deliberate_fault_is_shown_by_a_seed() {
+    if let Some(seeds) = seeds_asked_for() {
+        let only = std::env::var("COPLACE_MUTANT").ok();
+        let wanted = |mutant: &Mutant| only.as_ref().is_none_or(|only| *only == format!("{mutant:?}"));
+        for mutant in mutants::ALL.into_iter().filter(wanted) {
+            let found = explore(seeds.clone(), 1, |scene| play_broken(scene, mutant));
+            eprintln!("(Mutant::{mutant:?}, {:?}),", found.first_key_value());
+        }
+        return;
+    }
+    let mut wrong = Vec::new();
+    for (mutant, seed) in SHOWN_BY {
+        let scene = Scene::of(*seed);
+        if play_broken(&scene, *mutant).is_none() {
+            wrong.push(format!("{mutant:?} is not found by seed {seed}"));
+        }
+        assert_eq!(play(&scene), None, "seed {seed} without a fault");
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let shown: Vec<Mutant> = SHOWN_BY.iter().map(|(mutant, _)| *mutant).collect();
+    assert_eq!(shown, mutants::ALL, "each of them");
 }

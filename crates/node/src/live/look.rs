@@ -74,7 +74,7 @@ impl Live {
             let keep = |traces: &_| self.registry.write_traces(app, traces);
             let still_ns = stats.still_ns.get(app).copied().unwrap_or(0);
             // On a busy machine the clock may turn several times while one program is looked at.
-            let began_ns = if broken!(TurnTakenForStop) { u64::MAX } else { linux::clock::now_ns() };
+            let began_ns = linux::clock::now_ns();
             let out_of_turn = || self.clock.kept_still_since(app, began_ns);
             let (sight, failed) = managed.observe(now_ns, still_ns, out_of_turn, keep, &self.root);
             self.failures.extend(failed.into_iter().map(|error| Failure::of(app, error)));
@@ -148,7 +148,9 @@ impl Managed {
         if let Some(harness) = &self.harness {
             harness.free_late(&self.watch.insiders());
         }
-        failed.extend(self.sample_masks(keep).err());
+        failed.extend(self.sample_masks(&keep).err());
+        // Said once, by whoever stopped it; here it is tried again.
+        let _ = self.record_stop(&keep);
         if self.chosen.is_each() && matches!(sight.nature, Nature::Resizable | Nature::StuckInRegion(_)) {
             sight.nature = Nature::Rigid(EACH_BOUND.into());
         }

@@ -1,7 +1,6 @@
 //! One program under the live actuator.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
 
 use linux::affinity::{Chosen, Said};
 use linux::{Process, Root, affinity, procfs};
@@ -16,6 +15,7 @@ use crate::identity;
 use crate::mechanism::{Harness, Keep};
 use crate::rates::{self, Beside, Pair, Rates};
 use crate::remember::Learned;
+use crate::restore::Known;
 use crate::watch::{Nature, Sight, Watch};
 
 /// Where a program is to be, and with how many threads; 0: as many as it likes.
@@ -93,9 +93,10 @@ impl Managed {
         self.harness.is_some()
     }
 
-    /// The control groups that were made for it.
-    pub fn groups(&self) -> Vec<PathBuf> {
-        self.harness.as_ref().map(|harness| harness.traces().groups.clone()).unwrap_or_default()
+    /// What whoever sets it free may not find on record.
+    pub fn known(&self) -> Known {
+        let groups = self.harness.as_ref().map(|harness| harness.traces().groups.clone());
+        Known { groups: groups.unwrap_or_default(), user_stopped: self.user_stopped }
     }
 
     /// Memory of all its processes, as last seen.
@@ -175,6 +176,22 @@ impl Managed {
     /// Its processes as last seen.
     pub fn members(&self) -> &[Process] {
         self.watch.members()
+    }
+
+    /// Puts on record that its user has stopped it, where that is not there yet: on a full disk it may take a while.
+    pub(super) fn record_stop(&mut self, keep: impl Keep) -> Result<()> {
+        match &mut self.harness {
+            Some(harness) if self.user_stopped && !harness.traces().user_stopped => {
+                harness.record(keep, |traces| traces.user_stopped = true)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether all of it stands, stopped by signals, now.
+    pub(super) fn stands(&self, root: &Root) -> bool {
+        let mut stats = self.members().iter().filter_map(|process| process.stat(root).ok()).peekable();
+        stats.peek().is_some() && stats.all(|stat| stat.is_stopped())
     }
 
     /// Whether its turns are taken by signals.

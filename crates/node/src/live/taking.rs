@@ -101,12 +101,14 @@ impl Live {
         }
         // Handles on groups that are gone are not to be turned any more.
         self.clock.set(Rotation::new(None), Members::new(), BTreeSet::new());
+        let known: BTreeSet<AppId> = ids.iter().filter(|id| self.apps[*id].user_stopped).cloned().collect();
+        self.note_stops_by_others();
         let mut back = Vec::new();
         for id in ids {
             beat();
-            let (record, known) = (self.apps[&id].record.clone(), self.apps[&id].user_stopped);
+            let (record, known) = (self.apps[&id].record.clone(), known.contains(&id));
             // Its `run` may have said so to nobody.
-            let user_stopped = known || self.registry.traces(&id).user_stopped;
+            let user_stopped = self.apps[&id].user_stopped || self.registry.traces(&id).user_stopped;
             restore::set_free(&record, &self.root, home);
             let harness = self.harness_for(&record, user_stopped);
             let managed = self.apps.get_mut(&id).expect("none was removed");

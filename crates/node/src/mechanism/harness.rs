@@ -189,10 +189,6 @@ impl Harness {
     pub fn traces(&self) -> &Traces {
         &self.traces
     }
-
-    pub fn traces_mut(&mut self) -> &mut Traces {
-        &mut self.traces
-    }
 }
 
 /// Notes from which groups a process comes.

@@ -70,7 +70,7 @@ impl Turn for Stop {
     fn stop(&mut self) -> linux::Result<()> {
         // Its user has stopped it. If it runs, that stop is over, and its `run` was killed before it could say so: who
         // found it stopped by us would take that for the stop on record.
-        if (self.stopped_by_user)() && !broken!(UnseenStopsUndone) {
+        if (self.stopped_by_user)() {
             return Ok(());
         }
         // A process may have become a launcher since its program was last looked at.
@@ -79,16 +79,14 @@ impl Turn for Stop {
     }
 
     fn go(&mut self) -> linux::Result<()> {
-        let stopped = (self.stopped_by_user)();
-        let broken = [broken!(UnseenStopsUndone), broken!(ClockKeepsTheStopped)].contains(&true);
-        if !stopped || broken {
-            self.targets().cont(&self.root);
+        self.targets().cont(&self.root);
+        if broken!(StopsByHandUndone) {
+            linux::signals::cont(&self.targets().processes(), &self.root);
         }
         Ok(())
     }
 
-    /// A stop signal of its user must hold.
-    fn leave(&mut self) -> linux::Result<()> {
-        Ok(())
+    fn is_stopped_by_others(&self) -> bool {
+        self.targets().are_stopped_by_others()
     }
 }

@@ -188,9 +188,9 @@ impl Scheduler {
         members
             .chain([identity::to_linux(record.process)])
             .for_each(|process| self.adopter.leave_alone(process));
-        let groups = self.live.forget(id);
+        let known = self.live.forget(id);
         self.lease.beat();
-        let report = restore::set_free_in(&record, groups, &Root::live(), &self.home);
+        let report = restore::set_free_knowing(&record, known, &Root::live(), &self.home);
         self.lease.beat();
         self.registry.remove(id);
         self.live.members_changed();

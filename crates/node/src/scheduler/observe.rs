@@ -134,8 +134,8 @@ impl Scheduler {
         if let Err(why) = self.observed.add(&program, neighbours) {
             self.failed(Some(id), format!("what its neighbours cost it is not kept: {why}"));
         }
-        let groups = self.live.forget(id);
-        restore::set_free_in(&record, groups, &Root::live(), &self.home);
+        let known = self.live.forget(id);
+        restore::set_free_knowing(&record, known, &Root::live(), &self.home);
         if !broken!(RecordsKept) {
             self.registry.remove(id);
         }
