@@ -2,6 +2,8 @@
 //!
 //! Nothing here looks at how long anything took: other tests and other people's programs run beside.
 
+use std::time::Duration;
+
 use coplace_tests::{Home, Mix, app, helper, openmp_helper, processes, skipped};
 
 /// `regions`, a program of very many short parallel regions.
@@ -92,6 +94,50 @@ fn rigid_programs_take_turns_by_every_mechanism_that_is_there() {
         }
         home.is_left_clean();
     }
+}
+
+/// `kill -STOP` comes past `coplace run`: only the kernel knows of it.
+#[test]
+fn a_stop_by_hand_holds_through_turns_until_continued() {
+    if !two_cpus("turns") {
+        return;
+    }
+    let home = Home::new();
+    let daemon = home.daemon(&["--policy", "TA", "--turns", "stop", "--cpus", "0-1"]);
+    let mut run = |name: &str| {
+        let program = app("rigid");
+        let words =
+            ["run", "-q", "--rigid", "--name", name, "--", &program, "--threads", "2", "--scale", "12"];
+        home.start(name, home.coplace().args(words))
+    };
+    let mut runs = ["a", "b"].map(&mut run);
+    let state = |name: &str| home.app(name).map(|app| (app["state"].clone(), app["turns"].clone()));
+    home.until("they take turns", || {
+        let turns = |name| home.app(name).and_then(|app| app["account"]["turns"].as_u64());
+        turns("a") > Some(1) && turns("b") > Some(1)
+    });
+    let pid = home.app("a").and_then(|app| app["pid"].as_u64()).expect("it runs") as u32;
+    // In its turns and between them.
+    for round in 0..6 {
+        std::thread::sleep(Duration::from_millis(17 * round));
+        processes::signal(pid, libc::SIGSTOP);
+        home.until("it stands", || processes::state(pid) == Some('T'));
+        // What was begun ends within a turn; from then on nothing is done.
+        std::thread::sleep(Duration::from_millis(50));
+        let ran_ns = processes::run_ns(pid);
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(processes::state(pid), Some('T'), "round {round}: {:?}", state("a"));
+        assert_eq!(processes::run_ns(pid), ran_ns, "round {round}: {:?}", state("a"));
+        home.until("it counts as suspended", || home.app("a").is_some_and(|app| app["state"] == "suspended"));
+        processes::signal(pid, libc::SIGCONT);
+        home.until("it goes on", || processes::run_ns(pid) > ran_ns);
+        home.until("it counts as running", || home.app("a").is_some_and(|app| app["state"] == "running"));
+    }
+    for run in &mut runs {
+        assert!(run.ended_within(Duration::from_secs(120)).success() && run.verified(), "{}", run.stdout());
+    }
+    daemon.signal(libc::SIGTERM);
+    home.is_left_clean();
 }
 
 #[test]

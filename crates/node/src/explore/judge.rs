@@ -125,9 +125,8 @@ impl Judge<'_> {
         if is_known {
             return Err(format!("{actor} continues process {to}, which its user has stopped (invariant 12)"));
         }
-        // Nobody could know of it, and it goes on.
-        let truth = &mut self.stage.truths.borrow_mut()[process.app.unwrap_or(0) as usize];
-        (truth.user_stopped, truth.by_hand) = (false, None);
+        // Nobody could know of it, and it goes on, perhaps without others of its program.
+        self.stage.truths.borrow_mut()[process.app.unwrap_or(0) as usize].user_stopped = false;
         Ok(())
     }
 

@@ -168,7 +168,7 @@ const SHOWN_BY: &[(Mutant, u64)] = &[
     (Mutant::RigidTakenForResizable, 2),
     (Mutant::RecordsKept, 1),
     (Mutant::HeldForEver, 0),
-    (Mutant::NobodyTakenBack, 9658),
+    (Mutant::NobodyTakenBack, 11047),
     (Mutant::TeamsOutgrown, 23627),
     (Mutant::WithinForgotten, 469),
     (Mutant::AllContinued, 6),
