@@ -383,6 +383,8 @@ fn a_released_run_goes_on_unmanaged_and_can_be_attached() {
     assert!(run.ended_within(Duration::from_secs(60)).success() && run.verified(), "{}", run.stdout());
     assert!(run.stderr().contains("was released; it goes on"), "{}", run.stderr());
     home.until("it is gone", || home.app("again").is_none());
+    let pages = || fs::read_dir(home.path().join("h/pages")).map_or(0, |entries| entries.flatten().count());
+    home.until("its pages are gone", || pages() == 0);
 }
 
 #[test]

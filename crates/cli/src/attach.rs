@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use linux::Root;
-use node::home::Home;
+use node::home::{Home, LockError};
 use node::registry::Registry;
 use node::restore;
 use protocol::{Client, ClientError, FromScheduler, Role, ToScheduler, Which};
@@ -99,13 +99,15 @@ pub fn attach(args: &AttachArgs) -> Outcome {
 
 pub fn release(args: &ReleaseArgs) -> Outcome {
     let mut client = match scheduler::connect() {
-        Ok(mut client) => {
-            client.be_patient(PATIENCE);
-            client
-        }
+        Ok(client) => client,
         // What was attached is on record even while nobody schedules, and free already.
-        Err(failure) => return release_unscheduled(args).unwrap_or(Err(failure)),
+        Err(failure) => match release_unscheduled(args) {
+            Unscheduled::Done(outcome) => return outcome,
+            Unscheduled::Unknown => return Err(failure),
+            Unscheduled::Begins => scheduler::connect_soon()?,
+        },
     };
+    client.be_patient(PATIENCE);
     let mut worst = 0;
     for which in &args.programs {
         match release_one(&mut client, which) {
@@ -136,25 +138,39 @@ fn told(id: &AppId, processes: usize, problems: &[String]) -> u8 {
     u8::from(!problems.is_empty())
 }
 
-/// Forgets programs that no scheduler looks after; `None` where none of them is known.
-fn release_unscheduled(args: &ReleaseArgs) -> Option<Outcome> {
-    let home = Home::find().ok()?;
+/// What became of programs that no scheduler looks after.
+enum Unscheduled {
+    Done(Outcome),
+    /// One of them is not known.
+    Unknown,
+    /// Somebody has just begun to schedule, and takes them in.
+    Begins,
+}
+
+/// Forgets programs that no scheduler looks after.
+fn release_unscheduled(args: &ReleaseArgs) -> Unscheduled {
+    let Ok(home) = Home::find() else { return Unscheduled::Unknown };
     // Nobody begins to schedule meanwhile.
-    let _lock = home.lock_scheduler(Role::Leader).ok()?;
+    let _lock = match home.lock_scheduler(Role::Leader) {
+        Ok(lock) => lock,
+        Err(LockError::Held { .. }) => return Unscheduled::Begins,
+        Err(LockError::Io { .. }) => return Unscheduled::Unknown,
+    };
     let registry = Registry::new(&home);
-    let records = registry.list().ok()?.records;
-    let mut worst = None;
+    let records = registry.list().map(|listing| listing.records).unwrap_or_default();
+    let mut worst = 0;
     for which in &args.programs {
         let known = records.iter().find(|record| match which {
             Which::Pid(pid) => record.process.pid == *pid,
             Which::Id(id) => record.id == *id,
-        })?;
+        });
+        let Some(known) = known else { return Unscheduled::Unknown };
         let report = restore::set_free(known, &Root::live(), &home);
         registry.remove(&known.id);
         let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
-        worst = worst.max(Some(told(&known.id, report.processes, &problems)));
+        worst = worst.max(told(&known.id, report.processes, &problems));
     }
-    worst.map(|status| Ok(ExitCode::from(status)))
+    Unscheduled::Done(Ok(ExitCode::from(worst)))
 }
 
 #[cfg(test)]

@@ -140,6 +140,8 @@ fn run(args: &Args) -> Result<Ended, Failure> {
         witness,
         copies: Copies::default(),
         member: None,
+        pages: PathBuf::new(),
+        released: false,
         name,
         began_ns: now_ns(),
         may_start: true,
@@ -218,6 +220,9 @@ struct Guardian {
     copies: Copies,
     /// `None`: it runs as without coplace.
     member: Option<Membership>,
+    /// Where its processes have their pages. Once it was released no scheduler removes them any more.
+    pages: PathBuf,
+    released: bool,
     name: AppId,
     began_ns: u64,
     may_start: bool,
@@ -256,6 +261,7 @@ impl Guardian {
             passive: None,
             key: held.key(&args.command),
         };
+        self.pages = pages.clone();
         let record = record(args, self.name.clone(), process, pages.clone(), terms);
         let registered = member.bring(&record);
         let (name, environment) = registered.inspect_err(|_| drop(std::fs::remove_dir_all(&pages)))?;
@@ -351,6 +357,7 @@ impl Guardian {
                 }
                 FromScheduler::Released { id, .. } if id == self.name => {
                     self.may_start = true;
+                    self.released = true;
                     if !self.quiet {
                         say(&format!("coplace: {id} was released; it goes on as without coplace"));
                     }
@@ -463,6 +470,10 @@ impl Guardian {
         let account = self.member.as_mut().and_then(|member| member.ended(&self.name));
         // Others take the lead over before anybody reads what we write.
         drop(self.member);
+        if self.released {
+            // They may be gone already.
+            let _ = std::fs::remove_dir_all(&self.pages);
+        }
         let result = summary::Result::new(&self.name, &args.command, ended, took_ns).scheduled(
             self.unmanaged,
             unscheduled_ns,
