@@ -82,11 +82,6 @@ pub fn stops_by_others(process: Process, root: &Root) -> Result<StopsByOthers> {
     Ok(if asked.is_empty() { StopsByOthers::None } else { StopsByOthers::Asked(asked) })
 }
 
-/// The same of one of which nothing else matters; where nothing can be read it is not known.
-pub fn is_stopped_by_others(process: Process, root: &Root) -> bool {
-    matches!(stops_by_others(process, root), Ok(StopsByOthers::Stands))
-}
-
 /// Whether each thread has a SIGSTOP of ours pending: it was not ours by which they stand.
 fn is_pending_for_all(process: Process, root: &Root) -> Result<bool> {
     for tid in procfs::threads(process.pid, root)?.into_iter().take(MOST_THREADS) {
@@ -135,6 +130,19 @@ impl Target {
             Target::Handle(handle) => handle.send(signal),
             Target::Checked(process) => send_checked(*process, signal, root),
         }
+    }
+
+    /// Continues a process that we have stopped; `None`: somebody else wants it to stand. What others have sent it that
+    /// it may handle reaches it then.
+    fn continue_ours(&self, root: &Root) -> Option<Result<()>> {
+        // Of one of which nothing can be read it is not known that it is to stand.
+        let asked = match stops_by_others(self.process(), root) {
+            Ok(StopsByOthers::Stands) => return None,
+            Ok(StopsByOthers::Asked(signals)) => signals,
+            Ok(StopsByOthers::None) | Err(_) => Vec::new(),
+        };
+        let mut signals = [Signal::CONT].into_iter().chain(asked);
+        Some(signals.try_for_each(|signal| self.send(signal, root)))
     }
 }
 
@@ -260,17 +268,10 @@ impl Targets {
             if !self.stopped.remove(&process) {
                 continue;
             }
-            // Of one of which nothing can be read it is not known that it is to stand.
-            let asked = match stops_by_others(process, root) {
-                Ok(StopsByOthers::Stands) => {
-                    self.others.insert(process);
-                    continue;
-                }
-                Ok(StopsByOthers::Asked(signals)) => signals,
-                Ok(StopsByOthers::None) | Err(_) => Vec::new(),
-            };
-            let mut signals = [Signal::CONT].into_iter().chain(asked);
-            sent.note(process, signals.try_for_each(|signal| target.send(signal, root)));
+            match target.continue_ours(root) {
+                Some(outcome) => sent.note(process, outcome),
+                None => drop(self.others.insert(process)),
+            }
         }
         sent
     }
@@ -293,6 +294,20 @@ pub fn stop(processes: &[Process], root: &Root) -> Sent {
 
 pub fn cont(processes: &[Process], root: &Root) -> Sent {
     send(processes, Signal::CONT, root)
+}
+
+/// Continues those that somebody has stopped thread by thread, as [`Targets`] does, and nobody else; whom somebody else
+/// has stopped stands.
+pub fn cont_ours(processes: &[Process], root: &Root) -> Sent {
+    let targets = Targets::open(processes, root);
+    let mut sent = Sent::default();
+    for target in &targets.targets {
+        if let Some(outcome) = target.continue_ours(root) {
+            sent.note(target.process(), outcome);
+        }
+    }
+    sent.note_missing(processes, &targets);
+    sent
 }
 
 /// Ends the processes with a signal, continuing them after it, because a stopped process acts on

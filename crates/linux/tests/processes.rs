@@ -316,20 +316,25 @@ fn a_stop_by_somebody_else_outlives_our_turns() {
 }
 
 #[test]
-fn a_stop_that_a_program_may_handle_reaches_it_after_its_turn() {
+fn a_stop_that_a_program_may_handle_reaches_it_when_continued() {
     let root = Root::live();
-    // Ends by it.
-    let program = Program::start("sh", &["-c", "trap 'exit 3' TSTP; while :; do sleep 0.01; done"]);
-    eventually("its handler", || {
-        let caught = procfs::status(program.process.pid, &root).unwrap().sig_caught;
-        caught & 1 << (Signal::TSTP.as_raw() - 1) != 0
-    });
-    let mut targets = signals::Targets::open(&[program.process], &root);
-    targets.stop(&root);
-    signals::wait_all_stopped(&[program.process], SECOND_NS, &root).unwrap();
-    kill_from_outside(&program, Signal::TSTP);
-    targets.cont(&root);
-    eventually("its end", || !program.process.is_alive(&root));
+    for by_turn in [true, false] {
+        // Ends by it.
+        let program = Program::start("sh", &["-c", "trap 'exit 3' TSTP; while :; do sleep 0.01; done"]);
+        eventually("its handler", || {
+            let caught = procfs::status(program.process.pid, &root).unwrap().sig_caught;
+            caught & 1 << (Signal::TSTP.as_raw() - 1) != 0
+        });
+        let mut targets = signals::Targets::open(&[program.process], &root);
+        targets.stop(&root);
+        signals::wait_all_stopped(&[program.process], SECOND_NS, &root).unwrap();
+        kill_from_outside(&program, Signal::TSTP);
+        match by_turn {
+            true => targets.cont(&root),
+            false => signals::cont_ours(&[program.process], &root),
+        };
+        eventually("its end", || !program.process.is_alive(&root));
+    }
 }
 
 #[test]

@@ -62,6 +62,8 @@ impl World {
             }
             self.kernel.borrow().groups.takes(file.0, &file.1)?;
             self.kernel.borrow_mut().move_to(pid, file.0, &file.1).map_err(error)?;
+            // Out of a frozen group is a thaw.
+            self.kernel.borrow_mut().after_thaw();
             self.acted(Act::Moved { pid, group: dir });
             return Ok(());
         }

@@ -55,17 +55,29 @@ impl Kernel {
         }
     }
 
-    /// A stop of one thread stops them all. What comes to a process that stands stays pending.
+    /// A stop of one thread stops them all.
     pub fn stop_thread(&mut self, from: u32, pid: u32, tid: u32) -> Result<(), i32> {
+        self.stop(from, pid, |process| {
+            process.stops_pending_for.insert(tid);
+        })
+    }
+
+    /// What comes to a process that stands, or cannot take note of it, is `kept`.
+    fn stop(&mut self, from: u32, pid: u32, keep: impl FnOnce(&mut Process)) -> Result<(), i32> {
         let now_ns = self.now_ns;
+        let frozen = self.processes.get(&pid).is_some_and(|process| self.is_frozen(process));
         let process = self.processes.get_mut(&pid).ok_or(libc::ESRCH)?;
         if process.zombie {
             return Ok(());
         }
-        if process.stopped {
-            process.stops_pending_for.insert(tid);
-        } else {
+        if !process.stopped {
+            process.stop_is_untaken = frozen;
             (process.stopped, process.stopped_by, process.stopped_at_ns) = (true, from, now_ns);
+            if frozen {
+                keep(process);
+            }
+        } else {
+            keep(process);
         }
         self.touch(pid);
         Ok(())
@@ -85,12 +97,14 @@ impl Kernel {
         }
         match signal {
             Signal::STOP => {
-                process.stop_is_pending |= process.stopped;
+                self.stop(from, pid, |process| process.stop_is_pending = true)?;
                 // Whoever wanted it to stand last.
-                (process.stopped, process.stopped_by, process.stopped_at_ns) = (true, from, now_ns);
+                let process = self.processes.get_mut(&pid).expect("it was just stopped");
+                (process.stopped_by, process.stopped_at_ns) = (from, now_ns);
+                return Ok(());
             }
             Signal::CONT => {
-                (process.stopped, process.stop_is_pending) = (false, false);
+                (process.stopped, process.stop_is_pending, process.stop_is_untaken) = (false, false, false);
                 process.stops_pending_for.clear();
                 if process.to_die.is_some() && frozen != Some(true) {
                     self.exit(pid, false);
@@ -112,6 +126,16 @@ impl Kernel {
 
     /// After a thaw: what was held back reaches its process.
     pub(crate) fn after_thaw(&mut self) {
+        let untaken = |process: &&Process| process.stop_is_untaken && !self.is_frozen(process);
+        let stop: Vec<u32> = self.processes.values().filter(untaken).map(|process| process.pid).collect();
+        for pid in stop {
+            let process = self.processes.get_mut(&pid).expect("just found");
+            process.stop_is_untaken = false;
+            // What came for a thread is taken note of before what came for the process.
+            if process.stops_pending_for.pop_first().is_none() {
+                process.stop_is_pending = false;
+            }
+        }
         let due =
             |process: &&Process| process.to_die.is_some() && !process.stopped && !self.is_frozen(process);
         let due: Vec<u32> = self.processes.values().filter(due).map(|process| process.pid).collect();

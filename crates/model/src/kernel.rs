@@ -159,6 +159,7 @@ impl Kernel {
             stopped_at_ns: 0,
             stop_is_pending: false,
             stops_pending_for: BTreeSet::new(),
+            stop_is_untaken: false,
             zombie: false,
             to_die: None,
             groups: self.groups.mounted().iter().map(|mounted| (*mounted, "/".to_owned())).collect(),

@@ -93,6 +93,8 @@ pub struct Process {
     /// Stops that came while it stood: for the process, and for threads of it. They are gone once it is continued.
     pub stop_is_pending: bool,
     pub stops_pending_for: BTreeSet<u32>,
+    /// It was frozen when it was to stop, and takes note of one of these when it thaws.
+    pub stop_is_untaken: bool,
     pub zombie: bool,
     /// A signal that ends it and cannot reach it yet.
     pub to_die: Option<rustix::process::Signal>,

@@ -20,6 +20,8 @@ use workload::Random;
 /// Scripts of a usual run.
 const SCRIPTS: u64 = 2000;
 const STEPS: u64 = 14;
+/// As a bit of what is pending.
+const STOP: u64 = 1 << (libc::SIGSTOP - 1);
 /// The kernel may take as long as this for what it does in its own time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -35,6 +37,8 @@ enum Step {
     Confine(CpuSet),
     Freeze(Hierarchy, bool),
     Signal(usize, Signal),
+    /// A stop of its first thread.
+    StopThread(usize),
     Remove(Hierarchy),
 }
 
@@ -50,7 +54,7 @@ fn any_step(random: &mut Random, processes: usize, hierarchies: &[Hierarchy], cp
         _ => [last].into_iter().collect(),
     };
     let signals = [Signal::STOP, Signal::STOP, Signal::CONT, Signal::CONT, Signal::TERM, Signal::KILL];
-    match random.below(14) {
+    match random.below(15) {
         0 => Step::Start,
         1 => Step::Fork(who),
         2 => Step::Exec(who),
@@ -62,6 +66,7 @@ fn any_step(random: &mut Random, processes: usize, hierarchies: &[Hierarchy], cp
         10 => Step::Freeze(freezes, true),
         11 => Step::Freeze(freezes, false),
         12 => Step::Signal(who, *random.pick(&signals)),
+        13 => Step::StopThread(who),
         _ => Step::Remove(hierarchy),
     }
 }
@@ -117,6 +122,7 @@ fn by_host(
             text(hierarchy, "freezer.state", if *on { "FROZEN" } else { "THAWED" })
         }
         Step::Signal(who, signal) => errno(host.send(pids[*who], *signal)),
+        Step::StopThread(who) => errno(host.send_to_thread(pids[*who], pids[*who], Signal::STOP)),
         Step::Remove(hierarchy) => errno(host.remove_directory(&group(&mounts[hierarchy]))),
     }
 }
@@ -181,8 +187,18 @@ fn shown(
         let frozen = freezes(&Hierarchy::V2, "cgroup.freeze", "1")
             || freezes(&Hierarchy::Freezer, "freezer.state", "FROZEN");
         let stopped = if frozen { None } else { Some(stat.is_stopped()) };
+        // Of one that stands the kernel keeps what else came.
+        let kept = match stopped {
+            Some(true) => linux::procfs::pending(*pid, *pid, &root)
+                .ok()
+                .map(|pending| (pending.own & STOP != 0, pending.shared & STOP != 0)),
+            _ => None,
+        };
         let cpus = host.affinity(*pid).ok();
-        lines.push(format!("{who}: {} stopped {stopped:?} in {groups:?} may use {cpus:?}", stat.comm));
+        lines.push(format!(
+            "{who}: {} stopped {stopped:?} kept {kept:?} in {groups:?} may use {cpus:?}",
+            stat.comm
+        ));
     }
     lines
 }
@@ -392,7 +408,14 @@ fn play(script: u64, mounts: &BTreeMap<Hierarchy, PathBuf>) -> Result<(), String
             _ => any_step(&mut random, real.pids.len(), &hierarchies, &cpus),
         };
         // What becomes of the dead is not compared: they are gone.
-        if let Step::Mask(who, _) | Step::Enter(who, _) | Step::Leave(who, _) | Step::Signal(who, _) = step
+        let at = match step {
+            Step::Mask(who, _) | Step::Enter(who, _) | Step::Leave(who, _) | Step::Signal(who, _) => {
+                Some(who)
+            }
+            Step::StopThread(who) => Some(who),
+            _ => None,
+        };
+        if let Some(who) = at
             && imagined.is_gone(who)
         {
             continue;

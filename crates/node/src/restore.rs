@@ -218,13 +218,13 @@ impl Freeing<'_> {
         if broken!(NobodyContinued) {
             return;
         }
-        let mut stopped = stopped_of(&self.members, self.root);
+        let stopped = stopped_of(&self.members, self.root);
         // Whom somebody else has stopped is his to continue, as far as that shows.
-        if self.traces.stops_threads && !broken!(UsersStopForgotten) {
-            stopped.retain(|process| !signals::is_stopped_by_others(*process, self.root));
-        }
-        self.report.continued = stopped.len();
-        let sent = signals::cont(&stopped, self.root);
+        let sent = match self.traces.stops_threads && !broken!(UsersStopForgotten) {
+            true => signals::cont_ours(&stopped, self.root),
+            false => signals::cont(&stopped, self.root),
+        };
+        self.report.continued = sent.reached;
         for (process, error) in sent.failed {
             self.problem(Error::NotContinued { pid: process.pid, error });
         }
