@@ -146,7 +146,7 @@ fn plan(stage: &Rc<Stage>) {
 
 fn apply(stage: &Rc<Stage>, incident: Incident) {
     let wish = |app: usize, wish: UserAct| {
-        let run = stage.truths.borrow()[app].run.filter(|run| stage.world.runs(*run));
+        let run = stage.truths.borrow()[app].run.filter(|run| stage.is_run(*run, app));
         // Whose `run` is gone is signalled by its user himself.
         match run {
             Some(_) => stage.truths.borrow_mut()[app].wishes.push_back(wish),
@@ -202,7 +202,7 @@ fn apply(stage: &Rc<Stage>, incident: Incident) {
 /// What users wanted of a `run` that was killed before it obeyed.
 fn act_for_the_dead(stage: &Stage) {
     for app in 0..stage.scene.programs.len() {
-        let dead = stage.truths.borrow()[app].run.is_some_and(|run| !stage.world.runs(run));
+        let dead = stage.truths.borrow()[app].run.is_some_and(|run| !stage.is_run(run, app));
         while dead && let Some(wish) = stage.next_wish(app) {
             by_hand(stage, app, wish);
         }

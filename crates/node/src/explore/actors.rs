@@ -83,6 +83,11 @@ impl Stage {
         self.parts.borrow().get(&pid).copied()
     }
 
+    /// Whether this process is the `run` of the program still: its number may be another one's by now.
+    pub fn is_run(&self, pid: u32, app: usize) -> bool {
+        self.world.runs(pid) && self.part(pid) == Some(Part::Run(app))
+    }
+
     pub fn options(&self) -> Options {
         let mut options = Options {
             policy: self.scene.policy.to_owned(),
