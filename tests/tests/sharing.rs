@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use coplace_tests::{Home, Mix, app, helper, openmp_helper, processes, skipped};
+use coplace_tests::{Child, Home, Mix, app, helper, openmp_helper, processes, skipped};
 
 /// `regions`, a program of very many short parallel regions.
 fn regions(name: &str, scale: f64) -> String {
@@ -21,6 +21,11 @@ fn rigid(name: &str, scale: f64) -> String {
         "[[program]]\nname = '{name}'\ncommand = ['{app}', '--threads', '2', '--scale', '{scale}']\n\
          [program.demand]\nmalleability = 'rigid'\nmax_threads = 2\n"
     )
+}
+
+/// Starts a program under `coplace run`.
+fn start(home: &Home, name: &str, command: &[&str]) -> Child {
+    home.start(name, home.coplace().args(["run", "-q", "--name", name, "--"]).args(command))
 }
 
 fn two_cpus(test: &str) -> bool {
@@ -104,14 +109,8 @@ fn a_stop_by_hand_holds_through_turns_until_continued() {
     }
     let home = Home::new();
     let daemon = home.daemon(&["--policy", "TA", "--turns", "stop", "--cpus", "0-1"]);
-    let mut run = |name: &str| {
-        let program = app("rigid");
-        let words =
-            ["run", "-q", "--rigid", "--name", name, "--", &program, "--threads", "2", "--scale", "12"];
-        home.start(name, home.coplace().args(words))
-    };
-    let mut runs = ["a", "b"].map(&mut run);
-    let state = |name: &str| home.app(name).map(|app| (app["state"].clone(), app["turns"].clone()));
+    let program = app("rigid");
+    let mut runs = ["a", "b"].map(|name| start(&home, name, &[&program, "--threads", "2", "--scale", "12"]));
     home.until("they take turns", || {
         let turns = |name| home.app(name).and_then(|app| app["account"]["turns"].as_u64());
         turns("a") > Some(1) && turns("b") > Some(1)
@@ -126,8 +125,8 @@ fn a_stop_by_hand_holds_through_turns_until_continued() {
         std::thread::sleep(Duration::from_millis(50));
         let ran_ns = processes::run_ns(pid);
         std::thread::sleep(Duration::from_millis(500));
-        assert_eq!(processes::state(pid), Some('T'), "round {round}: {:?}", state("a"));
-        assert_eq!(processes::run_ns(pid), ran_ns, "round {round}: {:?}", state("a"));
+        assert_eq!(processes::state(pid), Some('T'), "round {round}: {:?}", home.app("a"));
+        assert_eq!(processes::run_ns(pid), ran_ns, "round {round}: {:?}", home.app("a"));
         home.until("it counts as suspended", || home.app("a").is_some_and(|app| app["state"] == "suspended"));
         processes::signal(pid, libc::SIGCONT);
         home.until("it goes on", || processes::run_ns(pid) > ran_ns);
@@ -159,10 +158,7 @@ fn a_program_stuck_in_a_region_takes_turns_at_full_width() {
     }
     let home = Home::new();
     let _daemon = home.daemon(&["--policy", "TA", "--cpus", "0-1", "--unmanaged", "ignore"]);
-    let run = |name: &str, command: &[&str]| {
-        let mut run = home.coplace();
-        home.start(name, run.args(["run", "-q", "--name", name, "--"]).args(command))
-    };
+    let run = |name: &str, command: &[&str]| start(&home, name, command);
     let mut stays = run("stays", &[&openmp_helper("stays", &home)]);
     let app_of = |name: &str| home.app(name).unwrap_or_default();
     home.until("it is in its region", || app_of("stays")["team"] == 2);

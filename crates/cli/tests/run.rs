@@ -318,7 +318,7 @@ fn a_background_reader_of_the_terminal_stops_until_in_front() {
 }
 
 #[test]
-fn a_script_s_background_program_keeps_ignored_signals() {
+fn background_programs_of_scripts_keep_ignored_signals() {
     let place = Place::new();
     let coplace = env!("CARGO_BIN_EXE_coplace");
     let script = format!("{coplace} run -q -- grep SigIgn /proc/self/status & wait $!");

@@ -248,9 +248,8 @@ impl Targets {
             }
             self.others.remove(&process);
             let one = stop_threads(process, root);
-            if one.is_ok() {
-                self.stopped.insert(process);
-            }
+            // Of one that could be reached in part only a thread may stop them all: it is ours to continue.
+            self.stopped.insert(process);
             sent.note(process, one);
         }
         sent

@@ -148,7 +148,7 @@ fn mixture(accesses: usize, seed: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_tenth_s_sample_is_near_the_curve_within_its_error() {
+fn a_sample_of_a_tenth_is_near_the_curve_within_its_error() {
     let lines = mixture(2_000_000, 3);
     let mut exact = Histogram::new();
     Exact::new().access_all(&lines, &mut exact);
