@@ -176,7 +176,12 @@ impl Home {
     pub fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let since = Instant::now();
         while !holds() {
-            assert!(since.elapsed() < PATIENCE, "not after {PATIENCE:?}: {what}; {}", self.traces());
+            assert!(
+                since.elapsed() < PATIENCE,
+                "not after {PATIENCE:?}: {what}; {}\n{}",
+                self.traces(),
+                self.processes().into_iter().map(processes::standing_alone).collect::<String>()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }

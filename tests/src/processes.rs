@@ -50,8 +50,17 @@ pub fn masks(pid: u32) -> Vec<String> {
 
 /// How each thread of a process and of its descendants stands, for the message of a failed test.
 pub fn standing(pid: u32) -> String {
+    let children =
+        fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().flat_map(|task| {
+            let text = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            text.split_whitespace().filter_map(|child| child.parse::<u32>().ok()).collect::<Vec<_>>()
+        });
+    standing_alone(pid) + &children.map(standing).collect::<String>()
+}
+
+/// How each thread of a process stands, without its descendants.
+pub fn standing_alone(pid: u32) -> String {
     let mut lines = format!("{pid} {}\n", command(pid).join(" "));
-    let mut children = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
         let path = task.path();
         let of = |key: &str| status(path.join("status").to_str()?, key);
@@ -66,9 +75,7 @@ pub fn standing(pid: u32) -> String {
             text("schedstat").trim(),
             text("wchan")
         );
-        children.extend(text("children").split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
     }
-    children.into_iter().for_each(|child| lines += &standing(child));
     lines
 }
 

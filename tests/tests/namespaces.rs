@@ -96,6 +96,11 @@ fn two_containers_of_one_program_share_no_page() {
     let all = run(&home, "containers", &script);
     let own = |names: &[String]| names.iter().filter(|name| name.starts_with("1-")).count();
     home.until("both have a page of their own", || own(&pages(&home)) == 2);
+    // Only their output shows that the first two have gone: one of them has the machine to itself as well for as
+    // long as the other one has ended sooner.
+    home.until("the first two have ended", || {
+        all.stdout().lines().filter(|line| *line == "VERIFIED").count() == 2
+    });
     home.until("the third one has the machine to itself", || {
         field(&home, "containers", "team").as_u64() >= Some(2) && home.running("briefly").len() == 1
     });
