@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int passed, bad;
+static int passed, bad, left_out;
 
 static void run_one(const struct test *test)
 {
@@ -25,7 +25,7 @@ static void run_one(const struct test *test)
         perror("check: cannot make a directory in /tmp");
         exit(2);
     }
-    failed = NULL;
+    failed = skipped = NULL;
     test->run();
     end_all_programs();
     snprintf(command, sizeof command, "rm -rf '%s'", pages_dir);
@@ -34,6 +34,9 @@ static void run_one(const struct test *test)
     if (failed) {
         bad++;
         printf("not ok - %s\n# %s\n", name, failed);
+    } else if (skipped) {
+        left_out++;
+        printf("SKIPPED %s: %s\n", name, skipped);
     } else {
         passed++;
         printf("ok - %s\n", name);
@@ -56,6 +59,6 @@ int main(int argc, char **argv)
             if ((argc < 3 || strstr(test->name, argv[2])) &&
                 (!emulator || groups[i] == sizing_tests || groups[i] == resizing_tests))
                 run_one(test);
-    printf("%d passed, %d failed\n", passed, bad);
+    printf("%d passed, %d failed, %d skipped\n", passed, bad, left_out);
     return bad != 0 || passed == 0;
 }

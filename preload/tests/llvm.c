@@ -12,7 +12,7 @@ static bool there(const char *file)
     snprintf(path, sizeof path, "%s/%s", build_dir, file);
     bool yes = access(path, R_OK) == 0;
     if (!yes)
-        printf("# SKIPPED for want of clang and libomp (apt-get install clang libomp-dev):\n");
+        skipped = "there is no clang with OpenMP (apt-get install clang libomp-dev)";
     return yes;
 }
 

@@ -108,7 +108,7 @@ static void a_runtime_loaded_while_the_machine_is_full_can_still_grow(void)
     CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
     int cpus = CPU_COUNT(&all);
     if (cpus < 2 || !CPU_ISSET(0, &all)) {
-        printf("# SKIPPED: this needs two CPUs, one of them CPU 0\n");
+        skipped = "it takes two CPUs, one of them CPU 0";
         return;
     }
     write_default(1, 0);

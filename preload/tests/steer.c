@@ -19,6 +19,7 @@
 
 char build_dir[4096], pages_dir[4096], failed_text[512];
 const char *failed;
+const char *skipped;
 
 #define ANSWER_MS 300000
 

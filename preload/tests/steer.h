@@ -26,6 +26,7 @@ struct program {
 extern char build_dir[4096]; /* where the library and the test programs are */
 extern char pages_dir[4096]; /* a fresh one for each test */
 extern const char *failed;   /* set by CHECK */
+extern const char *skipped;  /* why the test cannot be done here; set before it returns */
 extern char failed_text[512];
 
 /* Ends the test with what went wrong. */

@@ -77,7 +77,7 @@ static void sixty_programs_compute_the_same_resized_or_not_on_every_runtime(void
         }
     }
     if (!llvm)
-        printf("# SKIPPED: twenty of the sixty, for want of clang and libomp (apt-get install clang libomp-dev)\n");
+        printf("SKIPPED IN PART twenty of sixty OpenMP programs: there is no clang with OpenMP (apt-get install clang libomp-dev)\n");
 }
 
 const struct test table_tests[] = {

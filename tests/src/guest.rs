@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::{skipped, top};
+use crate::top;
 
 /// How long anything may take in a guest that emulates eight CPUs on a machine that is busy.
 pub const PATIENCE: Duration = Duration::from_secs(180);
@@ -25,10 +25,10 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Boots one of the machines of `tests/guest/boot`; `None`, said loudly, where that cannot be.
+    /// Boots one of the machines of `tests/guest/boot`, or tells why that cannot be done here.
     /// `tests` are test programs of the workspace that are to run in there, as `/tests/NAME`, and `kept` are other
     /// programs and libraries, which go in with their symbols.
-    pub fn boot(machine: &str, tests: &[&str], kept: &[PathBuf]) -> Option<Guest> {
+    pub fn boot(machine: &str, tests: &[&str], kept: &[PathBuf]) -> Result<Guest, String> {
         static BUILT: OnceLock<()> = OnceLock::new();
         BUILT.get_or_init(|| {
             let made = Command::new("make").args(["--quiet", "guest"]).current_dir(top()).output();
@@ -47,19 +47,13 @@ impl Guest {
         boot.stderr(errors.expect("make guest made the directory"));
         let mut boot = match boot.spawn() {
             Ok(boot) => boot,
-            Err(error) => {
-                skipped("tests in a guest", &format!("tests/guest/boot needs python3: {error}"));
-                return None;
-            }
+            Err(error) => return Err(format!("tests/guest/boot needs python3: {error}")),
         };
         let (requests, answers) = (boot.stdin.take().expect("piped"), boot.stdout.take().expect("piped"));
         let mut guest = Guest { boot, requests, answers: BufReader::new(answers), sessions: 0 };
         match guest.answer(machine) {
-            answer if answer["ready"] == true => Some(guest),
-            answer => {
-                skipped("tests in a guest", answer["missing"].as_str().unwrap_or("no reason given"));
-                None
-            }
+            answer if answer["ready"] == true => Ok(guest),
+            answer => Err(answer["missing"].as_str().unwrap_or("no reason given").to_owned()),
         }
     }
 

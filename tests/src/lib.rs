@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+pub use coplace_skipped::{skipped, skipped_here, skipped_part};
 pub use home::{Child, Home, Mix};
 
 /// The top of the checkout.
@@ -80,9 +81,4 @@ fn compiled(name: &str, threads: &str, home: &Home) -> String {
     let output = cc.output().unwrap_or_else(|error| panic!("{cc:?}: {error}"));
     assert!(output.status.success(), "{cc:?}: {}", String::from_utf8_lossy(&output.stderr));
     binary.to_str().expect("the home's path is text").to_owned()
-}
-
-/// Says why a test cannot be done here, loudly, where nobody can miss it.
-pub fn skipped(test: &str, why: &str) {
-    eprintln!("SKIPPED {test}: {why}");
 }

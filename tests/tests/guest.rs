@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use coplace_tests::guest::{Guest, PATIENCE, Session, Sight, breathe_llvm};
-use coplace_tests::skipped;
+use coplace_tests::skipped_here;
 use coplace_tests::teams::{self, Mark, Program};
 
 /// What every guest takes along; the same for all of them, so that they are made once.
@@ -45,12 +45,19 @@ fn kept() -> Vec<PathBuf> {
     paths.chain([teams::neighbour("resizable"), teams::neighbour("rigid")]).collect()
 }
 
-/// The one guest that all tests share; each has a daemon of its own in it.
-fn two_packages() -> Option<MutexGuard<'static, Option<Guest>>> {
-    static GUEST: OnceLock<Mutex<Option<Guest>>> = OnceLock::new();
+/// The one guest that all tests share, each with a daemon of its own in it; where it cannot be booted, the test counts
+/// as skipped.
+fn two_packages() -> Option<MutexGuard<'static, Result<Guest, String>>> {
+    static GUEST: OnceLock<Mutex<Result<Guest, String>>> = OnceLock::new();
     let guest = GUEST.get_or_init(|| Mutex::new(Guest::boot("two-packages", TESTS, &kept())));
     let guest = guest.lock().unwrap_or_else(PoisonError::into_inner);
-    guest.is_some().then_some(guest)
+    match guest.as_ref() {
+        Ok(_) => Some(guest),
+        Err(why) => {
+            skipped_here(why);
+            None
+        }
+    }
 }
 
 const BREATHE: &str = "/apps/breathe 10 1";
@@ -194,7 +201,10 @@ const CYCLES_AT_ONCE: u32 = 20;
 fn levels_alternate_as_planned_with_entitled_cpu_time() {
     // It measures CPU time: while it does, the other guest rests.
     let Some(_others) = two_packages() else { return };
-    let Some(mut guest) = Guest::boot("two-cpus", TESTS, &kept()) else { return };
+    let mut guest = match Guest::boot("two-cpus", TESTS, &kept()) {
+        Ok(guest) => guest,
+        Err(why) => return skipped_here(why),
+    };
     let names = ["a", "b", "c"];
     // With twice the weight of the others the whole machine's turn is as long as theirs.
     for (weights, machine_to_cpus) in [([1, 1, 1], 0.5), ([2, 1, 1], 1.0)] {
@@ -308,9 +318,8 @@ fn bound_teams_of_gnu_threads_live_whoever_comes_and_goes() {
 
 #[test]
 fn bound_teams_of_llvm_threads_live_whoever_comes_and_goes() {
-    if two_packages().is_some() && breathe_llvm().is_none() {
-        skipped("bound teams of LLVM's runtime", "no clang with OpenMP (apt-get install clang libomp-dev)");
-        return;
+    if breathe_llvm().is_none() {
+        return skipped_here("there is no clang with OpenMP (apt-get install clang libomp-dev)");
     }
     bound_teams_beside_one_that_comes_and_goes("/tests/breathe-llvm");
 }

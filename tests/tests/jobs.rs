@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use coplace_tests::{Child, Home, app, coplace, helper, processes, skipped, top};
+use coplace_tests::{Child, Home, app, coplace, helper, processes, skipped, skipped_part, top};
 use serde_json::Value;
 
 /// Rounds of the ring for some two seconds.
@@ -35,7 +35,7 @@ fn every_mpi(test: &str, home: &Home) -> Vec<Mpi> {
                 Some(Mpi { name, launcher, ring: ring.to_str().expect("the home's path is text").to_owned() })
             }
             _ => {
-                skipped(test, &format!("mpicc.{name} cannot build a program"));
+                skipped_part(&format!("{test}, {name}"), format!("mpicc.{name} cannot build a program"));
                 None
             }
         }

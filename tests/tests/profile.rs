@@ -147,7 +147,7 @@ fn slowdowns_are_kept_by_round_and_support_a_class() {
     let felt = medians[1] >= 1.25 * medians[2] && together.values().skip(1).all(|rounds| *rounds > 0);
     assert_eq!(verdicts[2]["class"].is_string(), felt, "{shown}");
     if verdicts[2]["class"].is_null() {
-        coplace_tests::skipped("a class by slowdowns", verdicts[2]["evidence"].as_str().unwrap());
+        coplace_tests::skipped_part("a class by slowdowns", verdicts[2]["evidence"].as_str().unwrap());
     }
     // The command alone: every round in the JSON, and what is wrong in a word.
     let slowdown = |options: &[&str], program: &[&str]| {

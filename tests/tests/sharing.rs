@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use coplace_tests::{Child, Home, Mix, app, helper, openmp_helper, processes, skipped};
+use coplace_tests::{Child, Home, Mix, app, helper, openmp_helper, processes, skipped, skipped_part};
 
 /// `regions`, a program of very many short parallel regions.
 fn regions(name: &str, scale: f64) -> String {
@@ -84,7 +84,7 @@ fn rigid_programs_take_turns_by_every_mechanism_that_is_there() {
         // Several of the longest slices (200 ms by `cpu.idle`) each, as fast as the machine may be.
         let mix = home.mix(&(rigid("a", 3.0) + &rigid("b", 3.0)), &options);
         if mix.json.is_null() && mix.stderr.contains("was asked for") {
-            skipped(&format!("turns by {turns}"), &mix.stderr);
+            skipped_part(&format!("turns by {turns}"), &mix.stderr);
             continue;
         }
         mix.is_verified();

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use coplace_tests::{Home, app, openmp_helper, processes, skipped};
+use coplace_tests::{Home, app, openmp_helper, processes, skipped, skipped_part};
 
 fn team(home: &Home, name: &str) -> Option<u64> {
     home.app(name)?["team"].as_u64()
@@ -114,7 +114,7 @@ fn a_place_is_divided_among_the_teams_of_mpi_ranks() {
     let launchers = launchers();
     for wanted in ["Open MPI", "Hydra"] {
         if !launchers.iter().any(|(name, _)| *name == wanted) {
-            skipped(NAME, &format!("{wanted} is not installed"));
+            skipped_part(&format!("{NAME}, {wanted}"), "it is not installed");
         }
     }
     for (name, words) in launchers {

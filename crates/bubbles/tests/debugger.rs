@@ -54,11 +54,11 @@ fn gdb_lists_threads_and_shows_where_they_wait() {
         .env("DEBUGINFOD_URLS", "")
         .output();
     let Ok(output) = output else {
-        return eprintln!("skipped: there is no gdb");
+        return coplace_skipped::skipped_here("there is no gdb (apt-get install gdb)");
     };
     let text = String::from_utf8_lossy(&output.stdout);
     if text.contains("ptrace") || String::from_utf8_lossy(&output.stderr).contains("ptrace") {
-        return eprintln!("skipped: gdb may not trace processes here");
+        return coplace_skipped::skipped_here("gdb may not trace processes");
     }
     let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{text}"));
     assert!(line("main:").contains("runs on processor"), "{text}");

@@ -444,8 +444,7 @@ fn nothing_is_left_behind_when_all_have_ended() {
 #[test]
 fn an_ordinary_user_needs_no_rights_and_no_set_up() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("the other tests ran as an ordinary user already");
-        return;
+        return coplace_skipped::skipped_here("the other tests run as an ordinary user already");
     }
     // A user whom nobody is.
     const SOMEBODY: u32 = 54_331;

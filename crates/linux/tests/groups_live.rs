@@ -100,8 +100,7 @@ fn a_v1_frozen_program_dies_of_sigkill_only_once_thawed() {
     let root = Root::live();
     let Some((hierarchy, _, mut group)) = version1("frozen") else { return };
     if !hierarchy.has("freezer") {
-        println!("SKIPPED: there is no v1 freezer");
-        return;
+        return coplace_skipped::skipped_here("there is no v1 freezer");
     }
     let busy = Program::busy();
     group.group().add(&[busy.process], &root).unwrap();
@@ -177,8 +176,7 @@ fn a_v1_cpuset_confines_threads_and_release_restores_masks() {
     let root = Root::live();
     let Some((hierarchy, _, mut group)) = version1("placed") else { return };
     if !hierarchy.has("cpuset") {
-        println!("SKIPPED: there is no v1 cpuset");
-        return;
+        return coplace_skipped::skipped_here("there is no v1 cpuset");
     }
     let all = group.group().cpus().unwrap();
     let one = all.take(1);
@@ -204,8 +202,7 @@ fn a_v2_cpuset_confines_every_thread_and_the_masks_come_back() {
     let root = Root::live();
     let Some((hierarchy, _, mut group)) = version2("placed") else { return };
     if !hierarchy.has("cpuset") {
-        println!("SKIPPED: there is no v2 cpuset");
-        return;
+        return coplace_skipped::skipped_here("there is no v2 cpuset");
     }
     let all = group.group().cpus().unwrap();
     let one = all.take(1);
@@ -230,8 +227,7 @@ fn a_v2_cpuset_confines_every_thread_and_the_masks_come_back() {
 /// before 6.2 forget it by themselves: the guest's does.
 fn keeps_own_mask(has_cpusets: bool, mut group: Guarded) {
     if !has_cpusets {
-        println!("SKIPPED: there is no cpuset of this version");
-        return;
+        return coplace_skipped::skipped_here("there is no cpuset of this version");
     }
     let root = Root::live();
     let program = Program::sleep();
@@ -276,8 +272,7 @@ fn v2_groups_share_by_weight_and_an_idle_one_yields() {
     let Some((hierarchy, scheduler, mut first)) = version2("light") else { return };
     let mut second = Guarded::new(hierarchy.group(&scheduler, "heavy", &root).unwrap());
     if !hierarchy.has("cpuset") || !hierarchy.has("cpu") {
-        println!("SKIPPED: there is no v2 cpuset or cpu");
-        return;
+        return coplace_skipped::skipped_here("there is no v2 cpuset or cpu");
     }
     let programs = [Program::busy(), Program::busy()];
     for (group, program) in [(&mut first, &programs[0]), (&mut second, &programs[1])] {
@@ -307,8 +302,7 @@ fn v2_groups_share_by_weight_and_an_idle_one_yields() {
 fn an_idle_v1_group_refuses_a_weight_until_it_counts_again() {
     let Some((hierarchy, scheduler, mut group)) = version1("idle") else { return };
     if !hierarchy.has("cpu") {
-        println!("SKIPPED: there is no v1 cpu");
-        return;
+        return coplace_skipped::skipped_here("there is no v1 cpu");
     }
     let Some(idle) = need(group.group().idle_switch()) else { return };
     group.group().set_weight(200).unwrap();

@@ -27,8 +27,7 @@ fn the_layout_is_that_of_the_c_header() {
     let compiled =
         Command::new("cc").args(["-std=gnu11", "-I", include, "-o"]).arg(&program).arg(&c).output();
     let Ok(compiled) = compiled else {
-        println!("SKIPPED: cc cannot be executed");
-        return;
+        return coplace_skipped::skipped_here("cc cannot be executed");
     };
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     let output = String::from_utf8(Command::new(&program).output().unwrap().stdout).unwrap();
@@ -214,7 +213,7 @@ fn strangers() -> Option<(Pages, Page, PageDir)> {
     let mapped = pages.ready(SOMEBODY);
     for name in [String::new(), "default".into(), SOMEBODY.pid.to_string()] {
         if std::os::unix::fs::chown(pages.pages.path().join(name), Some(STRANGER), None).is_err() {
-            eprintln!("SKIPPED pages of other users: only root reads them");
+            coplace_skipped::skipped_here("only root has pages of other users");
             return None;
         }
     }

@@ -133,7 +133,7 @@ grow(5)";
 fn all_first_and_last() -> Option<(CpuSet, CpuSet, CpuSet)> {
     let all = affinity::get(0).unwrap();
     if all.len() < 2 {
-        println!("SKIPPED: one CPU only");
+        coplace_skipped::skipped_here("there is only one CPU");
         return None;
     }
     let (first, last) = (all.take(1), all.difference(&all.take(all.len() - 1)));
@@ -356,8 +356,7 @@ fn queued_programs_on_one_cpu_are_separated_with_their_masks() {
     let root = Root::live();
     let all = affinity::get(0).unwrap();
     if all.len() < 2 {
-        println!("SKIPPED: one CPU");
-        return;
+        return coplace_skipped::skipped_here("there is only one CPU");
     }
     let (one, two) = (all.take(1), all.take(2));
     let busy = [(); 2].map(|()| Program::start("sh", &["-c", "while :; do :; done"]));
@@ -439,7 +438,7 @@ fn shells_launchers_leaders_and_ancestors_are_protected() {
     let kernel = procfs::all(&root).unwrap().into_iter().find(|stat| stat.is_kernel_thread());
     match kernel {
         Some(kernel) => assert_eq!(protected(kernel.process(), &root), Some(Reason::KernelThread)),
-        None => println!("SKIPPED: no kernel thread is visible here"),
+        None => coplace_skipped::skipped_part("the protection of kernel threads", "none is visible"),
     }
     // A launcher by name: any program called so.
     let dir = tempfile::tempdir().unwrap();
@@ -470,13 +469,11 @@ time.sleep(1000)";
         Ok(_) => Some(Program::start("python3", &["-u", "-c", script])),
         Err(_) => None,
     }) else {
-        println!("SKIPPED: python3 cannot be executed");
-        return;
+        return coplace_skipped::skipped_here("python3 cannot be executed");
     };
     let traced = Process::of(tracer.line().parse().unwrap(), &root).unwrap();
     if procfs::status(traced.pid, &root).unwrap().tracer_pid == 0 {
-        println!("SKIPPED: tracing is forbidden here");
-        return;
+        return coplace_skipped::skipped_here("tracing is forbidden");
     }
     assert!(matches!(protected(traced, &root), Some(Reason::Traced { .. })));
     assert!(!signals::is_stopped(traced, &root).unwrap(), "a tracer's stop is not ours to count");
@@ -495,7 +492,7 @@ fn sleep_never_ends_early_and_raised_priority_is_not_inherited() {
         assert!(stat.nice >= 0, "{priority:?} was inherited: nice {}", stat.nice);
         assert!(clock::thread_cpu_ns() > before_ns);
         if let clock::Priority::Unchanged { why } = priority {
-            println!("SKIPPED: {why}");
+            coplace_skipped::skipped_part("a raised priority", why);
         }
     })
     .join()

@@ -447,11 +447,7 @@ fn play(script: u64, mounts: &BTreeMap<Hierarchy, PathBuf>) -> Result<(), String
 fn the_model_shows_what_the_kernel_shows() {
     let (root, mounts) = (Kernel.own_uid() == 0, mounted());
     let Some(mounts) = mounts.filter(|_| root) else {
-        coplace_tests::skipped(
-            "the model against the kernel",
-            "it takes root, and a cgroup v1 freezer and cpusets",
-        );
-        return;
+        return coplace_skipped::skipped_here("it takes root, and a cgroup v1 freezer and cpusets");
     };
     let range = std::env::var("COPLACE_SCRIPTS").ok();
     let range = range.and_then(|range| {

@@ -254,7 +254,7 @@ mod tests {
             .output()
             .unwrap();
         if !built.status.success() {
-            eprintln!("skipped: cc has no address sanitizer here");
+            coplace_skipped::skipped_here("cc has no address sanitizer");
             return;
         }
         let library = write_out(EMBEDDED, &[dir.path().to_owned()]).unwrap();
@@ -310,7 +310,7 @@ mod tests {
         let ours = write_out(EMBEDDED, &[dir.path().to_owned()]).unwrap();
         let needed = Binary::read(&ours).unwrap().needed;
         if !needed.contains(&"libc.so.6".to_owned()) {
-            eprintln!("SKIPPED: this is no machine of glibc's ({needed:?})");
+            coplace_skipped::skipped_here(format!("this is no machine of glibc's ({needed:?})"));
             return;
         }
         // musl's name instead of glibc's, wherever that stands among the strings.
@@ -327,8 +327,9 @@ mod tests {
         let mut gcc = std::process::Command::new("musl-gcc");
         match gcc.args(["-shared", "-fPIC", "-o"]).args([&built, &source]).output() {
             Ok(output) if output.status.success() => musl.push(built),
-            _ => eprintln!(
-                "SKIPPED the library built by musl-gcc, which is missing (apt-get install musl-tools)"
+            _ => coplace_skipped::skipped_part(
+                "the loader's refusal of a library built by musl-gcc",
+                "there is no musl-gcc (apt-get install musl-tools)",
             ),
         }
         for library in musl {

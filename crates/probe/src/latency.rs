@@ -174,7 +174,9 @@ mod tests {
     #[test]
     fn a_line_takes_time_between_two_cpus() {
         let cpus = allowed();
-        let [first, .., last] = cpus[..] else { return };
+        let [first, .., last] = cpus[..] else {
+            return coplace_skipped::skipped_here("there is only one CPU");
+        };
         let found = (0..100).find_map(|_| passed_ns(first, last)).expect("both run once in a hundred times");
         assert!((1.0..100_000.0).contains(&found), "{found}");
     }

@@ -29,7 +29,7 @@ fn found(compiler: &str, flags: &[&str], code: &str) -> Option<Verdict> {
 fn skips() -> bool {
     let skips = !cfg!(target_arch = "x86_64");
     if skips {
-        println!("SKIPPED: code of this processor is not analysed");
+        coplace_skipped::skipped_here("code of this processor is not analysed");
     }
     skips
 }

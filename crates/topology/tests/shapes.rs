@@ -189,8 +189,10 @@ proptest! {
 }
 
 #[test]
-#[ignore = "a timing; run it in a release build"]
 fn shapes_of_1024_cpus_take_less_than_a_millisecond() {
+    if cfg!(debug_assertions) {
+        return coplace_skipped::skipped_here("a timing of optimised code: cargo test --release");
+    }
     for text in ["pack:8 [numa] l3:8 core:8 pu:2", "core:1024", "pack:2 numa:4 core:64 pu:2"] {
         let machine = Machine::synthetic(text).unwrap();
         for usable in [machine.all_cpus().clone(), cpus("0-17,19-700,702-1022")] {

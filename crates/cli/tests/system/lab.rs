@@ -68,7 +68,7 @@ fn two_cpus() -> bool {
 fn a_measured_matrix_goes_on_where_it_stopped() {
     let world = world();
     if !two_cpus() {
-        return eprintln!("skipped: there is one CPU");
+        return coplace_skipped::skipped_here("there is only one CPU");
     }
     let measure = |rounds: &str| {
         let options =
@@ -91,7 +91,7 @@ fn a_measured_matrix_goes_on_where_it_stopped() {
 fn a_program_that_fails_leaves_its_pairs_empty_and_is_told() {
     let world = world();
     if !two_cpus() {
-        return eprintln!("skipped: there is one CPU");
+        return coplace_skipped::skipped_here("there is only one CPU");
     }
     let words = ["lab", "matrix", "nap=sleep 0.02", "bad=false", "--out", "m.csv", "--rounds", "1", "-q"];
     let output = world.run(&words);

@@ -43,7 +43,7 @@ impl Program {
     /// Python, ready as soon as it printed a line.
     pub fn python(script: &str) -> Option<Self> {
         if Command::new("python3").arg("-c").arg("0").stdin(Stdio::null()).status().is_err() {
-            println!("SKIPPED: python3 cannot be executed");
+            coplace_skipped::skipped_here("python3 cannot be executed");
             return None;
         }
         let mut program = Program::start("python3", &["-u", "-c", script]);
@@ -110,7 +110,7 @@ pub fn need<T>(what: coplace_linux::Result<T>) -> Option<T> {
     match what {
         Ok(value) => Some(value),
         Err(error) => {
-            println!("SKIPPED: {error}");
+            coplace_skipped::skipped_here(error);
             None
         }
     }

@@ -94,7 +94,7 @@ fn an_unknown_stop_is_continued_and_a_users_stop_is_not() {
 fn our_masks_are_widened_and_the_programs_own_are_kept() {
     let all = affinity::get(std::process::id()).unwrap();
     if all.len() < 2 {
-        eprintln!("one CPU only: there is nothing narrower");
+        coplace_skipped::skipped_here("with one CPU there is no narrower mask");
         return;
     }
     let program = Program::start();
@@ -129,7 +129,7 @@ fn a_frozen_program_in_our_groups_returns_to_its_own() {
     let root = Root::live();
     let name = format!("coplace-test{}", std::process::id());
     let Ok(hierarchy) = linux::cgroup1::Hierarchy::discover(&root) else {
-        eprintln!("no writable cgroup v1 here");
+        coplace_skipped::skipped_here("no cgroup v1 can be written");
         return;
     };
     let program = Program::start();
