@@ -10,8 +10,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// One second after boot per unit of `busy_permille`, for CPUs 0, 1, …
 fn sample(at_s: u64, busy_ms: &[u64], managed: &[(u64, u64, &str)]) -> Sample {
-    let ticks =
-        |ms: &u64| CpuTicks { busy_ticks: ms * ticks_per_second() / 1_000, nice_ticks: 0, idle_ticks: 0 };
+    let ticks = |ms: &u64| CpuTicks { busy_ticks: ms * ticks_per_second() / 1_000, ..CpuTicks::default() };
     let cpus = busy_ms.iter().enumerate().map(|(cpu, ms)| (cpu as u32, ticks(ms))).collect();
     let managed = managed
         .iter()

@@ -121,9 +121,12 @@ impl Ledger {
         let error = (variance / count as f64).sqrt() / mean;
         let alone_ns = self.account.regions as f64 / mean * 1e9;
         let slowdown = (now_ns.saturating_sub(self.came_ns)) as f64 / alone_ns;
-        let source = format!("region rates, {count} samples of the lone rate");
         // Two standard errors: the 95% interval of the mean rate.
-        (Some((slowdown, slowdown * error * 2.0)), source)
+        let error = slowdown * error * 2.0;
+        if slowdown + error < 1.0 {
+            return (None, "it ran faster beside others than alone: its lone time was disturbed".into());
+        }
+        (Some((slowdown, error)), format!("region rates, {count} samples of the lone rate"))
     }
 }
 
@@ -165,6 +168,18 @@ mod tests {
         assert!((slowdown - 1.5).abs() < 0.02 && error < 0.02, "{slowdown} ± {error}");
         assert_eq!(account.width_ns[&2], 1200 * MS);
         assert_eq!(account.neighbours_ns[&"b".parse().unwrap()], 800 * MS);
+    }
+
+    #[test]
+    fn a_program_faster_beside_others_has_no_slowdown() {
+        let mut ledger = Ledger::new("a".parse().unwrap(), 0);
+        ledger.started(0);
+        let mut regions = 0;
+        run(&mut ledger, 0, 400, 5, &mut regions, true);
+        run(&mut ledger, 400, 1200, 10, &mut regions, false);
+        let account = ledger.read(1200 * MS);
+        assert_eq!(account.slowdown, None);
+        assert!(account.slowdown_source.contains("disturbed"), "{}", account.slowdown_source);
     }
 
     #[test]

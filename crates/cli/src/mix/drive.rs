@@ -18,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use workload::{Instance, Mix, Program, WaitPolicy};
 
 use super::entry::{Entry, State, close, launch, own_cpus, register};
+use super::foreign::Moment;
 use super::output::{self, Output, Scratch};
 use super::plans::Plans;
 use super::progress::Progress;
@@ -41,6 +42,8 @@ pub struct How {
     pub output: Option<PathBuf>,
     /// Where the record of events and plans is kept.
     pub trace: Option<PathBuf>,
+    /// What others took of the CPUs while the programs ran alone; empty where they did not.
+    pub alone_foreign_shares: Vec<Option<f64>>,
     pub keep_going: bool,
     pub quiet: bool,
 }
@@ -99,6 +102,7 @@ pub fn drive(mix: &Mix, mut how: How) -> Result<Driven, Failure> {
         entries: Vec::new(),
         plans: Plans::begin(membership.leads().then_some(trace), before.uptime_ns),
         began_ns: now_ns(),
+        began: Moment::now(&before.allowed),
         membership,
         how,
         before,
@@ -138,6 +142,7 @@ struct Drive<'a> {
     plans: Plans,
     progress: Progress,
     began_ns: u64,
+    began: Option<Moment>,
     before: Status,
 }
 
@@ -212,6 +217,7 @@ impl Drive<'_> {
             started_ns: None,
             ended_ns: None,
             alone_ns: program.alone_ns,
+            alone_foreign_share: self.how.alone_foreign_shares.get(instance.program).copied().flatten(),
             turns: 0,
             in_turn_ns: 0,
             reconfigurations: 0,
@@ -461,6 +467,8 @@ impl Drive<'_> {
             (false, Err(_)) => process_cpu_ns(),
         };
         let before = self.before;
+        let began = self.began;
+        let foreign_share = began.and_then(|began| Moment::now(&before.allowed)?.foreign_share_since(&began));
         // The scheduler's record is whole only when it has ended.
         drop(self.membership);
         let refused = self.plans.first_refusal();
@@ -475,6 +483,7 @@ impl Drive<'_> {
             cpus: before.allowed,
             end_ns,
             own_cpu_ns,
+            foreign_share,
             programs,
             plans,
         };

@@ -4,6 +4,7 @@ mod alone;
 pub mod drain;
 mod drive;
 mod entry;
+mod foreign;
 mod output;
 mod plans;
 mod preview;
@@ -105,15 +106,17 @@ pub fn main(args: &Args) -> Outcome {
             .open(path)
             .map_err(|error| Failure::writing(path, error))?;
     }
-    if args.measure_alone {
-        alone::measure(&mut mix, args.quiet)?;
-    }
+    let alone_foreign_shares = match args.measure_alone {
+        true => alone::measure(&mut mix, args.quiet)?,
+        false => Vec::new(),
+    };
     let how = drive::How {
         title: args.file.file_stem().map_or("mix".into(), |stem| stem.to_string_lossy().into_owned()),
         options,
         insists: !args.choices.is_empty(),
         output: args.output.clone(),
         trace: args.trace.clone(),
+        alone_foreign_shares,
         keep_going: args.keep_going,
         quiet: args.quiet,
     };

@@ -8,11 +8,15 @@ use serde::{Serialize, Serializer};
 use topology::CpuSet;
 use workload::AppId;
 
+use super::foreign::DISTURBED;
 use crate::advise::shell;
 use crate::status::clip;
 use crate::table::Table;
 use crate::timeline::{Program, Timeline, segments};
 use crate::units;
+
+/// By how much one run alone may err: what a quiet machine differs by from one run to the next.
+const ALONE_ERROR: f64 = 0.05;
 
 /// How a program ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -44,6 +48,8 @@ pub struct ProgramResult {
     pub ended_ns: Option<u64>,
     #[serde(rename = "alone_s", serialize_with = "as_maybe_seconds")]
     pub alone_ns: Option<u64>,
+    /// Share of the CPUs' time that others took while it ran alone; `None` where it did not here, or too short.
+    pub alone_foreign_share: Option<f64>,
     pub turns: u64,
     #[serde(rename = "in_turn_s", serialize_with = "as_seconds")]
     pub in_turn_ns: u64,
@@ -89,9 +95,23 @@ impl ProgramResult {
     }
 
     /// Response time over time alone; of programs that ended well only.
-    pub fn slowdown(&self) -> Option<f64> {
+    fn ratio(&self) -> Option<f64> {
         let alone_ns = self.alone_ns.filter(|alone_ns| *alone_ns > 0 && self.well())?;
         Some(self.response_ns()? as f64 / alone_ns as f64)
+    }
+
+    /// What the others made it lose: [`ProgramResult::ratio`], unless it took less than alone by more than one run alone
+    /// can err. Then that time is not what it takes with the whole machine.
+    pub fn slowdown(&self) -> Option<f64> {
+        self.ratio().filter(|ratio| *ratio >= 1.0 - ALONE_ERROR)
+    }
+
+    fn is_faster_than_alone(&self) -> bool {
+        self.ratio().is_some() && self.slowdown().is_none()
+    }
+
+    fn was_disturbed_alone(&self) -> bool {
+        self.alone_foreign_share.is_some_and(|share| share >= DISTURBED)
     }
 
     pub fn well(&self) -> bool {
@@ -110,9 +130,12 @@ impl ProgramResult {
         }
     }
 
-    /// `~` marks an estimate from region rates.
-    fn slowdown_words(&self) -> String {
+    /// `~` marks an estimate from region rates, `*` what was measured while others took part of the machine.
+    fn slowdown_words(&self, mix_was_disturbed: bool) -> String {
         match (self.slowdown(), self.estimated) {
+            (Some(slowdown), _) if mix_was_disturbed || self.was_disturbed_alone() => {
+                format!("{slowdown:.2}*")
+            }
             (Some(slowdown), _) => format!("{slowdown:.2}"),
             (None, Some((slowdown, error))) => format!("~{slowdown:.1} ±{error:.1}"),
             (None, None) => "–".into(),
@@ -144,6 +167,8 @@ pub struct MixResult {
     pub end_ns: u64,
     /// CPU time of coplace itself.
     pub own_cpu_ns: u64,
+    /// Share of the CPUs' time that others took meanwhile; `None` where that cannot be known.
+    pub foreign_share: Option<f64>,
     pub programs: Vec<ProgramResult>,
     pub plans: Vec<PlanAt>,
 }
@@ -182,6 +207,42 @@ impl MixResult {
         self.slowdowns().map(|all| all.into_iter().fold(1.0, f64::max))
     }
 
+    fn was_disturbed(&self) -> bool {
+        self.foreign_share.is_some_and(|share| share >= DISTURBED)
+    }
+
+    /// What a reader must know before he believes the slowdowns.
+    fn doubts(&self) -> Vec<String> {
+        let percent = |share: Option<f64>| format!("{:.0}%", 100.0 * share.unwrap_or_default());
+        let mut doubts = Vec::new();
+        let alone = self.programs.iter().filter(|program| program.was_disturbed_alone());
+        let alone: Vec<String> = alone
+            .map(|program| {
+                format!("{} while {} ran alone", percent(program.alone_foreign_share), program.name)
+            })
+            .collect();
+        let meanwhile =
+            self.was_disturbed().then(|| format!("{} during the mix", percent(self.foreign_share)));
+        let times: Vec<String> = meanwhile.into_iter().chain(alone).collect();
+        if !times.is_empty() {
+            doubts.push(format!("disturbed     others took part of the CPUs' time: {}", times.join(", ")));
+        }
+        let faster: Vec<&str> = self
+            .programs
+            .iter()
+            .filter(|program| program.is_faster_than_alone())
+            .map(|program| program.name.as_str())
+            .collect();
+        if !faster.is_empty() {
+            doubts.push(format!(
+                "no slowdown   {}: the time alone is longer than the response time in the mix; measure it on a quiet \
+                 machine",
+                faster.join(", ")
+            ));
+        }
+        doubts
+    }
+
     pub fn failed(&self) -> usize {
         self.programs.iter().filter(|program| !program.well()).count()
     }
@@ -206,7 +267,7 @@ impl MixResult {
                 format!("{:.2} s", units::seconds(program.arrived_ns)),
                 time(program.response_ns()),
                 time(program.alone_ns),
-                program.slowdown_words(),
+                program.slowdown_words(self.was_disturbed()),
                 program.mean_width().map_or("–".into(), |width| format!("{width:.1}")),
                 program.turns.to_string(),
                 program.reconfigurations.to_string(),
@@ -221,10 +282,13 @@ impl MixResult {
                 out +=
                     &format!("mean slowdown {antt:.2} (ANTT), worst {most:.2}; throughput {stp:.2} (STP)\n");
             }
-            _ if self.failed() == 0 => {
+            _ if self.failed() == 0 && self.programs.iter().any(|program| program.alone_ns.is_none()) => {
                 out += "mean slowdown unknown: give alone_s in the file, or --measure-alone\n";
             }
             _ => {}
+        }
+        for doubt in self.doubts() {
+            out += &format!("{doubt}\n");
         }
         out += &format!("mechanisms    {}, turns by {}\n", self.placement, self.turns);
         out += &format!("coplace used  {} of CPU time\n", units::show_ns(self.own_cpu_ns));
@@ -261,7 +325,7 @@ impl MixResult {
             "title": self.title, "policy": self.policy, "placement": self.placement, "turns": self.turns,
             "cpus": self.cpus, "makespan_s": units::seconds(self.makespan_ns()), "antt": self.antt(),
             "stp": self.stp(), "max_slowdown": self.max_slowdown(), "failed": self.failed(),
-            "own_cpu_time_s": units::seconds(self.own_cpu_ns), "programs": programs, "plans": plans,
+            "own_cpu_time_s": units::seconds(self.own_cpu_ns), "foreign_share": self.foreign_share, "programs": programs, "plans": plans,
         })
     }
 
@@ -304,12 +368,15 @@ impl MixResult {
         Timeline {
             title: self.title.clone(),
             policy: self.policy.clone(),
-            facts: vec![
+            facts: [
                 format!("CPUs {}", self.cpus),
                 self.placement.clone(),
                 format!("turns by {}", self.turns),
                 format!("coplace used {} of CPU time", units::show_ns(self.own_cpu_ns)),
-            ],
+            ]
+            .into_iter()
+            .chain(self.doubts())
+            .collect(),
             cpus: self.cpus.clone(),
             end_ns: self.end_ns,
             programs: self
@@ -360,6 +427,7 @@ mod tests {
             started_ns: Some(arrived_ns),
             ended_ns: Some(ended_ns),
             alone_ns,
+            alone_foreign_share: None,
             turns: 3,
             in_turn_ns: 0,
             reconfigurations: 1,
@@ -382,6 +450,7 @@ mod tests {
             cpus: "0-1".parse().unwrap(),
             end_ns: 10 * S,
             own_cpu_ns: 1,
+            foreign_share: Some(0.01),
             programs,
             plans: vec![PlanAt { at_ns: 0, plan: "a on 0-1".parse().unwrap() }],
         }
@@ -405,6 +474,32 @@ mod tests {
         let failed = result(failed);
         assert_eq!((failed.antt(), failed.stp(), failed.failed()), (None, None, 1));
         assert!(failed.table().contains("b: killed by signal 11"));
+    }
+
+    #[test]
+    fn a_time_alone_above_the_response_time_is_no_slowdown() {
+        let faster = result(vec![program("a", 0, 9 * S, Some(10 * S)), program("b", 0, 4 * S, Some(S))]);
+        assert_eq!((faster.programs[0].slowdown(), faster.antt(), faster.stp()), (None, None, None));
+        let table = faster.table();
+        assert!(table.contains("no slowdown   a: ") && !table.contains("0.90"), "{table}");
+        // One run alone is not that exact.
+        assert_eq!(program("a", 0, 97 * S, Some(100 * S)).slowdown(), Some(0.97));
+    }
+
+    #[test]
+    fn what_was_measured_beside_others_is_marked() {
+        let mut alone = program("a", 0, 2 * S, Some(S));
+        alone.alone_foreign_share = Some(0.48);
+        let shown = result(vec![alone, program("b", 0, 4 * S, Some(S))]).table();
+        assert!(shown.contains("2.00*") && shown.contains("48% while a ran alone"), "{shown}");
+        assert!(shown.contains("4.00 ") && !shown.contains("4.00*"), "{shown}");
+        let mut mix = result(vec![program("a", 0, 2 * S, Some(S))]);
+        mix.foreign_share = Some(0.25);
+        assert!(
+            mix.table().contains("2.00*") && mix.table().contains("25% during the mix"),
+            "{}",
+            mix.table()
+        );
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub struct CpuTicks {
     /// Of these: by programs with a nice value above 0.
     pub nice_ticks: u64,
     pub idle_ticks: u64,
+    /// In which it had something to run and the hypervisor ran another machine.
+    pub stolen_ticks: u64,
 }
 
 /// `/proc/stat`'s lines by CPU (`os_index`); offline CPUs are missing.
@@ -45,7 +47,8 @@ pub fn cpu_times(root: &Root) -> Result<CpuTimes> {
         }
         let idle_ticks = ticks[3] + ticks.get(4).unwrap_or(&0);
         let busy_ticks = ticks.iter().take(7).sum::<u64>() - idle_ticks;
-        cpus.insert(cpu, CpuTicks { busy_ticks, nice_ticks: ticks[1], idle_ticks });
+        let stolen_ticks = ticks.get(7).copied().unwrap_or(0);
+        cpus.insert(cpu, CpuTicks { busy_ticks, nice_ticks: ticks[1], idle_ticks, stolen_ticks });
     }
     if cpus.is_empty() {
         return Err(Error::parse(path, "", "it has no line for any CPU"));
