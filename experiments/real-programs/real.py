@@ -9,7 +9,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from common import TOP
+from common import TOP, Failed, Program
+from common.experiment import TWO_THREADS
 
 HERE = Path(__file__).resolve().parent
 PYTHON = TOP / "build/real/venv/bin/python3"
@@ -38,6 +39,57 @@ class Real:
 
     def __init__(self, name, amount, command, digest, env=None):
         self.name, self.amount, self.command, self.digest, self.env = name, amount, command, digest, env or {}
+
+    def started(self, amount, threads=2, name=None):
+        """The program with so much work, as a bench starts it."""
+        words = [str(word) for word in self.command(amount, threads)]
+        return Program(words[0], *words[1:], name=name or self.name, env=self.env, path=words[0])
+
+
+class Expected:
+    """What lone runs come to: the same bits, or a spread of numbers."""
+
+    def __init__(self, found):
+        values = [value for _, value in found]
+        # A few runs show the order of the spread, not its edges.
+        room = 10 * (max(values) - min(values)) + 1e-9 * max(map(abs, values))
+        self.bits = sorted({bits for bits, _ in found})
+        self.low, self.high = min(values) - room, max(values) + room
+
+    def accepts(self, bits, value):
+        return bits in self.bits or len(self.bits) > 1 and self.low <= value <= self.high
+
+    def __repr__(self):
+        return self.bits[0] if len(self.bits) == 1 else f"{self.low} … {self.high}"
+
+
+def calibrate(bench, program, wanted_s):
+    """An amount of work for which the program alone takes about `wanted_s`, found from the CPU time
+    of one thread at two lengths, which a busy machine hardly changes."""
+    cost_s = {}
+    # Far enough apart that noise does not hide the difference.
+    for amount in (program.amount // 2, 2 * program.amount):
+        one = program.started(amount)
+        tries = [bench.alone(one, {"OMP_NUM_THREADS": "1"}, timeout=120)[1] for _ in range(2)]
+        if any(ended is None or ended.status for ended in tries):
+            raise Failed(f"{program.name} alone failed: {tries[0] and tries[0].output[-500:]}")
+        cost_s[amount] = min(ended.cpu_s for ended in tries) * TWO_THREADS
+    low, high = sorted(cost_s)
+    slope = (cost_s[high] - cost_s[low]) / (high - low)
+    if slope * high < 0.1:
+        raise Failed(f"{program.name}: {high} takes hardly longer than {low}, {cost_s[high]:.2f} s")
+    return max(low // 4, int(high + (wanted_s - cost_s[high]) / slope))
+
+
+def reference(bench, program, amount):
+    """What lone runs with two threads (or ranks) and with one come to."""
+    found = []
+    for threads, env in ((2, {}), (2, {}), (1, {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})):
+        _, ended = bench.alone(program.started(amount, threads), env, timeout=240)
+        if ended is None or ended.status:
+            raise Failed(f"{program.name} alone failed: {ended and ended.output[-500:]}")
+        found.append(program.digest(ended.output))
+    return Expected(found)
 
 
 def digest(text):
