@@ -13,7 +13,7 @@ use crate::neighbours;
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Choices {
     /// How to share the machine: letters or words from `coplace policy list`, or a Lua file
-    #[arg(long, value_name = "POLICY", help_heading = "Scheduling", value_parser = crate::words::policy_letters)]
+    #[arg(long, value_name = "POLICY", help_heading = "Scheduling", value_parser = crate::policy_name::policy_letters)]
     pub policy: Option<String>,
     /// A setting of the policy, as its page names it, in TOML: `allowed_widths=[2]` (repeatable)
     #[arg(long = "set", value_name = "KEY=VALUE", help_heading = "Scheduling")]
@@ -82,7 +82,7 @@ impl Choices {
         if let Some(cpus) = &options.cpus {
             check_cpus(cpus)?;
         }
-        options.settings.script = crate::words::script(&options.policy).map_err(Failure::bad_input)?;
+        options.settings.script = crate::policy_name::script(&options.policy).map_err(Failure::bad_input)?;
         // Settings that the policy refuses are bad input now, before anything starts.
         policy::by_name(&options.policy, &options.settings).map_err(Failure::bad_input)?;
         Ok(options)

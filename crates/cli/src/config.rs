@@ -174,8 +174,8 @@ impl Config {
             config.adopt.push(rule.get_ref().rule().map_err(|why| at(rule.span().start, why))?);
         }
         if let Some(name) = file.policy {
-            let policy = crate::words::beside(path, name.get_ref());
-            crate::words::policy_letters(&policy).map_err(|why| at(name.span().start, why))?;
+            let policy = crate::policy_name::resolve(path, name.get_ref());
+            crate::policy_name::policy_letters(&policy).map_err(|why| at(name.span().start, why))?;
             config.policy = Some(policy);
         }
         if let Some(slice) = file.slice {

@@ -77,8 +77,10 @@ mod tests {
     }
 
     fn read(options: &[&str]) -> Result<DemandArgs, String> {
-        let words = ["coplace"].iter().chain(options);
-        <Cli as clap::Parser>::try_parse_from(words).map(|cli| cli.args).map_err(|error| error.to_string())
+        let arguments = ["coplace"].iter().chain(options);
+        <Cli as clap::Parser>::try_parse_from(arguments)
+            .map(|cli| cli.args)
+            .map_err(|error| error.to_string())
     }
 
     #[test]

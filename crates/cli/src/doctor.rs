@@ -107,7 +107,11 @@ fn diagnose(root: &Root) -> Result<Diagnosis, Failure> {
     let home = home.map(|home| home.path().display().to_string()).map_err(|error| error.to_string());
     faults.extend(home.as_ref().err().cloned());
     let (placement, turns, mut reasons) = match &chosen {
-        Ok(chosen) => (Some(chosen.placement_words()), Some(chosen.turns_words()), words(&chosen.reasons)),
+        Ok(chosen) => (
+            Some(chosen.describe_placement()),
+            Some(chosen.describe_turns()),
+            describe_reasons(&chosen.reasons),
+        ),
         Err(error) => {
             faults.push(error.to_string());
             (None, None, Vec::new())
@@ -173,7 +177,7 @@ impl fmt::Display for SharedCache {
     }
 }
 
-fn words(reasons: &[Reason]) -> Vec<String> {
+fn describe_reasons(reasons: &[Reason]) -> Vec<String> {
     reasons.iter().map(ToString::to_string).collect()
 }
 
@@ -244,12 +248,12 @@ fn show(diagnosis: &Diagnosis) -> String {
     for reason in &diagnosis.reasons {
         out += &format!("  because     {reason}\n");
     }
-    let told = |result: &Result<String, String>| match result {
+    let shown = |result: &Result<String, String>| match result {
         Ok(text) => text.clone(),
         Err(why) => format!("none: {why}"),
     };
-    out += &format!("  preload     {}\n", told(&diagnosis.preload));
-    out += &format!("  files in    {}\n", told(&diagnosis.home));
+    out += &format!("  preload     {}\n", shown(&diagnosis.preload));
+    out += &format!("  files in    {}\n", shown(&diagnosis.home));
     out += &format!("  configured  {}\n", diagnosis.config.as_deref().unwrap_or("by no file: all defaults"));
     if diagnosis.faults.is_empty() {
         out += "\nPrograms can be placed and take turns here.\n";
@@ -266,14 +270,14 @@ mod tests {
 
     #[test]
     fn of_a_cache_that_is_shared_in_word_only_it_is_said() {
-        let told = |core_to_core_ns| {
+        let shown = |core_to_core_ns| {
             let latency = Latency { core_to_core_ns, memory_ns: 136.0 };
             let shared = Some(!latency.is_apart());
             let cpus = CpuSet::first(2);
             SharedCache { cpus, size_bytes: Some(32 << 20), latency: Some(latency), shared }.to_string()
         };
-        assert_eq!(told(25.6), "CPUs 0-1: 32.0 MiB; a line takes 26 ns between them, from memory 136");
-        assert!(told(180.0).contains("they do not share it now"), "{}", told(180.0));
+        assert_eq!(shown(25.6), "CPUs 0-1: 32.0 MiB; a line takes 26 ns between them, from memory 136");
+        assert!(shown(180.0).contains("they do not share it now"), "{}", shown(180.0));
     }
 
     #[test]

@@ -47,7 +47,7 @@ fn commands(text: &str) -> Vec<(usize, &str, bool)> {
 }
 
 /// As a shell splits them, without what is the shell's own.
-fn words(command: &str) -> Vec<String> {
+fn split_words(command: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for letter in command.chars() {
         match (letter, quote) {
@@ -74,7 +74,7 @@ fn refused(command: &str, typed: bool) -> Option<String> {
         "PID" => "1".to_owned(),
         _ => word.replace("docs/policies/lua/wider.lua", "mine.lua").replace("mine.lua", &own),
     };
-    let error = Cli::try_parse_from(words(command).into_iter().map(put)).err()?;
+    let error = Cli::try_parse_from(split_words(command).into_iter().map(put)).err()?;
     let unfinished = matches!(
         error.kind(),
         ErrorKind::MissingRequiredArgument
@@ -87,7 +87,7 @@ fn refused(command: &str, typed: bool) -> Option<String> {
 
 #[test]
 fn every_command_in_a_document_is_one_that_coplace_takes() {
-    let (mut wrong, mut seen) = (Vec::new(), 0);
+    let (mut wrong, mut count) = (Vec::new(), 0);
     for path in documents() {
         let text = std::fs::read_to_string(&path).expect("a document is text");
         let inside_docs = path.starts_with(top().join("docs"));
@@ -95,13 +95,13 @@ fn every_command_in_a_document_is_one_that_coplace_takes() {
             if inside_docs && !typed {
                 continue;
             }
-            seen += 1;
+            count += 1;
             if let Some(why) = refused(command, typed) {
                 wrong.push(format!("{}:{line}: {command}\n  {why}", path.display()));
             }
         }
     }
-    assert!(seen > 50, "only {seen} commands were found");
+    assert!(count > 50, "only {count} commands were found");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -114,5 +114,5 @@ fn what_would_be_refused_is_found() {
     let wrong: Vec<bool> =
         found.iter().map(|(_, command, typed)| refused(command, *typed).is_some()).collect();
     assert_eq!(wrong, [false, true, true, false]);
-    assert_eq!(words(found[3].1), ["coplace", "mix", "a b"]);
+    assert_eq!(split_words(found[3].1), ["coplace", "mix", "a b"]);
 }

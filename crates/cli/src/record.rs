@@ -15,7 +15,7 @@ use crate::exit::{Failure, Outcome};
 use crate::scheduler;
 
 /// How often a signal is looked for while nothing is recorded.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Records what the scheduler that runs sees and decides, until it ends
 #[derive(clap::Args)]
@@ -63,7 +63,7 @@ pub fn main(args: &Args) -> Outcome {
         let mut fds: Vec<_> =
             client.poll_fd().into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // An interrupted poll only means looking a little earlier.
-        if poll(&mut fds, Some(&LOOK)) == Ok(0) {
+        if poll(&mut fds, Some(&POLL_INTERVAL)) == Ok(0) {
             continue;
         }
         match client.drain() {

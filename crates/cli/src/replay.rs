@@ -9,7 +9,7 @@ use policy::{Policy, Settings};
 use serde_json::json;
 
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
-use crate::{units, words};
+use crate::{policy_name, units};
 
 /// Plays a record again, and shows where plans differ
 #[derive(clap::Args)]
@@ -30,7 +30,7 @@ pub struct Args {
     /// The record
     file: PathBuf,
     /// Let this policy decide instead
-    #[arg(long, value_name = "POLICY", value_parser = words::policy_letters)]
+    #[arg(long, value_name = "POLICY", value_parser = policy_name::policy_letters)]
     policy: Option<String>,
     /// Show all plans, not only those that differ
     #[arg(long)]
@@ -43,7 +43,8 @@ pub struct Args {
 pub fn main(args: &Args) -> Outcome {
     let text = std::fs::read_to_string(&args.file)
         .map_err(|error| Failure::bad_input(format!("cannot read {}: {error}", args.file.display())))?;
-    let script = args.policy.as_deref().map(words::script).transpose().map_err(Failure::bad_input)?.flatten();
+    let script =
+        args.policy.as_deref().map(policy_name::script).transpose().map_err(Failure::bad_input)?.flatten();
     let make = |recorded: &str, settings: &Settings| -> Option<Box<dyn Policy>> {
         match &args.policy {
             None => policy::by_name(recorded, settings).ok(),
@@ -91,7 +92,7 @@ fn as_json(plan: &Replayed) -> serde_json::Value {
 }
 
 fn show(plan: &Replayed) {
-    println!("line {}, at {}", plan.line, units::show_ns(plan.now_ns));
+    println!("line {}, at {}", plan.line, units::format_ns(plan.now_ns));
     let (recorded, again) = (decided(&plan.recorded), decided(&plan.again));
     for (recorded, again) in recorded.into_iter().zip(again) {
         match (recorded, again) {

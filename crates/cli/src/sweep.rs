@@ -14,11 +14,11 @@ use workload::{Generator, Scenario, ScenarioFile};
 
 use crate::choices::toml_settings;
 use crate::exit::{Failure, Outcome};
+use crate::policy_name::{Chosen, resolve};
 use crate::position::line_and_column;
 use crate::simulate::scenario::{Batch, Ran, fitting, left_out, play, workload_of};
 use crate::simulate::{How, output};
 use crate::table::Table;
-use crate::words::{Chosen, beside};
 
 /// Simulates over a grid of machines, arrival rates and policies
 #[derive(clap::Args)]
@@ -114,9 +114,9 @@ pub fn main(args: &Args) -> Outcome {
     };
     let cells: Vec<Cell> = places.zip(ran.into_iter().zip(&batches)).map(cell).collect();
     for cell in &cells {
-        if let Some(told) = left_out(&cell.skipped) {
+        if let Some(note) = left_out(&cell.skipped) {
             let (workload, machine) = (&grid.workload, &cell.machine.name);
-            eprintln!("coplace: {told} of {workload} are wrong or unfit for {machine} and were left out");
+            eprintln!("coplace: {note} of {workload} are wrong or unfit for {machine} and were left out");
         }
     }
     if let Some(path) = &args.csv {
@@ -163,7 +163,7 @@ impl Grid {
             crate::machine::named(&found).map(Arc::new).map_err(|error| at(spec.span().start, &error.message))
         });
         let chosen = file.policies.get_ref().iter().map(|name| {
-            Chosen::new(&beside(path, name.get_ref()), &settings).map_err(|why| at(name.span().start, &why))
+            Chosen::new(&resolve(path, name.get_ref()), &settings).map_err(|why| at(name.span().start, &why))
         });
         let (machines, chosen) = (machines.collect::<Result<_, _>>()?, chosen.collect::<Result<_, _>>()?);
         let source = source.file;

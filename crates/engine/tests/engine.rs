@@ -138,9 +138,9 @@ fn another_policy_finds_the_programs_as_they_are() {
 fn an_observation_leaves_arrival_suspension_and_membership() {
     let mut engine = engine(Everywhere);
     engine.handle_all(0, vec![arrived("a arrived 5ns"), Event::Suspend(id("a"))]);
-    let seen: App = "a rigid team 3 arrived 9ns".parse().unwrap();
+    let app: App = "a rigid team 3 arrived 9ns".parse().unwrap();
     let ghost: App = "ghost team 3".parse().unwrap();
-    engine.handle_all(1, vec![Event::Observed(seen), Event::Observed(ghost), Event::Left(id("nobody"))]);
+    engine.handle_all(1, vec![Event::Observed(app), Event::Observed(ghost), Event::Left(id("nobody"))]);
     assert_eq!(engine.apps(), ["a rigid team 3 arrived 5ns suspended".parse().unwrap()]);
 }
 

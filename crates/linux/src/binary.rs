@@ -62,8 +62,8 @@ fn interpreter_of_script(path: &Path) -> io::Result<Option<PathBuf>> {
     let mut start = BufReader::new(io::Read::take(File::open(path)?, 256));
     start.read_until(b'\n', &mut line)?;
     let Some(rest) = line.strip_prefix(b"#!") else { return Ok(None) };
-    let word = rest.trim_ascii().split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
-    Ok(Some(PathBuf::from(std::ffi::OsStr::from_bytes(word))))
+    let first = rest.trim_ascii().split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
+    Ok(Some(PathBuf::from(std::ffi::OsStr::from_bytes(first))))
 }
 
 fn damaged() -> io::Error {

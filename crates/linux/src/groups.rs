@@ -166,7 +166,7 @@ impl Prepared {
             each.insert(Version::V2, group);
         }
         let mut groups = Groups { each, uses: self.uses, later: self.later };
-        groups.settle_for_what_there_is();
+        groups.drop_missing_uses();
         Ok(groups)
     }
 }
@@ -212,7 +212,7 @@ impl Groups {
         self.each.get(&version?)
     }
 
-    fn settle_for_what_there_is(&mut self) {
+    fn drop_missing_uses(&mut self) {
         let has_cpus = self.using(self.uses.cpus).is_some_and(|group| group.cpus().is_ok());
         let freezes = self.using(self.uses.freezing).is_some_and(|group| group.freeze_switch().is_ok());
         self.uses.cpus.take_if(|_| !has_cpus);
@@ -229,25 +229,20 @@ impl Groups {
         let refused = |moved: &Moved| moved.failed.iter().any(|(process, _)| process.is_alive(root));
         for version in Version::BOTH {
             if let Some(group) = self.each.get_mut(&version)
-                && refused(&group.add_but(processes, outside, root)?)
+                && refused(&group.add_except(processes, outside, root)?)
                 && let Some(group) = self.each.remove(&version)
             {
                 group.remove(root)?;
             }
         }
-        self.settle_for_what_there_is();
+        self.drop_missing_uses();
         Ok(())
     }
 
     /// Brings in who belongs to the program and was not born inside.
-    pub fn bring_in(
-        &mut self,
-        processes: &[Process],
-        outside: &BTreeSet<Process>,
-        root: &Root,
-    ) -> Result<()> {
+    pub fn move_in(&mut self, processes: &[Process], outside: &BTreeSet<Process>, root: &Root) -> Result<()> {
         for group in self.each.values_mut() {
-            group.add_but(processes, outside, root)?;
+            group.add_except(processes, outside, root)?;
         }
         Ok(())
     }
@@ -318,7 +313,7 @@ impl Groups {
             }
             None => made,
         };
-        self.each.entry(Version::V1).or_insert(group).add_but(&processes, outside, root).map(drop)
+        self.each.entry(Version::V1).or_insert(group).add_except(&processes, outside, root).map(drop)
     }
 
     /// The switch of `cpu.idle`; `None` where it is not to be had.

@@ -80,7 +80,7 @@ pub fn data_ranges(process: Process, root: &Root) -> Result<Vec<Range>> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// Pages looked at.
-    pub looked_at: u64,
+    pub examined: u64,
     pub moved: u64,
     pub failed: u64,
 }
@@ -97,7 +97,7 @@ pub fn move_range(process: Process, range: Range, to: &[u32], root: &Root) -> Re
     let page = page_bytes();
     let mut pages: Vec<*mut libc::c_void> =
         (range.from..range.to).step_by(page as usize).map(|at| at as *mut libc::c_void).collect();
-    let mut batch = Batch { looked_at: pages.len() as u64, ..Batch::default() };
+    let mut batch = Batch { examined: pages.len() as u64, ..Batch::default() };
     if !process.is_same(root) {
         return Err(Error::Gone(process));
     }
@@ -213,7 +213,7 @@ mod tests {
         let from = (memory.as_ptr() as u64).next_multiple_of(page_bytes());
         let range = Range { from, to: from + 8 * page_bytes() };
         match move_range(own, range, &[0], &root) {
-            Ok(batch) => assert_eq!((batch.looked_at, batch.failed), (8, 0)),
+            Ok(batch) => assert_eq!((batch.examined, batch.failed), (8, 0)),
             // A sandbox may forbid the call.
             Err(error) => assert!(error.is_denied() || matches!(error, Error::Absent(_)), "{error}"),
         }

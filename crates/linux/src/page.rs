@@ -292,7 +292,7 @@ impl Page {
     }
 
     /// Takes the user's word for it.
-    pub fn set_resizable_by_word(&self) {
+    pub fn set_resizable_by_user(&self) {
         self.put_resizable(RESIZABLE_BY_WORD);
     }
 

@@ -211,14 +211,17 @@ const SHELLS: &[&str] =
 fn runs_script(stat: &Stat, root: &Root) -> bool {
     let exe = procfs::exe(stat.pid, root).ok();
     let exe = exe.as_deref().and_then(|path| path.file_name()).and_then(|name| name.to_str());
-    let words = procfs::cmdline(stat.pid, root).unwrap_or_default();
-    let words: Vec<_> = words.iter().skip(1).map(|word| word.to_string_lossy()).collect();
-    let options = words.iter().take_while(|word| word.starts_with('-'));
-    let short = |letter: char| options.clone().any(|word| !word.starts_with("--") && word.contains(letter));
-    let interactive = short('i') || options.clone().any(|word| word == "--interactive" || word == "--login");
+    let arguments = procfs::cmdline(stat.pid, root).unwrap_or_default();
+    let arguments: Vec<_> = arguments.iter().skip(1).map(|argument| argument.to_string_lossy()).collect();
+    let options = arguments.iter().take_while(|argument| argument.starts_with('-'));
+    let short = |letter: char| {
+        options.clone().any(|argument| !argument.starts_with("--") && argument.contains(letter))
+    };
+    let interactive =
+        short('i') || options.clone().any(|argument| argument == "--interactive" || argument == "--login");
     exe.is_some_and(|exe| SHELLS.contains(&exe))
         && !interactive
-        && (short('c') || words.len() > options.clone().count() && !short('s'))
+        && (short('c') || arguments.len() > options.clone().count() && !short('s'))
 }
 
 fn always(stat: &Stat, root: &Root) -> Option<Reason> {

@@ -135,7 +135,7 @@ mod tests {
         (directory, root)
     }
 
-    fn tells(group: &Path, cache: &str, values: [&str; 3]) {
+    fn write_values(group: &Path, cache: &str, values: [&str; 3]) {
         let cache = group.join("mon_data").join(cache);
         fs::create_dir_all(&cache).unwrap();
         for (name, value) in ["mbm_total_bytes", "mbm_local_bytes", "llc_occupancy"].iter().zip(values) {
@@ -150,10 +150,10 @@ mod tests {
         assert_eq!(monitor.read(), Traffic::default());
         let tasks = |path: &Path| fs::read_to_string(path.join("tasks")).unwrap_or_default();
         assert_eq!(tasks(&monitor.group), "0\n");
-        tells(&monitor.group, "mon_L3_00", ["1000", "600", "64"]);
-        tells(&monitor.group, "mon_L3_01", ["500", "100", "128"]);
+        write_values(&monitor.group, "mon_L3_00", ["1000", "600", "64"]);
+        write_values(&monitor.group, "mon_L3_01", ["500", "100", "128"]);
         monitor.before = monitor.now();
-        tells(&monitor.group, "mon_L3_00", ["5000", "Unavailable", "640"]);
+        write_values(&monitor.group, "mon_L3_00", ["5000", "Unavailable", "640"]);
         let found = monitor.read();
         assert_eq!(found.total_bytes, Some(4000));
         assert_eq!((found.local_bytes, found.occupancy_bytes), (None, Some(768)));

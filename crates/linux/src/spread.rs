@@ -21,11 +21,11 @@ const MOST_THREADS: usize = 64;
 pub fn spread(processes: &[Process], root: &Root) -> usize {
     let mut taken = CpuSet::new();
     let mut queued: Vec<(Process, Tid)> = Vec::new();
-    let mut seen = 0;
+    let mut count = 0;
     for process in processes {
         let threads = procfs::threads(process.pid, root).unwrap_or_default();
-        seen += threads.len();
-        if seen > MOST_THREADS {
+        count += threads.len();
+        if count > MOST_THREADS {
             return 0;
         }
         let running = threads.into_iter().filter_map(|tid| {
@@ -55,18 +55,18 @@ fn move_to(process: Process, tid: Tid, cpu: u32, mask: &CpuSet, root: &Root) -> 
     let bound = CpuSet::from_cpus(&[cpu]);
     let before = procfs::threads(process.pid, root).ok()?;
     affinity::set(tid, &bound).ok()?;
-    let given_back = give_back(tid, mask);
+    let restored = restore_mask(tid, mask);
     // A thread that it made in between has inherited the one CPU.
     for new in procfs::threads(process.pid, root).unwrap_or_default() {
         if !before.contains(&new) && affinity::get(new).is_ok_and(|its| its == bound) {
-            give_back(new, mask);
+            restore_mask(new, mask);
         }
     }
-    given_back
+    restored
 }
 
 /// The exact mask is only set where it is narrower than the cpuset, which the thread follows otherwise.
-fn give_back(tid: Tid, mask: &CpuSet) -> Option<()> {
+fn restore_mask(tid: Tid, mask: &CpuSet) -> Option<()> {
     affinity::follow_cpuset(tid).ok()?;
     match affinity::get(tid) {
         Ok(now) if now == *mask => Some(()),

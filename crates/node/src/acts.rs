@@ -67,7 +67,7 @@ impl Act {
     }
 
     /// Whether a thread of a program with these CPUs can have this mask by this act.
-    pub fn gives(&self, mask: &CpuSet, original: &CpuSet) -> bool {
+    pub fn accounts_for(&self, mask: &CpuSet, original: &CpuSet) -> bool {
         match self {
             Act::Placed(place) => mask == place,
             Act::PlacedSomewhere => mask.is_subset(original),
@@ -77,14 +77,14 @@ impl Act {
     }
 
     /// The same where it is known what the thread had itself: then it can have what of that lies in the place, too.
-    pub fn gives_of(&self, own: &CpuSet, mask: &CpuSet) -> bool {
+    pub fn accounts_for_thread(&self, own: &CpuSet, mask: &CpuSet) -> bool {
         match self {
             Act::Placed(place) => {
                 let both = own.intersection(place);
                 mask == place || *mask == both && !both.is_empty()
             }
             Act::PlacedSomewhere | Act::Spread | Act::Grouped(_) | Act::Stopped | Act::Asked => {
-                self.gives(mask, own)
+                self.accounts_for(mask, own)
             }
         }
     }
@@ -194,7 +194,7 @@ mod tests {
         let places = Some([cpus("0-1"), cpus("4-5")].into());
         let traces = Traces { places, ..Traces::default() };
         let given = |traces: &Traces, mask, own| {
-            traces.acts().iter().any(|act| act.gives_of(&cpus(own), &cpus(mask)))
+            traces.acts().iter().any(|act| act.accounts_for_thread(&cpus(own), &cpus(mask)))
         };
         assert!(given(&traces, "0-1", "0-7"));
         assert!(given(&traces, "1", "1-3"));
@@ -202,7 +202,7 @@ mod tests {
         assert!(!given(&traces, "2", "1-3"));
         assert!(given(&Traces::default(), "2", "1-3"));
         assert!(!given(&Traces::default(), "4", "1-3"));
-        let exactly = |mask| traces.acts().iter().any(|act| act.gives(&cpus(mask), &cpus("0-7")));
+        let exactly = |mask| traces.acts().iter().any(|act| act.accounts_for(&cpus(mask), &cpus("0-7")));
         assert!(exactly("4-5") && !exactly("4"));
     }
 }

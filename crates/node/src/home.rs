@@ -50,7 +50,7 @@ pub enum HomeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Named by the environment; nobody else's is looked at.
-    Given,
+    Explicit,
     /// Root's, used by root.
     System,
     /// Root's, used by somebody else: only the socket is ours to use.
@@ -86,19 +86,21 @@ impl Home {
     pub fn at(path: &Path) -> Result<Home, HomeError> {
         let absolute =
             std::path::absolute(path).map_err(|error| HomeError::Io { path: path.to_owned(), error })?;
-        Home::make(absolute, Kind::Given)
+        Home::make(absolute, Kind::Explicit)
     }
 
     /// A home that is there already; nothing is made. `None` where it is not.
     pub fn existing(path: &Path) -> Option<Home> {
         let path = std::path::absolute(path).ok()?;
         let is_ours = |info: FileInfo| info.kind == FileKind::Directory && info.uid == host::own_uid();
-        host::with(|host| host.inspect(&path)).is_ok_and(is_ours).then_some(Home { path, kind: Kind::Given })
+        host::with(|host| host.inspect(&path))
+            .is_ok_and(is_ours)
+            .then_some(Home { path, kind: Kind::Explicit })
     }
 
     /// An ordinary user's own home, whoever answers elsewhere.
     fn own() -> Result<Home, HomeError> {
-        let path = own::Places::usual().choose(host::own_uid());
+        let path = own::Places::default_places().choose(host::own_uid());
         Home::make(path, Kind::Own)
     }
 
@@ -116,11 +118,11 @@ impl Home {
 
     /// Another home of the same ordinary user, which goes before this one: somebody schedules there, or this
     /// one has gone with its login.
-    pub fn better(&self) -> Option<Home> {
+    pub fn preferred(&self) -> Option<Home> {
         if self.kind != Kind::Own {
             return None;
         }
-        let path = own::Places::usual().before(&self.path, host::own_uid())?;
+        let path = own::Places::default_places().preferred_to(&self.path, host::own_uid())?;
         Home::make(path, Kind::Own).ok()
     }
 

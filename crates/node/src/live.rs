@@ -5,12 +5,12 @@
 //! to become wider first gets the CPUs. One whose runtime has not read its CPU mask yet keeps the
 //! full mask: what a program sees at start is the widest that it may ever get.
 
-mod look;
+mod intake;
 mod managed;
+mod sample;
 mod settle;
 mod status;
 mod steps;
-mod taking;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,8 +32,8 @@ use crate::restore::Known;
 use crate::service::{Occupant, Scene};
 use crate::watch::Nature;
 
-pub use look::ExternalChange;
 pub use managed::Managed;
+pub use sample::ExternalChange;
 
 pub struct Live {
     registry: Registry,
@@ -133,9 +133,11 @@ impl Live {
         let occupant = |app: &Managed| Occupant {
             record: app.record.clone(),
             place: app.placed.clone(),
-            team: app.sight.as_ref().and_then(|sight| sight.team),
+            team: app.observation.as_ref().and_then(|observation| observation.team),
         };
-        let serial = |app: &Managed| app.sight.as_ref().is_some_and(|sight| sight.nature == Nature::Serial);
+        let serial = |app: &Managed| {
+            app.observation.as_ref().is_some_and(|observation| observation.nature == Nature::Serial)
+        };
         let at_rest =
             |app: &Managed| app.record.started && (app.settled() || serial(app)) && !app.user_stopped;
         Scene {
@@ -146,7 +148,7 @@ impl Live {
     }
 
     /// Whether a look at the programs would show what a plan has to know before CPUs are taken.
-    pub fn awaits_look(&self) -> bool {
+    pub fn needs_sample(&self) -> bool {
         self.apps.values().any(|app| app.outgrew)
     }
 
@@ -188,21 +190,21 @@ impl Live {
         }
     }
 
-    pub fn was_let_go(&mut self, app: &AppId) {
+    pub fn mark_let_go(&mut self, app: &AppId) {
         if let Some(managed) = self.apps.get_mut(app) {
             managed.let_go = true;
         }
     }
 
     /// Its `run` has not executed it, and waits to be told so.
-    pub fn is_held_again(&mut self, app: &AppId) {
+    pub fn mark_held(&mut self, app: &AppId) {
         if let Some(managed) = self.apps.get_mut(app) {
             managed.let_go = false;
         }
     }
 
     /// Another `run` than the one on record looks after it.
-    pub fn guarded_by(&mut self, app: &AppId, guardian: protocol::ProcessId) {
+    pub fn set_guardian(&mut self, app: &AppId, guardian: protocol::ProcessId) {
         let Some(managed) = self.apps.get_mut(app) else { return };
         managed.record.guardian = guardian;
         if let Err(error) = self.registry.write(&managed.record) {
@@ -229,7 +231,7 @@ impl Live {
     pub fn user_stopped(&mut self, app: &AppId) {
         let Some(managed) = self.apps.get_mut(app) else { return };
         managed.user_stopped = true;
-        managed.stopped_looks = 0;
+        managed.stopped_samples = 0;
         self.clock.release(app);
         if let Err(error) = managed.record_stop(|traces| self.registry.write_traces(app, traces)) {
             self.failures.push(Failure::of(app, error));
@@ -250,7 +252,7 @@ impl Live {
         managed.user_stopped = false;
         // Alive a while after a terminating signal: it is one of the programs again.
         managed.terminating = false;
-        managed.stopped_looks = 0;
+        managed.stopped_samples = 0;
         true
     }
 

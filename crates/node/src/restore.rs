@@ -68,7 +68,7 @@ pub fn set_free_knowing(record: &AppRecord, known: Known, root: &Root, home: &Ho
     known.groups.into_iter().for_each(|group| traces.note(Act::Grouped(group)));
     let mut report = set_free_by(record, &traces, &home.group_name(), root);
     if report.widened > 0 || report.processes > 0 && !traces.groups.is_empty() {
-        report.spread = take_apart(record, &registry, root);
+        report.spread = spread_threads(record, &registry, root);
     }
     report
 }
@@ -77,7 +77,7 @@ pub fn set_free_knowing(record: &AppRecord, known: Known, root: &Root, home: &Ho
 /// other CPUs the kernel finds nothing to balance, and threads that spin for each other never sleep. Who is moved
 /// is bound to one CPU for some microseconds, which is noted for that time, beside the traces: those may be a
 /// scheduler's that comes back late, and does new things.
-fn take_apart(record: &AppRecord, registry: &Registry, root: &Root) -> usize {
+fn spread_threads(record: &AppRecord, registry: &Registry, root: &Root) -> usize {
     let Ok(members) = procfs::tree(identity::to_linux(record.process).pid, root) else { return 0 };
     if !registry.note_spread(&record.id) {
         return 0;
@@ -144,17 +144,17 @@ impl Freeing<'_> {
                 other => others.push(other),
             }
         }
-        groups.extend(self.groups_seen(group_name));
+        groups.extend(self.observed_groups(group_name));
         let groups = groups.into_iter().filter(|group| host::is_directory(group));
         groups.map(Act::Grouped).chain(others).collect()
     }
 
     /// The group directories of ours that it is seen in.
-    fn groups_seen(&self, group_name: &str) -> Vec<PathBuf> {
-        let seen = cgroup::mounts(self.root).and_then(|mounts| {
-            cgroup::membership(self.record.process.pid, self.root).map(|seen| (mounts, seen))
+    fn observed_groups(&self, group_name: &str) -> Vec<PathBuf> {
+        let membership = cgroup::mounts(self.root).and_then(|mounts| {
+            cgroup::membership(self.record.process.pid, self.root).map(|membership| (mounts, membership))
         });
-        let (Ok((mounts, membership)), true) = (seen, identity::lives(self.record.process)) else {
+        let (Ok((mounts, membership)), true) = (membership, identity::lives(self.record.process)) else {
             return Vec::new();
         };
         let is_ours = |dir: &PathBuf| {
@@ -203,7 +203,7 @@ impl Freeing<'_> {
         }
         if self.traces.groups.is_empty()
             && let Some(pages) = self.record.pages.to_str()
-            && let Ok(carriers) = procfs::carrying("COPLACE_PAGES", pages, self.root)
+            && let Ok(carriers) = procfs::with_variable("COPLACE_PAGES", pages, self.root)
         {
             known.extend(carriers);
         }

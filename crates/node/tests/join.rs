@@ -195,7 +195,7 @@ fn whoever_meets_a_leader_that_leaves_is_managed_all_the_same() {
             drop(leader);
         });
         let mut joins = member(&home);
-        let (id, _) = joins.bring(&program.1).unwrap();
+        let (id, _) = joins.register_until_accepted(&program.1).unwrap();
         until("Start", || {
             let messages = joins.pump();
             messages

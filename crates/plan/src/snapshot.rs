@@ -167,7 +167,7 @@ impl App {
     /// Whether its next team is as wide as it is told: malleable programs always, moldable and
     /// evolving ones before their first team. What runs with a team that it alone decides about
     /// must not be given fewer CPUs than that.
-    pub fn takes_orders(&self) -> bool {
+    pub fn accepts_width(&self) -> bool {
         match self.demand.malleability {
             Malleability::Malleable => true,
             Malleability::Moldable | Malleability::Evolving => self.team.is_none(),
@@ -182,7 +182,7 @@ impl App {
 
     /// Fewest threads that it can be made to run with.
     pub fn fewest_threads(&self, cpus: u32) -> u32 {
-        if self.takes_orders() { self.demand.min_threads.max(1) } else { self.width(cpus) }
+        if self.accepts_width() { self.demand.min_threads.max(1) } else { self.width(cpus) }
     }
 }
 

@@ -39,7 +39,7 @@ impl Policy for Altered {
 
 /// Leaves the earliest program one part of 10,000 of its time, as far as it may be stopped.
 fn rob(plan: &mut Plan, snapshot: &Snapshot) {
-    let plain = |app: &App| app.stoppable && app.takes_orders() && app.within.is_none() && !app.suspended;
+    let plain = |app: &App| app.stoppable && app.accepts_width() && app.within.is_none() && !app.suspended;
     let Some(victim) = snapshot.apps.iter().find(|app| plain(app)) else { return };
     let Some(own) = plan.runs().iter().find(|run| run.app == victim.id).map(|run| Tree::Run((*run).clone()))
     else {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use linux::procfs::{Process, carrying, tree_with};
+use linux::procfs::{Process, tree_with, with_variable};
 use linux::{Root, clock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -107,7 +107,7 @@ impl Started {
         let root = Root::live();
         let known: Vec<Process> = self.members.iter().copied().collect();
         self.members.extend(tree_with(&known, &root).unwrap_or_default());
-        self.members.extend(carrying(MARK, &self.mark, &root).unwrap_or_default());
+        self.members.extend(with_variable(MARK, &self.mark, &root).unwrap_or_default());
         self.members.iter().filter(|process| process.is_alive(&root)).copied().collect()
     }
 

@@ -94,7 +94,7 @@ impl Client {
 
     /// Answers may take longer from now on: what is asked for is work that the machine itself may
     /// hold up. Returns how long they could take before.
-    pub fn be_patient(&mut self, answer_within: Duration) -> Duration {
+    pub fn set_patience(&mut self, answer_within: Duration) -> Duration {
         std::mem::replace(&mut self.answer_within, answer_within)
     }
 

@@ -36,7 +36,7 @@ use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 use serde::{Deserialize, Serialize};
 
 use image::Image;
-pub use process::{Because, Finding, Look, Obstacle, judge};
+pub use process::{Because, Examination, Finding, Obstacle, judge};
 pub use reason::{Cause, Reason};
 
 /// Instructions before a call among which its arguments are looked for.

@@ -322,7 +322,7 @@ impl World {
         if program.rate > 0.0 {
             maybe(after(program.left), Kind::End);
             let pending = program.phase == Phase::Running && program.wanted != program.team;
-            if pending && program.app.takes_orders() {
+            if pending && program.app.accepts_width() {
                 maybe(after(regions::until_next(program.profile.regions, program.left)), Kind::TakesUp);
             }
         }

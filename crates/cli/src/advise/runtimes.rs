@@ -174,13 +174,13 @@ mod tests {
 
     #[test]
     fn every_runtime_is_told_by_its_own_variable() {
-        let told = |openmp, runtime| setting(openmp, runtime, 3).unwrap_or_default();
-        assert_eq!(told(true, None), "OMP_NUM_THREADS=3");
-        assert_eq!(told(true, Some(Runtime::OpenMpi)), "OMP_NUM_THREADS=3");
-        assert_eq!(told(true, Some(Runtime::OpenBlas)), "OPENBLAS_NUM_THREADS=3");
-        assert_eq!(told(false, Some(Runtime::Go)), "GOMAXPROCS=3");
-        assert_eq!(told(false, Some(Runtime::Rayon)), "RAYON_NUM_THREADS=3");
-        assert_eq!(told(false, Some(Runtime::Java)), "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=3");
-        assert_eq!(told(false, Some(Runtime::Tbb)), "");
+        let setting_for = |openmp, runtime| setting(openmp, runtime, 3).unwrap_or_default();
+        assert_eq!(setting_for(true, None), "OMP_NUM_THREADS=3");
+        assert_eq!(setting_for(true, Some(Runtime::OpenMpi)), "OMP_NUM_THREADS=3");
+        assert_eq!(setting_for(true, Some(Runtime::OpenBlas)), "OPENBLAS_NUM_THREADS=3");
+        assert_eq!(setting_for(false, Some(Runtime::Go)), "GOMAXPROCS=3");
+        assert_eq!(setting_for(false, Some(Runtime::Rayon)), "RAYON_NUM_THREADS=3");
+        assert_eq!(setting_for(false, Some(Runtime::Java)), "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=3");
+        assert_eq!(setting_for(false, Some(Runtime::Tbb)), "");
     }
 }

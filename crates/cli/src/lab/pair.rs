@@ -10,7 +10,7 @@ use workload::Random;
 
 use crate::chart;
 use crate::exit::{Failure, Outcome};
-use crate::known::{Sources, grid, strangers, tell_strangers};
+use crate::known::{Sources, describe_unknown, grid, unknown_programs};
 use crate::simulate::output;
 use crate::table::Table;
 
@@ -291,8 +291,8 @@ impl Shown<'_> {
                  tell nothing of who suits whom. Measured pairs (--matrix) or profiles would."
             );
         }
-        if let Some(words) = tell_strangers(&strangers(knowledge, self.names)) {
-            println!("{words}");
+        if let Some(message) = describe_unknown(&unknown_programs(knowledge, self.names)) {
+            println!("{message}");
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::heat;
 use crate::exit::{Failure, Outcome};
-use crate::known::{Sources, grid, strangers, tell_strangers};
+use crate::known::{Sources, describe_unknown, grid, unknown_programs};
 use crate::simulate::output;
 use crate::table::Table;
 
@@ -156,8 +156,8 @@ fn in_company(args: &Args, knowledge: &Knowledge, grid: &Grid, chosen: &[usize])
         ]);
     }
     print!("{table}");
-    if let Some(words) = tell_strangers(&strangers(knowledge, &args.programs)) {
-        println!("\n{words}");
+    if let Some(message) = describe_unknown(&unknown_programs(knowledge, &args.programs)) {
+        println!("\n{message}");
     }
     Ok(())
 }
@@ -182,8 +182,8 @@ fn completed(knowledge: &Knowledge, grid: &Grid, predictor: &str) {
     if !unknown.is_empty() {
         print!("\n{table}");
     }
-    if let Some(words) = tell_strangers(&strangers(knowledge, matrix.names())) {
-        println!("\n{words}");
+    if let Some(message) = describe_unknown(&unknown_programs(knowledge, matrix.names())) {
+        println!("\n{message}");
     }
 }
 

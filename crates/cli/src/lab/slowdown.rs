@@ -118,9 +118,9 @@ pub fn main(args: &Args) -> Outcome {
     let interrupted = interrupts()?;
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); plans.len()];
     let count = args.rounds;
-    let report = |word: Word| {
+    let report = |progress: Progress| {
         if !args.quiet {
-            eprintln!("coplace: {word}");
+            eprintln!("coplace: {progress}");
         }
     };
     let patience = Duration::from_nanos(args.patience);
@@ -188,16 +188,16 @@ pub struct Series {
 }
 
 /// A word on the way.
-pub enum Word {
+pub enum Progress {
     Round { number: u32, of: u32 },
     Waits(Latency),
 }
 
-impl fmt::Display for Word {
+impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Word::Round { number, of } => write!(f, "round {number} of {of}"),
-            Word::Waits(Latency { core_to_core_ns, memory_ns }) => write!(
+            Progress::Round { number, of } => write!(f, "round {number} of {of}"),
+            Progress::Waits(Latency { core_to_core_ns, memory_ns }) => write!(
                 f,
                 "program and probe share no cache now (a line takes {core_to_core_ns:.0} ns between them, from memory {memory_ns:.0}): waiting"
             ),
@@ -210,15 +210,15 @@ impl fmt::Display for Word {
 pub fn measure(
     plans: &[Plan],
     series: &Series,
-    report: impl Fn(Word),
+    report: impl Fn(Progress),
     interrupted: &AtomicBool,
     mut keep: impl FnMut(usize, Round) -> Result<(), Failure>,
 ) -> Result<Ended, Failure> {
     let stopped = || interrupted.load(Ordering::Relaxed);
     let mut random = Random::for_purpose(series.seed, "order of footprints");
-    let mut patience = Patience { left: series.patience, waits: &|latency| report(Word::Waits(latency)) };
+    let mut patience = Patience { left: series.patience, waits: &|latency| report(Progress::Waits(latency)) };
     for number in 0..series.rounds {
-        report(Word::Round { number: number + 1, of: series.rounds });
+        report(Progress::Round { number: number + 1, of: series.rounds });
         let all = |of: usize| series.footprints.iter().map(move |&footprint| (of, footprint));
         let mut order: Vec<(usize, u64)> = (0..plans.len()).flat_map(all).collect();
         for last in (1..order.len()).rev() {
@@ -246,7 +246,7 @@ fn footprints(machine: &Machine) -> Option<Vec<u64>> {
 fn value(plan: &Plan, rounds: &[Round], llc: Option<u64>, whole: bool) -> Value {
     let (curve, verdict) = (curve(rounds), llc.map(|llc| verdict(rounds, llc)));
     json!({
-        "program": plan.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
+        "program": plan.command.iter().map(|argument| argument.to_string_lossy()).collect::<Vec<_>>().join(" "),
         "threads": plan.threads,
         "cpus": plan.cpus,
         "probe_cpus": plan.probe_cpus,

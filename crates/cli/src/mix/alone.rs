@@ -26,7 +26,7 @@ pub fn measure(mix: &mut Mix, quiet: bool) -> Result<(), Failure> {
             None => run(program, &interrupts)?,
         };
         if !quiet && measured.is_none() {
-            eprintln!("coplace: {} alone takes {}", program.name, units::show_ns(alone_ns));
+            eprintln!("coplace: {} alone takes {}", program.name, units::format_ns(alone_ns));
         }
         mix.programs[index].alone_ns = Some(alone_ns);
     }
@@ -38,11 +38,11 @@ fn run(program: &Program, interrupts: &AtomicUsize) -> Result<u64, Failure> {
     let mut unnamed = program.clone();
     (unnamed.stdout, unnamed.stderr) = (None, None);
     let (files, mut output) = output::open(&unnamed, &program.name, None, false)?;
-    let told =
+    let failed =
         |error: node::launch::LaunchError| Failure::new(DOES_NOT_HOLD, format!("{}: {error}", program.name));
-    let held = Held::spawn(entry::launch(&unnamed, files).map_err(told)?).map_err(told)?;
+    let held = Held::spawn(entry::launch(&unnamed, files).map_err(failed)?).map_err(failed)?;
     let began_ns = now_ns();
-    let mut running = held.let_go(&Default::default()).map_err(told)?;
+    let mut running = held.let_go(&Default::default()).map_err(failed)?;
     let ended = wait(&mut running, &mut output, interrupts)?;
     let alone_ns = now_ns() - began_ns;
     output.pump(true, |_| {});

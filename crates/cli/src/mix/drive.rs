@@ -157,7 +157,7 @@ impl Drive<'_> {
                     FromScheduler::Start { id, threads, passive } => {
                         let waiting = passive.map_or(WaitPolicy::AsIs, |_| WaitPolicy::Passive);
                         let its = self.entries.iter_mut().filter(|entry| entry.result.name == id);
-                        its.for_each(|entry| entry.take_up(threads, waiting));
+                        its.for_each(|entry| entry.apply_start(threads, waiting));
                         self.let_go(|entry| entry.result.name == id);
                     }
                     FromScheduler::Waits { id, why } => {
@@ -277,7 +277,7 @@ impl Drive<'_> {
                 threads: program.threads,
                 memory_bytes: program.memory_bytes,
                 rebind: false,
-                waiting: environment::left_open(program.waiting, |name| held.variable(name)),
+                waiting: environment::open_wait_policy(program.waiting, |name| held.variable(name)),
                 may_start_narrow: program.may_start_narrow
                     && environment::may_start_narrow(|name| held.variable(name)),
                 narrow: None,

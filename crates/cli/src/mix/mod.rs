@@ -84,8 +84,8 @@ pub fn main(args: &Args) -> Outcome {
     let mut mix = Mix::load(&args.file).map_err(Failure::bad_input)?;
     let mut choices = args.choices.clone();
     if let Some(policy) = &mix.policy {
-        let policy = crate::words::beside(&args.file, policy);
-        crate::words::policy_letters(&policy)
+        let policy = crate::policy_name::resolve(&args.file, policy);
+        crate::policy_name::policy_letters(&policy)
             .map_err(|why| Failure::bad_input(format!("{}: mix.policy: {why}", args.file.display())))?;
         choices.policy.get_or_insert(policy);
     }
@@ -118,7 +118,7 @@ pub fn main(args: &Args) -> Outcome {
         quiet: args.quiet,
     };
     let driven = drive::drive(&mix, how)?;
-    tell(args, &driven.result)?;
+    report(args, &driven.result)?;
     if let Some(why) = &driven.refused {
         eprintln!("coplace: a plan of {} was not carried out, {why}", driven.result.policy);
     }
@@ -133,7 +133,7 @@ fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-fn tell(args: &Args, result: &MixResult) -> Result<(), Failure> {
+fn report(args: &Args, result: &MixResult) -> Result<(), Failure> {
     let write = |path: &Option<PathBuf>, text: &dyn Fn() -> String| match path {
         None => Ok(()),
         Some(path) if is_stdout(path) => {

@@ -32,7 +32,7 @@ pub struct ProgramResult {
     pub name: AppId,
     /// The file's name for it; several instances of one repeated program share it.
     pub program: String,
-    #[serde(serialize_with = "as_words")]
+    #[serde(serialize_with = "as_command_line")]
     pub command: Vec<String>,
     /// When it came, from the beginning of the mix.
     #[serde(rename = "arrived_s", serialize_with = "as_seconds")]
@@ -63,7 +63,7 @@ pub struct ProgramResult {
     pub verified: Option<bool>,
 }
 
-fn as_words<S: Serializer>(command: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+fn as_command_line<S: Serializer>(command: &[String], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&shell(command))
 }
 
@@ -98,7 +98,7 @@ impl ProgramResult {
         self.ending == Ending::Status(0) && self.verified != Some(false)
     }
 
-    pub fn ending_words(&self) -> String {
+    pub fn describe_ending(&self) -> String {
         match (&self.ending, self.verified) {
             (Ending::Status(0), Some(true)) => "VERIFIED".into(),
             (Ending::Status(0), Some(false)) => "FAILED its own check".into(),
@@ -111,7 +111,7 @@ impl ProgramResult {
     }
 
     /// `~` marks an estimate from region rates.
-    fn slowdown_words(&self) -> String {
+    fn describe_slowdown(&self) -> String {
         match (self.slowdown(), self.estimated) {
             (Some(slowdown), _) => format!("{slowdown:.2}"),
             (None, Some((slowdown, error))) => format!("~{slowdown:.1} ±{error:.1}"),
@@ -199,23 +199,23 @@ impl MixResult {
             "ended",
             "command",
         ]);
-        let time = |ns: Option<u64>| ns.map_or("–".into(), units::show_ns);
+        let time = |ns: Option<u64>| ns.map_or("–".into(), units::format_ns);
         for program in &self.programs {
             table.row([
                 program.name.to_string(),
                 format!("{:.2} s", units::seconds(program.arrived_ns)),
                 time(program.response_ns()),
                 time(program.alone_ns),
-                program.slowdown_words(),
+                program.describe_slowdown(),
                 program.mean_width().map_or("–".into(), |width| format!("{width:.1}")),
                 program.turns.to_string(),
                 program.reconfigurations.to_string(),
-                program.ending_words(),
+                program.describe_ending(),
                 clip(&shell(&program.command), 40),
             ]);
         }
         let mut out = format!("{}: {}\n\n{table}\n", self.title, self.policy);
-        out += &format!("makespan      {}\n", units::show_ns(self.makespan_ns()));
+        out += &format!("makespan      {}\n", units::format_ns(self.makespan_ns()));
         match (self.antt(), self.stp(), self.max_slowdown()) {
             (Some(antt), Some(stp), Some(most)) => {
                 out +=
@@ -227,11 +227,11 @@ impl MixResult {
             _ => {}
         }
         out += &format!("mechanisms    {}, turns by {}\n", self.placement, self.turns);
-        out += &format!("coplace used  {} of CPU time\n", units::show_ns(self.own_cpu_ns));
+        out += &format!("coplace used  {} of CPU time\n", units::format_ns(self.own_cpu_ns));
         for program in self.programs.iter().filter(|program| !program.well()) {
             let why = match &program.ending {
                 Ending::NotStarted(why) => why.clone(),
-                _ => program.ending_words(),
+                _ => program.describe_ending(),
             };
             out += &format!("failed        {}: {why} ({})\n", program.name, shell(&program.command));
         }
@@ -290,7 +290,7 @@ impl MixResult {
                 maybe(program.mean_width()),
                 time(Some(program.cpu_time_ns)),
                 program.regions.to_string(),
-                program.ending_words(),
+                program.describe_ending(),
                 program.well().to_string(),
             ];
             out += &fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(",");
@@ -308,7 +308,7 @@ impl MixResult {
                 format!("CPUs {}", self.cpus),
                 self.placement.clone(),
                 format!("turns by {}", self.turns),
-                format!("coplace used {} of CPU time", units::show_ns(self.own_cpu_ns)),
+                format!("coplace used {} of CPU time", units::format_ns(self.own_cpu_ns)),
             ],
             cpus: self.cpus.clone(),
             end_ns: self.end_ns,
@@ -325,7 +325,7 @@ impl MixResult {
                     response_ns: program.response_ns(),
                     alone_ns: program.alone_ns,
                     slowdown: program.slowdown(),
-                    ending: program.ending_words(),
+                    ending: program.describe_ending(),
                     well: program.well(),
                 })
                 .collect(),

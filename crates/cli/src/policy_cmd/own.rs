@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use policy::{Settings, by_name, lua, trial};
 
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
-use crate::words;
+use crate::policy_name;
 
 /// Annotations for editors; a file of this name that does not begin as ours does is somebody else's.
 const STUBS_NAME: &str = "coplace.lua";
@@ -53,7 +53,7 @@ pub fn new(file: &Path) -> Outcome {
 #[derive(clap::Args)]
 pub struct TestArgs {
     /// The Lua file; built-in policies are taken, too
-    #[arg(value_parser = words::policy_letters)]
+    #[arg(value_parser = policy_name::policy_letters)]
     policy: String,
     /// The first sequence's seed
     #[arg(long, default_value = "1", value_name = "N")]
@@ -68,7 +68,7 @@ pub struct TestArgs {
 
 /// Tries the policy with the checker beside it.
 pub fn test(args: &TestArgs) -> Outcome {
-    let script = words::script(&args.policy).map_err(Failure::bad_input)?;
+    let script = policy_name::script(&args.policy).map_err(Failure::bad_input)?;
     let of = |settings: &Settings| {
         let settings = Settings { script: script.clone(), ..settings.clone() };
         by_name(&args.policy, &settings)

@@ -46,11 +46,11 @@ fn collect(object: &Object, level: Level, into: &mut Vec<CpuSet>) {
     object.children.iter().for_each(|child| collect(child, level, into));
 }
 
-fn order(object: &Object, see: &mut impl FnMut(u32)) {
+fn order(object: &Object, visit: &mut impl FnMut(u32)) {
     if object.children.is_empty() {
-        object.cpus.iter().for_each(&mut *see);
+        object.cpus.iter().for_each(&mut *visit);
     }
-    object.children.iter().for_each(|child| order(child, see));
+    object.children.iter().for_each(|child| order(child, visit));
 }
 
 /// Number of a program by its name, which decides its letter and colour.
@@ -157,11 +157,11 @@ pub fn svg(title: &str, panels: &[Panel], columns: &[(u32, bool)], numbers: &Num
             }
             let (least, most, sharing) = measures(plan);
             let sharing = if sharing > 1 { format!(", ≤ {sharing} share") } else { String::new() };
-            let words =
+            let description =
                 if least == most { format!("{most}{sharing}") } else { format!("{least}–{most}{sharing}") };
             let _ = writeln!(
                 svg,
-                r#"<text class="soft" x="{:.1}" y="{:.1}">{words}</text>"#,
+                r#"<text class="soft" x="{:.1}" y="{:.1}">{description}</text>"#,
                 width - right + 12.0,
                 y + 16.0
             );

@@ -13,7 +13,7 @@ use super::{Args, How, output};
 use crate::choices::toml_settings;
 use crate::exit::{Failure, Outcome};
 use crate::machine;
-use crate::words::Chosen;
+use crate::policy_name::Chosen;
 
 /// One policy's simulations.
 pub struct Ran {
@@ -78,8 +78,8 @@ pub fn main(args: &Args, workload: &str) -> Outcome {
     };
     let setup = Setup { keep_plans: args.html.is_some(), ..args.how.setup(machine, model.laws, settings) };
     let ran = play(&[Batch { setup, scenarios }], &chosen, args.how.workers)?.remove(0);
-    if let Some(told) = left_out(&asked.skipped) {
-        eprintln!("coplace: {told} of {workload} are wrong or unfit and were left out");
+    if let Some(note) = left_out(&asked.skipped) {
+        eprintln!("coplace: {note} of {workload} are wrong or unfit and were left out");
     }
     if let Some(path) = &args.csv {
         output::write(path, &output::csv(&asked, &ran))?;

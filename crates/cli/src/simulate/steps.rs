@@ -11,7 +11,7 @@ use topology::Machine;
 use super::Args;
 use super::picture::{self, Numbers, Panel};
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
-use crate::words::Chosen;
+use crate::policy_name::Chosen;
 
 #[derive(Serialize)]
 struct Row {

@@ -30,7 +30,7 @@ pub fn render(timeline: &Timeline, columns: usize, colour: bool) -> String {
     if cpus.len() > MOST_ROWS {
         let _ = writeln!(out, "        and {} CPUs more", cpus.len() - MOST_ROWS);
     }
-    let end = units::show_ns(timeline.end_ns);
+    let end = units::format_ns(timeline.end_ns);
     let _ = writeln!(out, "        0{end:>width$}", width = cells - 1);
     out.push_str("        ");
     let mut used = 8;

@@ -23,7 +23,7 @@ use crate::resizing::TOLERANT_VARIABLE;
 use crate::scheduler::{Options, Scheduler, Stopper};
 
 pub const HOME: &str = "/run/coplace";
-const LOOK_NS: u64 = 20_000_000;
+const WAKE_NS: u64 = 20_000_000;
 
 /// Who a process of coplace is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,10 +183,10 @@ impl Stage {
         let is_it = |own: &model::Process| identity::from_linux(own.identity()) == process && !own.zombie;
         if kernel.processes.get(&process.pid).is_some_and(is_it) {
             // As the child does between fork and exec (`launch::child`).
-            let given = self.truth(number, |truth| truth.original.clone());
+            let original = self.truth(number, |truth| truth.original.clone());
             let first = kernel.processes[&process.pid].threads.get(&process.pid);
-            if first.is_some_and(|thread| !thread.mask.is_subset(&given)) {
-                let _ = kernel.set_mask(process.pid, &given);
+            if first.is_some_and(|thread| !thread.mask.is_subset(&original)) {
+                let _ = kernel.set_mask(process.pid, &original);
             }
             kernel.execute(process.pid, plan.script.clone(), preloaded, passive);
         }
@@ -257,7 +257,7 @@ impl Run {
             }
             let now = now_ns();
             let wakes_ns = self.member.as_ref().and_then(Membership::wake_at_ns).unwrap_or(u64::MAX);
-            let left_ns = wakes_ns.min(now + LOOK_NS).saturating_sub(now);
+            let left_ns = wakes_ns.min(now + WAKE_NS).saturating_sub(now);
             host::with(|host| host.poll(&mut [], left_ns));
         }
         self.stage.show(|| format!("the run of p{} ends", self.number));
@@ -278,7 +278,7 @@ impl Run {
         };
         let Ok(pages) = member.home().make_pages(self.process) else { return };
         let record = self.record(&pages);
-        let name = match member.bring(&record) {
+        let name = match member.register_until_accepted(&record) {
             Ok((name, _)) => name,
             Err(error) => return self.stage.show(|| format!("nobody takes p{number}: {error}")),
         };

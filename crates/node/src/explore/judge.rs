@@ -13,7 +13,7 @@ use super::records::{has_group, is_on_record, traces_of};
 use crate::registry::Traces;
 
 /// Whoever takes the lease has taken in by then what its predecessor left.
-const TAKEN_IN_NS: u64 = 500 * MS;
+const ATTACHED_NS: u64 = 500 * MS;
 /// A region that began within this time before an act was none that anybody could have seen.
 const UNSEEN_NS: u64 = MS;
 
@@ -64,11 +64,11 @@ fn judge(stage: &Stage, kernel: &Kernel, by: u32, act: &Act) -> Result<(), Strin
             stage.parts.borrow_mut().insert(*pid, Part::Guard);
             Ok(())
         }
-        Act::Signalled { to, signal, stood, kept } => judge.signalled(*to, *signal, *stood, *kept),
-        Act::Masked { pid, tid, mask } => judge.masked(*pid, *tid, mask),
-        Act::Moved { pid, group } => judge.moved(*pid, group),
-        Act::Froze { group, on: true } | Act::Idled { group, on: true } => judge.frozen(group),
-        Act::Confined { group, cpus } => judge.confined(group, cpus),
+        Act::Signalled { to, signal, stood, kept } => judge.check_signal(*to, *signal, *stood, *kept),
+        Act::Masked { pid, tid, mask } => judge.check_mask(*pid, *tid, mask),
+        Act::Moved { pid, group } => judge.check_move(*pid, group),
+        Act::Froze { group, on: true } | Act::Idled { group, on: true } => judge.check_freeze(group),
+        Act::Confined { group, cpus } => judge.check_confinement(group, cpus),
         Act::Wrote(path) if *path == Path::new(HOME).join("lease") => {
             stage.lease_taken_ns.set(kernel.now_ns);
             Ok(())
@@ -96,7 +96,7 @@ impl Judge<'_> {
         ask(&self.stage.truths.borrow()[process.app.unwrap_or(0) as usize])
     }
 
-    fn signalled(&self, to: u32, signal: Signal, stood: bool, kept: bool) -> Result<(), String> {
+    fn check_signal(&self, to: u32, signal: Signal, stood: bool, kept: bool) -> Result<(), String> {
         let Judge { kernel, part, actor, .. } = self;
         let Some(process) = self.managed(to, "signalled")? else { return Ok(()) };
         if signal == Signal::STOP {
@@ -138,12 +138,12 @@ impl Judge<'_> {
             return false;
         }
         let is_on_record = traces_of(self.kernel, process).iter().any(|traces| traces.user_stopped);
-        let had_all = at_ns > self.stage.lease_taken_ns.get() + TAKEN_IN_NS;
+        let had_all = at_ns > self.stage.lease_taken_ns.get() + ATTACHED_NS;
         let takes_over = self.part == Part::Guard || holder_of(self.kernel) != holder || !had_all;
         kept || is_on_record || !takes_over
     }
 
-    fn masked(&self, pid: u32, tid: u32, mask: &CpuSet) -> Result<(), String> {
+    fn check_mask(&self, pid: u32, tid: u32, mask: &CpuSet) -> Result<(), String> {
         let Judge { kernel, actor, late, .. } = self;
         let Some(process) = self.managed(pid, "bound")? else { return Ok(()) };
         let narrow =
@@ -153,10 +153,11 @@ impl Judge<'_> {
                 "{actor} has bound thread {tid} of process {pid} to {mask}, which is not on record (invariant 9)"
             ));
         }
-        self.unsqueezed(process).map_err(|why| format!("{actor} has bound thread {tid} to {mask}: {why}"))
+        self.check_not_squeezed(process)
+            .map_err(|why| format!("{actor} has bound thread {tid} to {mask}: {why}"))
     }
 
-    fn moved(&self, pid: u32, group: &Path) -> Result<(), String> {
+    fn check_move(&self, pid: u32, group: &Path) -> Result<(), String> {
         let Judge { kernel, actor, .. } = self;
         let Some(process) = self.managed(pid, "moved")? else { return Ok(()) };
         if is_group_of_ours(group) {
@@ -170,10 +171,10 @@ impl Judge<'_> {
                 ));
             }
         }
-        self.unsqueezed(process).map_err(|why| format!("{actor} has moved process {pid}: {why}"))
+        self.check_not_squeezed(process).map_err(|why| format!("{actor} has moved process {pid}: {why}"))
     }
 
-    fn frozen(&self, group: &Path) -> Result<(), String> {
+    fn check_freeze(&self, group: &Path) -> Result<(), String> {
         for process in inside(self.kernel, group) {
             let Some(process) = self.managed(process.pid, "frozen")? else { continue };
             if !has_group(&traces_of(self.kernel, process), group) {
@@ -188,18 +189,18 @@ impl Judge<'_> {
         Ok(())
     }
 
-    fn confined(&self, group: &Path, cpus: &CpuSet) -> Result<(), String> {
+    fn check_confinement(&self, group: &Path, cpus: &CpuSet) -> Result<(), String> {
         for process in inside(self.kernel, group) {
             let Some(process) = self.managed(process.pid, "confined")? else { continue };
             let confined = |why| format!("{} has confined {} to {cpus}: {why}", self.actor, group.display());
-            self.unsqueezed(process).map_err(confined)?;
+            self.check_not_squeezed(process).map_err(confined)?;
         }
         Ok(())
     }
 
     /// Whether a team that runs has fewer CPUs than threads by our doing: it is as wide as it was asked to be, or has
     /// fewer than it began its region with.
-    fn unsqueezed(&self, process: &Process) -> Result<(), String> {
+    fn check_not_squeezed(&self, process: &Process) -> Result<(), String> {
         let lost = |cpus: &CpuSet| {
             if self.kernel.follows(process) {
                 return true;
@@ -213,7 +214,7 @@ impl Judge<'_> {
         match squeezed {
             Some((team, cpus)) if !chooses && !self.late && lost(&cpus) => Err(format!(
                 "its team of {team} has the CPUs {cpus} (invariant 10); {}",
-                self.kernel.page_words(process)
+                self.kernel.describe_page(process)
             )),
             _ => Ok(()),
         }

@@ -26,7 +26,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub fn usual() -> Places {
+    pub fn default_places() -> Places {
         Places { logins: "/run/user".into(), temporary: "/tmp".into() }
     }
 
@@ -46,7 +46,7 @@ impl Places {
     }
 
     /// The one that goes before this one, if it does: somebody schedules in a better one, or this one is gone.
-    pub fn before(&self, own: &Path, uid: u32) -> Option<PathBuf> {
+    pub fn preferred_to(&self, own: &Path, uid: u32) -> Option<PathBuf> {
         if !own.is_dir() {
             return Some(self.choose(uid)).filter(|path| path != own);
         }
@@ -152,13 +152,13 @@ mod tests {
         let old = home(&temporary(&places));
         let _old = Lease::acquire(&old).unwrap();
         let login = log_in(&places);
-        assert_eq!(places.before(old.path(), uid()), None);
+        assert_eq!(places.preferred_to(old.path(), uid()), None);
         let new = home(&login);
-        assert_eq!(places.before(old.path(), uid()), None, "nobody schedules there yet");
+        assert_eq!(places.preferred_to(old.path(), uid()), None, "nobody schedules there yet");
         let _lock = new.lock_scheduler(Role::Leader).unwrap();
         let _new = Lease::acquire(&new).unwrap();
-        assert_eq!(places.before(old.path(), uid()), Some(login.clone()));
-        assert_eq!(places.before(&login, uid()), None);
+        assert_eq!(places.preferred_to(old.path(), uid()), Some(login.clone()));
+        assert_eq!(places.preferred_to(&login, uid()), None);
         assert_eq!(places.choose(uid()), login);
     }
 
@@ -167,9 +167,9 @@ mod tests {
         let (_dir, places) = places();
         let login = log_in(&places);
         home(&login);
-        assert_eq!(places.before(&login, uid()), None);
+        assert_eq!(places.preferred_to(&login, uid()), None);
         fs::remove_dir_all(login.parent().unwrap()).unwrap();
-        assert_eq!(places.before(&login, uid()), Some(temporary(&places)));
+        assert_eq!(places.preferred_to(&login, uid()), Some(temporary(&places)));
     }
 
     #[test]

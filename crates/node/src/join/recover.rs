@@ -5,8 +5,8 @@ use protocol::{Client, ClientError, FromScheduler, Role, ToScheduler};
 
 use super::host::Host;
 use super::{
-    JoinError, LONGEST_PAUSE_NS, Link, Lost, Membership, ORPHANED_NS, PAUSE_NS, Program, SUPERIOR_NS, Why,
-    is_done,
+    JoinError, LONGEST_PAUSE_NS, Link, Lost, Membership, NoSchedulerReason, ORPHANED_NS, PAUSE_NS, Program,
+    SUPERIOR_NS, is_done,
 };
 use crate::home::Home;
 use crate::lease::Lease;
@@ -14,7 +14,7 @@ use crate::registry::Registry;
 use crate::restore;
 
 impl Membership {
-    pub(super) fn lose(&mut self, why: Why) {
+    pub(super) fn lose(&mut self, why: NoSchedulerReason) {
         if let Link::To(client) = &mut self.link {
             // Its last words.
             while let Ok(messages) = client.drain()
@@ -64,7 +64,7 @@ impl Membership {
             lost.freed = true;
         }
         if orphaned && let Some(home) = self.home.fallback() {
-            self.go_to(home);
+            self.move_to_home(home);
         }
     }
 
@@ -106,26 +106,26 @@ impl Membership {
     /// led follows when the leader has gone.
     pub(super) fn poll_superior(&mut self) {
         let now = now_ns();
-        if now < self.superior_looked_ns + SUPERIOR_NS && matches!(self.link, Link::To(_)) {
+        if now < self.superior_polled_ns + SUPERIOR_NS && matches!(self.link, Link::To(_)) {
             return;
         }
-        self.superior_looked_ns = now;
+        self.superior_polled_ns = now;
         let is_free = self.host.is_some() || matches!(self.link, Link::Lost(_));
-        let better = || self.home.better().filter(|_| is_free);
+        let better = || self.home.preferred().filter(|_| is_free);
         if let Some(home) = self.home.superior().or_else(better) {
             self.step_down();
-            self.go_to(home);
+            self.move_to_home(home);
         }
     }
 
-    pub(super) fn go_to(&mut self, home: Home) {
+    pub(super) fn move_to_home(&mut self, home: Home) {
         // In the old home nobody else is to adopt them.
         let registry = Registry::new(&self.home);
         for program in self.programs.iter().filter(|_| self.home.may_schedule()) {
             registry.remove(&program.record.id);
         }
         self.home = home;
-        self.set_link(Link::Lost(Lost::now(Why::Elsewhere)));
+        self.set_link(Link::Lost(Lost::now(NoSchedulerReason::Elsewhere)));
     }
 
     /// Connects to whoever schedules, or leads, and brings the programs along.
@@ -145,7 +145,7 @@ impl Membership {
 
     fn lead(&mut self) -> Result<(), JoinError> {
         let Some(options) = self.options.clone() else {
-            return Err(JoinError::Nobody(Why::NotAsked));
+            return Err(JoinError::Nobody(NoSchedulerReason::NotAsked));
         };
         let lock = self.home.lock_scheduler(Role::Leader)?;
         self.host = Some(Host::start(self.home.clone(), lock, options)?);

@@ -147,7 +147,7 @@ impl Actuator for Live {
 impl Managed {
     /// What is next on the way to `wished`.
     fn next(&mut self, wished: &CpuSet) -> Next {
-        if self.sight.is_none() {
+        if self.observation.is_none() {
             self.watch.scan_pages();
         }
         if broken!(CpusTakenFirst) {
@@ -157,11 +157,11 @@ impl Managed {
             wished,
             placed: &self.placed,
             original: &self.record.original_cpus,
-            nature: self.sight.as_ref().map(|sight| &sight.nature),
+            nature: self.observation.as_ref().map(|observation| &observation.nature),
             threads: self.watch.threads_now(),
             widest: self.widest,
             asked: self.watch.asked_team(),
-            waits_passively: self.sight.as_ref().is_some_and(|sight| sight.waits_passively),
+            waits_passively: self.observation.as_ref().is_some_and(|observation| observation.waits_passively),
             has_runtime: self.watch.has_runtime(),
         })
     }

@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    fn any_place(random: &mut Random) -> CpuSet {
+    fn random_place(random: &mut Random) -> CpuSet {
         let width = 1 + random.below(u64::from(CPUS)) as u32;
         let from = random.below(u64::from(CPUS - width + 1)) as u32;
         (from..from + width).collect()
@@ -148,7 +148,7 @@ mod tests {
             let mut random = Random::new(seed);
             let mut program = Program { team: CPUS, target: CPUS, placed: CpuSet::first(CPUS) };
             for _ in 0..10 {
-                let wished = any_place(&mut random);
+                let wished = random_place(&mut random);
                 for _ in 0..random.below(6) {
                     if let Err(why) = program.step(way, &wished, &mut random) {
                         return Some((seed, why));

@@ -36,7 +36,7 @@ impl Harness {
     /// Takes a program in: its groups are made and its processes moved into them, running as
     /// before. `known`: what was done to it already, or by others. The traces are handed out before
     /// anything is done, to be kept where a guard finds them.
-    pub fn take(
+    pub fn attach(
         mechanisms: &Mechanisms,
         group: &str,
         processes: &[Process],

@@ -36,7 +36,7 @@ impl Harness {
         if self.outside.is_empty() {
             return Ok(());
         }
-        self.groups.bring_in(insiders, &self.outside, &self.root)
+        self.groups.move_in(insiders, &self.outside, &self.root)
     }
 
     /// What cannot be undone now is undone with everything else in the end.

@@ -80,7 +80,7 @@ impl Registry {
     }
 
     /// Whether that was noted; it counts once.
-    pub fn was_set_free(&self, id: &AppId) -> bool {
+    pub fn consume_free_note(&self, id: &AppId) -> bool {
         host::with(|host| host.remove_file(&self.note_path(id, FREE))).is_ok()
     }
 }

@@ -152,7 +152,7 @@ impl Scheduler {
         for id in orphans {
             let Some(Entry { record, .. }) = self.pending.take(&id) else { continue };
             if identity::lives(record.process) {
-                events.extend(self.take_in(record));
+                events.extend(self.begin_managing(record));
             } else {
                 self.owners.remove(&id);
                 self.registry.remove(&id);
@@ -207,7 +207,7 @@ impl Actuator for Hands<'_> {
                     apps.iter().find(|known| known.id == admitted.app).map(|app| app.demand.clone());
             }
             self.news.extend(begin::news_of(&record, &expected, self.live.allowed().len() as u32));
-            self.live.take(record, now_ns());
+            self.live.add(record, now_ns());
             self.live.expect(&admitted.app, expected.demand, expected.bytes, expected.speedup);
             self.live.members_changed();
         }

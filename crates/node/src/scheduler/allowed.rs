@@ -100,14 +100,14 @@ impl Scheduler {
 
     /// What a program was given by who started it. A mask that is the place which a program has from us is none
     /// of its choice where it comes from that program.
-    pub(super) fn given(&self, record: &AppRecord) -> CpuSet {
+    pub(super) fn original_cpus(&self, record: &AppRecord) -> CpuSet {
         let root = Root::live();
         let mut at = record.process.pid;
         // Bounded: a torn /proc can name ancestors in a circle.
         for _ in 0..64 {
             let Ok(stat) = procfs::stat(at, &root) else { break };
             at = stat.ppid;
-            if let Some(outer) = self.app_with(at).and_then(|id| self.live.apps().get(&id)) {
+            if let Some(outer) = self.app_of_process(at).and_then(|id| self.live.apps().get(&id)) {
                 let ours = *outer.placed() == record.original_cpus;
                 return if ours { &outer.record.original_cpus } else { &record.original_cpus }.clone();
             }

@@ -90,13 +90,13 @@ impl Scheduler {
     }
 
     /// A program that runs already.
-    pub(super) fn take_in(&mut self, record: AppRecord) -> Vec<Event> {
+    pub(super) fn begin_managing(&mut self, record: AppRecord) -> Vec<Event> {
         let mut events = self.allow(Some(&record), true);
         let (app, expected) = self.describe(&record);
         let cpus = self.live.allowed().len() as u32;
         begin::news_of(&record, &expected, cpus).into_iter().for_each(|news| self.note(news));
         let id = record.id.clone();
-        self.live.take(record, now_ns());
+        self.live.add(record, now_ns());
         self.live.expect(&id, expected.demand, expected.bytes, expected.speedup);
         self.live.members_changed();
         events.push(Event::Arrived(app));

@@ -43,46 +43,46 @@ impl Scheduler {
                 // As if it had been set free: it gets new ones.
                 ExternalChange::GroupsRemoved(id) => {
                     self.registry.note_free(&id);
-                    self.to_take_back = true;
+                    self.to_readopt = true;
                 }
             }
         }
         events.extend(self.handle_orphans(now));
         events.extend(self.sample_nice());
-        let (mut notes, mut told) = (Vec::new(), Vec::new());
+        let (mut notes, mut reported) = (Vec::new(), Vec::new());
         let snapshot = self.engine.snapshot(now - self.began_ns);
         for known in &snapshot.apps {
             let Some(app) = self.live.apps().get(&known.id) else { continue };
-            let Some(sight) = &app.sight else { continue };
-            let (mut seen, note) = shown::seen(&shown::Shown {
+            let Some(observation) = &app.observation else { continue };
+            let (mut planned, note) = shown::planned_app(&shown::Shown {
                 known,
                 declared: &app.record.demand,
                 expected: app.expected.as_ref(),
-                sight,
+                observation,
             });
             notes.extend(note);
             let allowed = self.live.allowed();
             let came = allowed::within(&app.record.original_cpus, allowed);
             let came = came.as_ref().filter(|_| !broken!(WithinForgotten));
-            chosen::honour(&mut seen, &sight.nature, &app.chosen, came, allowed);
+            chosen::honour(&mut planned, &observation.nature, &app.chosen, came, allowed);
             if app.chosen != app.chosen_reported {
                 notes.push(News::Chose { app: known.id.clone(), chosen: chosen::choice(&app.chosen) });
-                told.push(known.id.clone());
+                reported.push(known.id.clone());
             }
             if app.speedup != known.speedup
                 && let Some(speedup) = &app.speedup
             {
                 notes.push(News::Speedup { app: known.id.clone(), speedup: speedup.clone() });
-                seen.speedup = app.speedup.clone();
+                planned.speedup = app.speedup.clone();
             }
-            seen.waits_passively = sight.waits_passively;
-            let by_signal = sight.foreground && app.stops_by_signal();
-            seen.stoppable = sight.protected.is_none() && app.has_harness() && !by_signal;
-            if seen != *known {
-                events.push(Event::Observed(seen));
+            planned.waits_passively = observation.waits_passively;
+            let by_signal = observation.foreground && app.stops_by_signal();
+            planned.stoppable = observation.protected.is_none() && app.has_harness() && !by_signal;
+            if planned != *known {
+                events.push(Event::Observed(planned));
             }
         }
-        told.iter().for_each(|id| self.live.choice_was_reported(id));
+        reported.iter().for_each(|id| self.live.choice_was_reported(id));
         notes.into_iter().for_each(|note| self.note(note));
         events
     }
@@ -120,7 +120,8 @@ impl Scheduler {
     }
 
     pub(super) fn leave_if_ended(&mut self, id: &AppId) -> Vec<Event> {
-        let lives = self.live.apps().get(id).is_some_and(|app| app.sight.as_ref().is_some_and(|s| !s.ended));
+        let lives =
+            self.live.apps().get(id).is_some_and(|app| app.observation.as_ref().is_some_and(|s| !s.ended));
         let rooted = self.live.apps().get(id).is_some_and(|app| identity::lives(app.record.process));
         if lives || rooted {
             return Vec::new();
@@ -151,7 +152,7 @@ impl Scheduler {
             self.live.sample_unmanaged();
         }
         // Whoever sets free may be as slow as the machine, and come to it when we act again.
-        self.to_take_back |= self.live.is_anybody_set_free() && !broken!(NobodyTakenBack);
+        self.to_readopt |= self.live.is_anybody_set_free() && !broken!(NobodyReadopted);
         let mut events = self.allow(None, false);
         let snapshot = self.engine.snapshot(now_ns() - self.began_ns);
         if let Ok(load) = procfs::loadavg(&Root::live()) {

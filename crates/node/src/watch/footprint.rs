@@ -54,8 +54,8 @@ impl Footprint {
             self.asked = ask(members.to_vec(), root.clone());
             self.ask_at_ns = now_ns + PAUSE_NS;
         }
-        let seen = together(&each, self.shared);
-        self.memory = Resident { peak_bytes: self.memory.peak_bytes.max(seen.peak_bytes), ..seen };
+        let combined = together(&each, self.shared);
+        self.memory = Resident { peak_bytes: self.memory.peak_bytes.max(combined.peak_bytes), ..combined };
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
         Resident { now_bytes: now * MIB, peak_bytes: peak * MIB, anonymous_bytes: anonymous * MIB }
     }
 
-    fn seen(each: &[Resident], shared: Option<(Option<u64>, u64)>) -> (u64, u64) {
+    fn totals(each: &[Resident], shared: Option<(Option<u64>, u64)>) -> (u64, u64) {
         let shared = shared.map(|(bytes, resident)| Shared {
             bytes: bytes.map(|bytes| bytes * MIB),
             resident_bytes: resident * MIB,
@@ -147,13 +147,13 @@ mod tests {
     fn memory_that_workers_share_counts_once() {
         let workers = [process(100, 110, 90); 4];
         // Before the kernel has answered, when it has, and where it does not.
-        assert_eq!(seen(&workers, None), (100, 110));
-        assert_eq!(seen(&workers, Some((Some(130), 400))), (130, 130));
-        assert_eq!(seen(&workers, Some((Some(50), 400))), (100, 110));
-        assert_eq!(seen(&[process(100, 100, 10); 4], Some((None, 400))), (130, 130));
+        assert_eq!(totals(&workers, None), (100, 110));
+        assert_eq!(totals(&workers, Some((Some(130), 400))), (130, 130));
+        assert_eq!(totals(&workers, Some((Some(50), 400))), (100, 110));
+        assert_eq!(totals(&[process(100, 100, 10); 4], Some((None, 400))), (130, 130));
         // Ranks share little, and have had more than they have.
-        assert_eq!(seen(&workers, Some((Some(390), 400))), (400, 440));
-        assert_eq!(seen(&workers[..1], Some((Some(390), 400))), (100, 110));
+        assert_eq!(totals(&workers, Some((Some(390), 400))), (400, 440));
+        assert_eq!(totals(&workers[..1], Some((Some(390), 400))), (100, 110));
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl Checker<'_> {
             self.found.push(Violation::Squeezed { app: app_id(), cpus, needed });
             return;
         }
-        if !app.takes_orders() {
+        if !app.accepts_width() {
             return;
         }
         let team = app.team.unwrap_or(0);

@@ -28,7 +28,7 @@ fn digest(snapshot: &Snapshot) -> u64 {
     (&snapshot.allowed, &snapshot.usable, snapshot.apps.len()).hash(&mut hasher);
     for app in &snapshot.apps {
         let App { id, demand, team, waits_passively, stoppable, suspended, within, .. } = app;
-        (id, app.takes_orders(), demand.min_threads, demand.max_threads).hash(&mut hasher);
+        (id, app.accepts_width(), demand.min_threads, demand.max_threads).hash(&mut hasher);
         (demand.weight_milli, demand.coschedule, team, within).hash(&mut hasher);
         (waits_passively, stoppable, suspended).hash(&mut hasher);
     }

@@ -69,7 +69,7 @@ impl<'a> Partitioned<'a> {
         let mut free: Vec<bool> = snapshot
             .apps
             .iter()
-            .map(|app| app.takes_orders() && app.within.is_none() && app.demand.min_threads <= 1)
+            .map(|app| app.accepts_width() && app.within.is_none() && app.demand.min_threads <= 1)
             .collect();
         free.resize(cast.len(), false);
         let some = free.contains(&true);
@@ -84,7 +84,7 @@ impl<'a> Partitioned<'a> {
 /// can use; those that have least of them for their weight first. Each with its program's number.
 fn content<'a>(snapshot: &Snapshot, cast: &Cast<'a>) -> Vec<(&'a Run, usize)> {
     let cpus = snapshot.allowed.len() as u32;
-    let most = |app: &App| if app.takes_orders() { app.demand.max_threads } else { Some(app.width(cpus)) };
+    let most = |app: &App| if app.accepts_width() { app.demand.max_threads } else { Some(app.width(cpus)) };
     let bound = |app: &App| app.within.is_none().then(|| most(app)).flatten();
     if snapshot.apps.iter().all(|app| bound(app).is_none()) {
         return Vec::new();

@@ -115,7 +115,7 @@ fn earliest_first(plan: &Plan, snapshot: &Snapshot, shares: &[f64], found: &mut 
 }
 
 fn is_free(app: &App) -> bool {
-    app.takes_orders()
+    app.accepts_width()
         && app.demand.min_threads <= 1
         && app.stoppable
         && app.within.is_none()

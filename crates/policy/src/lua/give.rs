@@ -70,7 +70,7 @@ fn app(lua: &Lua, world: &World, app: &App) -> mlua::Result<Table> {
     table.raw_set("within", cpus(lua, app.within.as_ref())?)?;
     table.raw_set("before", cpus(lua, world.memory.places.get(&app.id))?)?;
     table.raw_set("room", Cpus::give(lua, room.clone())?)?;
-    table.raw_set("resizable", app.takes_orders())?;
+    table.raw_set("resizable", app.accepts_width())?;
     table.raw_set("threads", need.own_threads)?;
     table.raw_set("fewest_cpus", need.floor)?;
     table.raw_set("most_cpus", need.cap.min(room.len() as u32))?;

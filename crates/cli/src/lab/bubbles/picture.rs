@@ -72,7 +72,7 @@ pub fn render(trace: &Trace, how: &str) -> String {
         drawn_to[piece.processor] = to;
         let (top, paint) = (y(piece.processor), fill(colour(piece.bubble)));
         let width = (to - from).max(FINEST);
-        let who = match piece.threads[..] {
+        let label = match piece.threads[..] {
             [thread] => trace.name(Who::Thread(thread)),
             ref several => format!("{} threads", several.len()),
         };
@@ -81,10 +81,10 @@ pub fn render(trace: &Trace, how: &str) -> String {
             svg,
             r#"<rect x="{from:.2}" y="{top:.1}" width="{width:.2}" height="{row:.1}" fill="{paint}"><title>{}</title></rect>"#,
             escape(&format!(
-                "{who} in {bubble} on {}, {} to {}",
+                "{label} in {bubble} on {}, {} to {}",
                 piece.processor,
-                units::show_ns(piece.from_ns),
-                units::show_ns(piece.to_ns)
+                units::format_ns(piece.from_ns),
+                units::format_ns(piece.to_ns)
             ))
         );
         name_inside(

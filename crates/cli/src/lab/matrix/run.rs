@@ -115,11 +115,11 @@ mod tests {
 
     #[test]
     fn programs_that_fail_or_never_end_are_told() {
-        let program = |words: &[&str]| Program {
+        let program = |arguments: &[&str]| Program {
             name: "p".into(),
-            command: words.iter().map(OsString::from).collect(),
+            command: arguments.iter().map(OsString::from).collect(),
         };
-        let fault = |halves: &Halves, words: &[&str]| match halves.alone(&program(words), 0) {
+        let fault = |halves: &Halves, arguments: &[&str]| match halves.alone(&program(arguments), 0) {
             Err(Fault::Failed(why)) => why,
             other => panic!("{other:?}"),
         };

@@ -45,8 +45,8 @@ impl Samples {
         let mut all = Vec::new();
         for (at, line) in whole.lines().enumerate() {
             let sample: Sample = serde_json::from_str(line).map_err(|error| {
-                let told = format!("{}:{}:{}", path.display(), at + 1, error.column());
-                Failure::bad_input(format!("{told}: this is no sample of `coplace lab matrix`: {error}"))
+                let position = format!("{}:{}:{}", path.display(), at + 1, error.column());
+                Failure::bad_input(format!("{position}: this is no sample of `coplace lab matrix`: {error}"))
             })?;
             all.push(sample);
         }

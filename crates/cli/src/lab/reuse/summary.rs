@@ -298,7 +298,7 @@ mod tests {
         let machine = Machine::synthetic("pack:1 core:2").unwrap();
         let native = Some(Cost { seconds: 2.0, user_seconds: 2.0 });
         let cache = Cache { level: 1, bytes: 1_000 * LINE_BYTES };
-        let told = |ended: Ended| {
+        let shown = |ended: Ended| {
             let run = run(ended);
             let mut summary = Summary::new(&run, native, &machine);
             summary.caches = vec![cache];
@@ -306,7 +306,7 @@ mod tests {
             (json["programs"][0]["parts"][0]["accesses_per_s"].as_f64(), summary.to_string())
         };
         for ended in [Ended::Exit(0), Ended::Exit(3)] {
-            let (per_s, text) = told(ended);
+            let (per_s, text) = shown(ended);
             assert_eq!(per_s, Some(5_000.0), "{ended:?}");
             assert!(text.contains("5000 accesses/s") && text.contains("2.0 times the CPU time"), "{text}");
             assert!(!text.contains('–'), "{text}");
@@ -316,7 +316,7 @@ mod tests {
             (Ended::Signal(Some(11)), "ended by signal 11"),
             (Ended::Exec, "became another program"),
         ] {
-            let (per_s, text) = told(ended);
+            let (per_s, text) = shown(ended);
             assert_eq!(per_s, None, "{ended:?}");
             let misses = text.lines().find(|line| line.starts_with("L1")).expect("a row of the cache");
             assert!(misses.contains('–'), "{text}");

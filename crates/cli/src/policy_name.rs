@@ -56,7 +56,7 @@ pub fn script(name: &str) -> Result<Option<String>, String> {
 }
 
 /// A policy's name as it stands in a file: a Lua file is looked for beside that.
-pub fn beside(file: &Path, name: &str) -> String {
+pub fn resolve(file: &Path, name: &str) -> String {
     match (lua::is_script(name), file.parent()) {
         (true, Some(directory)) => directory.join(name).to_string_lossy().into_owned(),
         _ => name.to_owned(),
