@@ -173,9 +173,9 @@ fn a_team_that_its_runtime_binds_is_never_resized_and_says_why() {
         home.start(name, command.arg(app("cg")).args(["--size", "S", "--scale", "0.3"]))
     };
     let children = vec![bound("a"), bound("b"), neighbour(&home, "c", "0.2")];
-    let says = |name: &str| home.app(name).map(|app| app["rigid"].to_string()).unwrap_or_default();
+    let rigid_reason = |name: &str| home.app(name).map(|app| app["rigid"].to_string()).unwrap_or_default();
     home.until("it is told why", || {
-        says("a").contains("OMP_PROC_BIND") && says("b").contains("OMP_PROC_BIND")
+        rigid_reason("a").contains("OMP_PROC_BIND") && rigid_reason("b").contains("OMP_PROC_BIND")
     });
     ends_well(&home, children);
 }

@@ -38,8 +38,9 @@ fn two_cpus(test: &str) -> bool {
 
 /// CPUs that a plan's text mentions, as the widths of its places.
 fn widths(plan: &str) -> Vec<usize> {
-    let words: Vec<&str> = plan.split_whitespace().collect();
-    let places = words.windows(2).filter(|pair| pair[0] == "on").map(|pair| pair[1].trim_matches([',', ']']));
+    let arguments: Vec<&str> = plan.split_whitespace().collect();
+    let places =
+        arguments.windows(2).filter(|pair| pair[0] == "on").map(|pair| pair[1].trim_matches([',', ']']));
     let width = |list: &str| -> usize {
         let range = |part: &str| match part.split_once('-') {
             Some((low, high)) => high.parse::<usize>().unwrap() - low.parse::<usize>().unwrap() + 1,
@@ -342,10 +343,10 @@ fn what_an_unmanaged_program_uses_is_left_to_it() {
 }
 
 /// A program that behaves and one that does not; how the latter ended.
-fn beside_a_good_one(home: &Home, words: &[&str]) -> (Mix, serde_json::Value) {
+fn beside_a_good_one(home: &Home, arguments: &[&str]) -> (Mix, serde_json::Value) {
     let misbehave = helper("misbehave", home);
-    let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
-    let bad = format!("[[program]]\nname = 'bad'\ncommand = ['{misbehave}', {}]\n", words.join(", "));
+    let arguments: Vec<String> = arguments.iter().map(|word| format!("'{word}'")).collect();
+    let bad = format!("[[program]]\nname = 'bad'\ncommand = ['{misbehave}', {}]\n", arguments.join(", "));
     let mix = home.mix(&(regions("good", 1.0) + &bad), &[]);
     assert_eq!(mix.program("good")["verified"], true, "{}; {}", mix.json, mix.stderr);
     let bad = mix.program("bad").clone();

@@ -56,7 +56,7 @@ fn results_panics_and_large_values_come_back() {
 #[test]
 fn detached_threads_end_before_run_comes_back() {
     let ended = Arc::new(AtomicUsize::new(0));
-    let seen = ended.clone();
+    let observed = ended.clone();
     run(&on("core:2"), move || {
         for _ in 0..1000 {
             let ended = ended.clone();
@@ -67,8 +67,8 @@ fn detached_threads_end_before_run_comes_back() {
         }
     })
     .expect("it runs");
-    assert_eq!(seen.load(Ordering::SeqCst), 1000);
-    assert_eq!(Arc::strong_count(&seen), 1, "what threads held is dropped");
+    assert_eq!(observed.load(Ordering::SeqCst), 1000);
+    assert_eq!(Arc::strong_count(&observed), 1, "what threads held is dropped");
 }
 
 #[test]
@@ -338,9 +338,9 @@ fn a_thread_without_yields_is_preempted_if_its_bubble_allows() {
         let bubble = Bubble::new();
         bubble.slice_ns(2_000_000).preempt(true);
         let stop = Arc::new(AtomicBool::new(false));
-        let seen = stop.clone();
+        let observed = stop.clone();
         drop(Builder::new().inside(&bubble).spawn(move || {
-            while !seen.load(Ordering::Relaxed) {
+            while !observed.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
             }
         }));

@@ -93,7 +93,7 @@ pub struct Args {
     rebind: bool,
     /// How its threads are told to wait for one another: auto tells them to sleep where nothing else helps against
     /// their spinning, as-is tells them nothing; what its own variables say stays
-    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = PossibleValuesParser::new(WaitPolicy::WORDS).try_map(|word| word.parse::<WaitPolicy>()))]
+    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = PossibleValuesParser::new(WaitPolicy::NAMES).try_map(|word| word.parse::<WaitPolicy>()))]
     waiting: WaitPolicy,
     /// Write what it got into this file
     #[arg(long, value_name = "FILE")]

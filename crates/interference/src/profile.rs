@@ -93,7 +93,7 @@ impl Profile {
     }
 
     fn fault(&self) -> Option<String> {
-        let refused = |words: &str| Some(words.to_owned());
+        let refused = |message: &str| Some(message.to_owned());
         let amounts = [self.bandwidth_bytes_per_s, self.pressure, self.accesses_per_s];
         if amounts.into_iter().flatten().any(|value| !(value.is_finite() && value >= 0.0)) {
             return refused("bandwidth, pressure and accesses must not be below 0");

@@ -74,18 +74,18 @@ impl Server {
     /// Everything that peers said since the last call.
     pub fn pump(&mut self) -> Vec<(PeerId, Incoming)> {
         self.accept();
-        let mut incoming_all = Vec::new();
+        let mut messages = Vec::new();
         self.peers.retain(|&id, peer| {
-            let first = incoming_all.len();
-            let lives = peer.flush().is_ok() && peer.read(id, self.role, &mut incoming_all).is_ok();
+            let first = messages.len();
+            let lives = peer.flush().is_ok() && peer.read(id, self.role, &mut messages).is_ok();
             if !lives {
-                drop_transient(&mut incoming_all, first);
+                drop_transient(&mut messages, first);
                 // Before what later ones say: who comes back does so by another connection.
-                incoming_all.push((id, Incoming::Gone));
+                messages.push((id, Incoming::Gone));
             }
             lives
         });
-        incoming_all
+        messages
     }
 
     fn accept(&mut self) {
@@ -124,12 +124,12 @@ impl Server {
 
 /// Of who has hung up, what was true when it asked only: its program is stopped or continued. A scheduler that was late
 /// would do that after the next connection has said how things stand.
-fn drop_transient(incoming_all: &mut Vec<(PeerId, Incoming)>, first: usize) {
+fn drop_transient(messages: &mut Vec<(PeerId, Incoming)>, first: usize) {
     let passing = |incoming: &Incoming| {
         matches!(incoming, Incoming::Message(ToScheduler::Suspend { .. } | ToScheduler::Resume { .. }))
     };
     let mut at = 0;
-    incoming_all.retain(|(_, incoming)| {
+    messages.retain(|(_, incoming)| {
         at += 1;
         at <= first || !passing(incoming)
     });
@@ -163,11 +163,11 @@ impl Peer {
     }
 
     /// `Err`: the peer is to be dropped.
-    fn read(&mut self, id: PeerId, role: Role, incoming_all: &mut Vec<(PeerId, Incoming)>) -> Result<(), ()> {
+    fn read(&mut self, id: PeerId, role: Role, messages: &mut Vec<(PeerId, Incoming)>) -> Result<(), ()> {
         // Twice: whether it has hung up after what it said is to be known before that is heard.
         let filled = self.lines.fill(&mut self.stream).and_then(|()| self.lines.fill(&mut self.stream));
         loop {
-            match self.lines.take::<ToScheduler>() {
+            match self.lines.next_message::<ToScheduler>() {
                 Ok(None) => break,
                 Ok(Some(ToScheduler::Hello { version: VERSION, .. })) => {
                     self.greeted = true;
@@ -181,7 +181,7 @@ impl Peer {
                     let _ = self.flush();
                     return Err(());
                 }
-                Ok(Some(message)) if self.greeted => incoming_all.push((id, Incoming::Message(message))),
+                Ok(Some(message)) if self.greeted => messages.push((id, Incoming::Message(message))),
                 Ok(Some(_)) => return Err(()),
                 Err(error) => {
                     self.queue(&FromScheduler::Refused { why: error.to_string() });

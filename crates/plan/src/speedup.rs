@@ -104,8 +104,8 @@ mod tests {
     fn rates_make_a_curve_and_two_sizes_give_the_one_thread_rate() {
         // A tenth of the time is serial: 1 ÷ (0.1 + 0.9 ÷ n) of 50 a second.
         let rate = |threads: u32| 50.0 / (0.1 + 0.9 / f64::from(threads));
-        for seen in [[1, 2, 4], [2, 4, 8]] {
-            let (curve, one) = Speedup::from_rates(&seen.map(|n| (n, rate(n))).into()).unwrap();
+        for sizes in [[1, 2, 4], [2, 4, 8]] {
+            let (curve, one) = Speedup::from_rates(&sizes.map(|n| (n, rate(n))).into()).unwrap();
             assert!((one - 50.0).abs() < 1e-9, "{one}");
             assert_eq!((curve.milli(2), curve.milli(4)), (1818, 3077));
         }

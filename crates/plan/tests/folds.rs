@@ -9,7 +9,7 @@ use coplace_plan::{Tree, standstill_ns};
 use proptest::prelude::*;
 
 fn share(text: &str, app: &str) -> f64 {
-    plan(text).cpus_given()[&id(app)]
+    plan(text).mean_cpus()[&id(app)]
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -143,8 +143,8 @@ fn the_picture_marks_shared_and_unused_cpus() {
 proptest! {
     #[test]
     fn no_more_cpu_time_is_given_than_there_are_cpus(plan in sound_plan()) {
-        let given: f64 = plan.cpus_given().values().sum();
-        prop_assert!(given <= plan.place().len() as f64 + 1e-9, "{} of {}", given, plan);
+        let cpus: f64 = plan.mean_cpus().values().sum();
+        prop_assert!(cpus <= plan.place().len() as f64 + 1e-9, "{} of {}", cpus, plan);
     }
 
     #[test]
@@ -160,8 +160,8 @@ proptest! {
                 *sampled.entry(&run.app).or_default() += run.place.len() as f64 / samples as f64;
             }
         }
-        for (app, given) in plan.cpus_given() {
-            prop_assert!((given - sampled[app]).abs() < 1e-6, "{}: {} of {}", app, given, plan);
+        for (app, cpus) in plan.mean_cpus() {
+            prop_assert!((cpus - sampled[app]).abs() < 1e-6, "{}: {} of {}", app, cpus, plan);
         }
     }
 
@@ -172,8 +172,8 @@ proptest! {
         standstill_ns(&tree);
         let plan = coplace_plan::Plan { tree: Some(tree), ..Default::default() };
         plan.picture(20);
-        for (app, given) in plan.cpus_given() {
-            prop_assert!(given.is_finite() && given >= 0.0, "{}", app);
+        for (app, cpus) in plan.mean_cpus() {
+            prop_assert!(cpus.is_finite() && cpus >= 0.0, "{}", app);
         }
     }
 }

@@ -36,9 +36,9 @@ proptest! {
         plan in any_plan(), cut in 0usize..200,
     ) {
         let text = plan.to_string();
-        let mut words: Vec<&str> = text.split(' ').collect();
-        words.remove(cut % words.len());
-        if let Ok(other) = words.join(" ").parse::<Plan>() {
+        let mut tokens: Vec<&str> = text.split(' ').collect();
+        tokens.remove(cut % tokens.len());
+        if let Ok(other) = tokens.join(" ").parse::<Plan>() {
             prop_assert_eq!(other.to_string().parse::<Plan>(), Ok(other));
         }
     }

@@ -19,7 +19,7 @@ fn settled() -> Settings {
 }
 
 fn given(plan: &Plan) -> BTreeMap<String, f64> {
-    plan.cpus_given().into_iter().map(|(app, cpus)| (app.to_string(), cpus)).collect()
+    plan.mean_cpus().into_iter().map(|(app, cpus)| (app.to_string(), cpus)).collect()
 }
 
 /// Jain's index of fairness: (Σx)² ÷ (n Σx²).
@@ -97,10 +97,10 @@ fn every_program_gets_the_cpu_time_of_its_weight() {
             // One to four parts of one weight: a program is as heavy as it is long in a queue.
             let weight = 1000 * (1 + random.below(weights));
             let plan = bench.arrive(&format!("a{number} weight {weight}"));
-            let given = plan.cpus_given();
+            let shares = plan.mean_cpus();
             let app = |name: &AppId| bench.snapshot.app(name).expect("a live program");
             let shares: Vec<f64> =
-                given.iter().map(|(name, cpus)| cpus / f64::from(app(name).demand.weight_milli)).collect();
+                shares.iter().map(|(name, cpus)| cpus / f64::from(app(name).demand.weight_milli)).collect();
             let index = jain(&shares);
             assert!(index >= 0.98, "{number} programs on {machine}: {index}, {plan}");
         }

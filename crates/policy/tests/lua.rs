@@ -443,14 +443,14 @@ fn the_annotations_name_what_a_policy_can_use_and_nothing_else() {
     let policy = by_name("mine.lua", &settings).unwrap();
     let lines =
         policy.try_decide(&snapshot, &memory).unwrap_or_else(|error| panic!("{error}")).report.lines();
-    let mut given: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut shares: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (class, name) in lines.iter().filter_map(|line| line.split_once(' ')) {
         // What is told of programs that are not in the plan is no field.
         if !class.ends_with(':') {
-            given.entry(class).or_default().push(name);
+            shares.entry(class).or_default().push(name);
         }
     }
-    let functions = given.remove("function").expect("functions");
+    let functions = shares.remove("function").expect("functions");
     let mut stubs: Vec<&str> = lua::STUBS
         .lines()
         .filter_map(|line| line.strip_prefix("function ")?.split_once('(').map(|(name, _)| name))
@@ -459,8 +459,8 @@ fn the_annotations_name_what_a_policy_can_use_and_nothing_else() {
     stubs.sort_unstable();
     let own_of_ours: Vec<&str> = functions.into_iter().filter(|name| *name != "decide").collect();
     assert_eq!(own_of_ours, stubs);
-    assert_eq!(given.len(), 9, "{given:?}");
-    for (class, fields) in given {
+    assert_eq!(shares.len(), 9, "{shares:?}");
+    for (class, fields) in shares {
         assert_eq!(fields, annotated(class), "fields of coplace.{class}");
     }
     let letters: Vec<String> =

@@ -157,9 +157,9 @@ fn no_policy_could_promise_much_more() {
 
 /// CPUs of the programs of one letter: the least and the most.
 fn least_and_most(plan: &Plan, letter: char) -> (f64, f64) {
-    let given = plan.cpus_given();
+    let shares = plan.mean_cpus();
     let own: Vec<f64> =
-        given.iter().filter(|(app, _)| app.as_str().starts_with(letter)).map(|(_, &g)| g).collect();
+        shares.iter().filter(|(app, _)| app.as_str().starts_with(letter)).map(|(_, &g)| g).collect();
     (own.iter().copied().fold(f64::INFINITY, f64::min), own.iter().copied().fold(0.0, f64::max))
 }
 

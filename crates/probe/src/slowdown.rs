@@ -31,7 +31,7 @@ pub const LOSS: f64 = 0.05;
 /// A probe of this part of the last-level cache or less leaves that cache alone.
 const PRIVATE_PART: u64 = 16;
 /// How often it is looked whether program and probe share a cache, while they do not.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// So many times as much as it takes from the probe loses a program that lives from the last-level cache. Two that need
 /// the memory's bandwidth lose alike, so that one would lie where such pairs lie; two is also the factor by which a level
 /// of caches lets out more than it takes in where it has reuse (Haritatos and others, COSH 2016).
@@ -217,7 +217,7 @@ fn together(
         if stopped() {
             return Err(SlowdownError::Stopped);
         }
-        let pause = LOOK.min(patience.left);
+        let pause = POLL_INTERVAL.min(patience.left);
         std::thread::sleep(pause);
         patience.left -= pause;
     }
@@ -522,12 +522,12 @@ mod tests {
             (ended, looks.get(), told.get(), patience.left)
         };
         let never = || false;
-        assert_eq!(waited(0, LOOK, &never), (true, 1, 0, LOOK));
-        assert_eq!(waited(2, 3 * LOOK, &never), (true, 3, 1, LOOK));
-        assert_eq!(waited(9, LOOK * 3 / 2, &never), (true, 3, 1, Duration::ZERO));
+        assert_eq!(waited(0, POLL_INTERVAL, &never), (true, 1, 0, POLL_INTERVAL));
+        assert_eq!(waited(2, 3 * POLL_INTERVAL, &never), (true, 3, 1, POLL_INTERVAL));
+        assert_eq!(waited(9, POLL_INTERVAL * 3 / 2, &never), (true, 3, 1, Duration::ZERO));
         assert_eq!(waited(9, Duration::ZERO, &never), (true, 1, 0, Duration::ZERO));
-        assert_eq!(waited(9, LOOK, &|| true), (false, 1, 1, LOOK));
-        let mut patience = Patience { left: LOOK, waits: &|_| unreachable!("nobody can tell") };
+        assert_eq!(waited(9, POLL_INTERVAL, &|| true), (false, 1, 1, POLL_INTERVAL));
+        let mut patience = Patience { left: POLL_INTERVAL, waits: &|_| unreachable!("nobody can tell") };
         assert!(together(&|| None, &mut patience, &never).is_ok());
     }
 

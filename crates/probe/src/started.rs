@@ -20,7 +20,7 @@ const MARK: &str = "COPLACE_MEASURED";
 pub const GRACE: Duration = Duration::from_secs(5);
 /// Who cannot be killed is given up: the kernel holds it.
 const GIVEN_UP: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// When a run is ended from outside.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +79,7 @@ impl Started {
     pub fn finish(mut self, until: &Until, grace: Duration) -> io::Result<Finished> {
         let ended = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok();
         let is_over = |time: Duration| until.limit.is_some_and(|limit| time >= limit);
-        let look = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
+        let poll_interval = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.as_nanos() as i64 };
         let (status, seconds) = loop {
             if let Some(status) = self.child.try_wait()? {
                 break (status, self.began.elapsed().as_secs_f64());
@@ -90,7 +90,7 @@ impl Started {
                 break (status, self.began.elapsed().as_secs_f64());
             }
             match &ended {
-                Some(ended) => drop(poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&look))),
+                Some(ended) => drop(poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&poll_interval))),
                 None => sleep(Duration::from_millis(1)),
             }
         };
@@ -128,7 +128,7 @@ impl Started {
                     let _ = kill_process(pid, if late { Signal::KILL } else { Signal::TERM });
                 }
             }
-            sleep(LOOK);
+            sleep(POLL_INTERVAL);
         }
     }
 }
@@ -182,7 +182,7 @@ mod tests {
                 Some(pid) => break pid,
                 None => assert!(began.elapsed() < Duration::from_secs(60), "it was ended, too"),
             }
-            sleep(LOOK);
+            sleep(POLL_INTERVAL);
         };
         kill_process(Pid::from_raw(left as i32).unwrap(), Signal::KILL).unwrap();
     }

@@ -211,7 +211,7 @@ impl Exact {
         let own = &mut self.slot_of[place as usize / GROUP][place as usize % GROUP];
         match std::mem::replace(own, NO_SLOT) {
             NO_SLOT => None,
-            slot => Some(u64::from(self.slots.give_up(slot)) + u64::from(stood) + 1),
+            slot => Some(u64::from(self.slots.free(slot)) + u64::from(stood) + 1),
         }
     }
 

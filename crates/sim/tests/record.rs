@@ -110,10 +110,10 @@ fn observed(at_s: f64, app: &str) -> String {
 fn tenths(text: &str) -> Vec<(String, u64, u64)> {
     let tenths = |ns: u64| (ns as f64 / 1e8).round() as u64;
     let jobs = read(text).unwrap().scenario.jobs;
-    let told = |job: &workload::Job| {
+    let summary = |job: &workload::Job| {
         (job.id.to_string(), tenths(job.profile.start_ns), tenths(job.profile.sequential_ns))
     };
-    jobs.iter().map(told).collect()
+    jobs.iter().map(summary).collect()
 }
 
 #[test]

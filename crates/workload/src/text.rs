@@ -138,8 +138,8 @@ mod tests {
             (b"a\0,\0".to_vec(), "UTF-16"),
             (b"\xff\xfe\0\0a\0\0\0".to_vec(), "UTF-32"),
         ] {
-            let told = of_bytes(bytes).unwrap_err().to_string();
-            assert!(told.contains(wanted), "{told}");
+            let message = of_bytes(bytes).unwrap_err().to_string();
+            assert!(message.contains(wanted), "{message}");
         }
     }
 

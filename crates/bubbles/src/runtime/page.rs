@@ -178,7 +178,7 @@ impl Page {
     }
 
     /// Leaves the tree of bubbles where the node finds it, whole at any time.
-    pub fn tell_tree(&self, text: &str) -> io::Result<()> {
+    pub fn write_tree(&self, text: &str) -> io::Result<()> {
         let path = self.tree_path();
         let draft = path.with_extension("draft");
         let mut how = OpenOptions::new();
@@ -301,7 +301,7 @@ mod tests {
         assert!(nodes.fits_target());
         assert_eq!((nodes.applied_seq(), nodes.resizes(), nodes.shrunk()), (number, 1, 1));
 
-        ours.tell_tree("a tree\n").unwrap();
+        ours.write_tree("a tree\n").unwrap();
         let tree = pages.path().join(format!("{name}.bubbles"));
         assert_eq!(fs::read_to_string(&tree).unwrap(), "a tree\n");
         // A second run beside OpenMP, or after the first, takes the same page.

@@ -81,7 +81,7 @@ pub fn main(args: &Args, machine: &Arc<Machine>, settings: &policy::Settings, mo
                     turns: turns(&step.plan, &columns, &numbers),
                     cpus_given: step
                         .plan
-                        .cpus_given()
+                        .mean_cpus()
                         .into_iter()
                         .map(|(app, cpus)| (app.to_string(), cpus))
                         .collect(),

@@ -34,7 +34,7 @@ const AUCTIONS: usize = 3;
 /// to 96 these took least.
 const NEAR: usize = 8;
 /// And one more, which is what all others have at least.
-const LOOKED_AT: usize = NEAR + 1;
+const EXAMINED: usize = NEAR + 1;
 
 /// An even number of programs.
 pub(super) fn halves(costs: &Costs) -> Halves {
@@ -162,7 +162,7 @@ impl Search<'_> {
         if found.1 <= self.near[row].others {
             return found;
         }
-        self.look_at_all(row);
+        self.examine_all(row);
         self.least_near(row)
     }
 
@@ -182,8 +182,8 @@ impl Search<'_> {
     }
 
     /// Finds the partners that a row is to remember.
-    fn look_at_all(&mut self, row: usize) {
-        let found = self.costs.nearest::<LOOKED_AT>(row, &self.columns, &self.near[row].columns);
+    fn examine_all(&mut self, row: usize) {
+        let found = self.costs.nearest::<EXAMINED>(row, &self.columns, &self.near[row].columns);
         let near = &mut self.near[row];
         near.others = found[NEAR].0;
         for (at, &(_, column)) in found[..NEAR].iter().enumerate() {

@@ -250,12 +250,12 @@ impl Problem {
 /// spread: then who is placed by them is placed by noise, and the twins rule does better.
 pub fn trusted(grid: &Grid) -> bool {
     let cells = || (0..grid.len()).flat_map(|a| (0..grid.len()).map(move |b| (a, b))).filter(|(a, b)| a != b);
-    let told: Vec<Estimate> = cells().filter_map(|(a, b)| grid.get(a, b)).collect();
-    if told.len() < 2 || told.len() < cells().count() {
+    let estimates: Vec<Estimate> = cells().filter_map(|(a, b)| grid.get(a, b)).collect();
+    if estimates.len() < 2 || estimates.len() < cells().count() {
         return false;
     }
-    let mean = told.iter().map(|one| libm::log(one.value)).sum::<f64>() / told.len() as f64;
-    rms(told.iter().map(|one| libm::log(one.value) - mean)) > rms(told.iter().map(|one| one.error))
+    let mean = estimates.iter().map(|one| libm::log(one.value)).sum::<f64>() / estimates.len() as f64;
+    rms(estimates.iter().map(|one| libm::log(one.value) - mean)) > rms(estimates.iter().map(|one| one.error))
 }
 
 /// Programs placed by predictions where these are trusted, else by the twins rule alone: (assignment, were

@@ -17,14 +17,14 @@ pub(super) struct Curves;
 
 /// The pressure that explains the known pairs best.
 fn fitted(knowledge: &Knowledge, presser: usize) -> Option<f64> {
-    let seen: Vec<(usize, f64)> = (0..knowledge.matrix.len())
+    let curves: Vec<(usize, f64)> = (0..knowledge.matrix.len())
         .filter(|&a| !knowledge.profiles[a].curve.is_empty())
         .filter_map(|a| Some((a, knowledge.matrix.get(a, presser)?)))
         .collect();
     let most =
-        seen.iter().filter_map(|&(a, _)| Some(knowledge.profiles[a].curve.last()?.0)).fold(0.0, f64::max);
+        curves.iter().filter_map(|&(a, _)| Some(knowledge.profiles[a].curve.last()?.0)).fold(0.0, f64::max);
     let off = |pressure: f64| {
-        rms(seen.iter().map(|&(a, slowdown)| {
+        rms(curves.iter().map(|&(a, slowdown)| {
             let predicted = interpolate(&knowledge.profiles[a].curve, pressure).unwrap_or(1.0);
             libm::log(predicted / slowdown)
         }))
@@ -32,7 +32,7 @@ fn fitted(knowledge: &Knowledge, presser: usize) -> Option<f64> {
     let tries = (0..=STEPS).map(|step| most * step as f64 / STEPS as f64);
     let best =
         tries.map(|pressure| (off(pressure), pressure)).min_by(|one, other| one.0.total_cmp(&other.0))?;
-    (!seen.is_empty()).then_some(best.1)
+    (!curves.is_empty()).then_some(best.1)
 }
 
 impl Predictor for Curves {

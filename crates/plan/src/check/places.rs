@@ -67,16 +67,16 @@ impl Checker<'_> {
     }
 
     fn disjoint(&mut self, parts: &[Tree]) {
-        let mut taken = CpuSet::new();
+        let mut occupied = CpuSet::new();
         for part in parts {
             let place = match part {
                 Tree::Run(run) => Cow::Borrowed(&run.place),
                 _ => Cow::Owned(part.place()),
             };
-            if taken.intersects(&place) {
-                self.found.push(Violation::Overlap { cpus: taken.intersection(&place) });
+            if occupied.intersects(&place) {
+                self.found.push(Violation::Overlap { cpus: occupied.intersection(&place) });
             }
-            taken.add_all(&place);
+            occupied.add_all(&place);
         }
     }
 

@@ -172,7 +172,7 @@ impl Divide for ByEvidence<'_, '_> {
             facts.push(Facts::of(need, &ground, memory, served, &cx.settings.without));
         }
         let counts = search::divide(&facts, &ground, seats.counts());
-        let parts = seats.take(&counts, members);
+        let parts = seats.assign(&counts, members);
         let (programs, nodes) = (members.len() as u32, ground.cells.len() as u32);
         let mut remarks = vec![Remark::ByEvidence { programs, nodes }];
         remarks.extend(

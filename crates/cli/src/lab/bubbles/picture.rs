@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use bubbles::trace::{Trace, Who, colours};
+use bubbles::trace::{EntityId, Trace, colours};
 
 use crate::timeline::html::escape;
 use crate::timeline::ink;
@@ -41,7 +41,8 @@ pub fn render(trace: &Trace, how: &str) -> String {
     let colour = |bubble: Option<u64>| {
         bubble.and_then(|b| bubbles.iter().position(|&o| o == b)).map_or(0, |at| at + 1)
     };
-    let name = |bubble: Option<u64>| bubble.map_or("no bubble".to_owned(), |b| trace.name(Who::Bubble(b)));
+    let name =
+        |bubble: Option<u64>| bubble.map_or("no bubble".to_owned(), |b| trace.name(EntityId::Bubble(b)));
 
     let row = (240.0 / trace.processors as f64).clamp(6.0, 48.0);
     let y = |processor: usize| TOP + processor as f64 * (row + 3.0);
@@ -73,7 +74,7 @@ pub fn render(trace: &Trace, how: &str) -> String {
         let (top, paint) = (y(piece.processor), fill(colour(piece.bubble)));
         let width = (to - from).max(FINEST);
         let label = match piece.threads[..] {
-            [thread] => trace.name(Who::Thread(thread)),
+            [thread] => trace.name(EntityId::Thread(thread)),
             ref several => format!("{} threads", several.len()),
         };
         let bubble = name(piece.bubble);
