@@ -58,11 +58,11 @@ Example:
 )]
 pub struct ReleaseArgs {
     /// Any process of the program, or its name in `coplace status`
-    #[arg(required = true, value_name = "PID|NAME", value_parser = which)]
+    #[arg(required = true, value_name = "PID|NAME", value_parser = parse_which)]
     programs: Vec<Which>,
 }
 
-fn which(text: &str) -> Result<Which, String> {
+fn parse_which(text: &str) -> Result<Which, String> {
     match text.parse::<u32>() {
         Ok(0) => Err("process numbers begin at 1".into()),
         Ok(pid) => Ok(Which::Pid(pid)),
@@ -179,10 +179,10 @@ mod tests {
 
     #[test]
     fn a_program_is_named_by_a_number_or_by_its_name() {
-        assert_eq!(which("4711"), Ok(Which::Pid(4711)));
-        assert_eq!(which("cg.2"), Ok(Which::Id("cg.2".parse().unwrap())));
+        assert_eq!(parse_which("4711"), Ok(Which::Pid(4711)));
+        assert_eq!(parse_which("cg.2"), Ok(Which::Id("cg.2".parse().unwrap())));
         for wrong in ["0", "12x", "-1", ""] {
-            assert!(which(wrong).is_err(), "{wrong}");
+            assert!(parse_which(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -58,10 +58,10 @@ impl Choices {
     }
 
     pub fn options(&self) -> Result<Options, Failure> {
-        self.over(&Config::load().map_err(Failure::bad_input)?)
+        self.options_over(&Config::load().map_err(Failure::bad_input)?)
     }
 
-    fn over(&self, config: &Config) -> Result<Options, Failure> {
+    fn options_over(&self, config: &Config) -> Result<Options, Failure> {
         let settings = toml_settings(
             config.settings.clone().unwrap_or_default(),
             &self.set,
@@ -171,12 +171,15 @@ mod tests {
             set: vec!["allowed_widths=[2]".into()],
             ..Choices::default()
         };
-        let options = choices.over(&config).unwrap();
+        let options = choices.options_over(&config).unwrap();
         assert_eq!(options.policy, "CO");
         assert_eq!(options.settings.allowed_widths, Some(vec![2]));
         assert_eq!((options.settings.slice_ns, options.settings.max_still_ns), (50_000_000, 100_000_000));
         assert_eq!(options.cpus, Some("0".parse().unwrap()));
-        assert_eq!(Choices::default().over(&Config::default()).unwrap().policy, Options::default().policy);
+        assert_eq!(
+            Choices::default().options_over(&Config::default()).unwrap().policy,
+            Options::default().policy
+        );
     }
 
     #[test]
@@ -187,7 +190,7 @@ mod tests {
             ("slice_ns=soon", "invalid type"),
         ] {
             let choices = Choices { set: vec![set.into()], ..Choices::default() };
-            let message = choices.over(&Config::default()).unwrap_err().message;
+            let message = choices.options_over(&Config::default()).unwrap_err().message;
             assert!(message.contains(wanted), "{set}: {message}");
         }
     }

@@ -11,7 +11,7 @@ use node::mechanism::{Mechanisms, Reason};
 use probe::latency::Latency;
 use serde::Serialize;
 use topology::{CpuSet, Machine};
-use workload::show_bytes;
+use workload::format_bytes;
 
 use crate::config::Config;
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
@@ -80,7 +80,7 @@ pub fn main(args: &Args) -> Outcome {
     if args.json {
         println!("{:#}", serde_json::to_value(&diagnosis).map_err(Failure::ours)?);
     } else {
-        print!("{}", show(&diagnosis));
+        print!("{}", render(&diagnosis));
     }
     Ok(if diagnosis.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DOES_NOT_HOLD) })
 }
@@ -163,7 +163,7 @@ fn shared_caches(machine: &Machine, allowed: Option<&CpuSet>) -> Vec<SharedCache
 
 impl fmt::Display for SharedCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = self.size_bytes.map_or_else(|| "a last-level cache".to_owned(), show_bytes);
+        let size = self.size_bytes.map_or_else(|| "a last-level cache".to_owned(), format_bytes);
         write!(f, "CPUs {}: {size}", self.cpus)?;
         let Some(Latency { core_to_core_ns, memory_ns }) = self.latency else { return Ok(()) };
         write!(f, "; a line takes {core_to_core_ns:.0} ns between them, from memory {memory_ns:.0}")?;
@@ -219,7 +219,7 @@ fn rows(survey: &Survey, chosen: Option<&Mechanisms>) -> Vec<Row> {
         .collect()
 }
 
-fn show(diagnosis: &Diagnosis) -> String {
+fn render(diagnosis: &Diagnosis) -> String {
     let mut out = format!("Machine\n{}", diagnosis.machine);
     if let Some(allowed) = &diagnosis.allowed {
         out += &format!("  allowed     CPUs {allowed}\n");

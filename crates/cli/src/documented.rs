@@ -66,7 +66,7 @@ fn split_words(command: &str) -> Vec<String> {
 }
 
 /// Why a command is refused.
-fn refused(command: &str, typed: bool) -> Option<String> {
+fn refusal(command: &str, typed: bool) -> Option<String> {
     let own = top().join("docs/policies/lua/ta.lua").display().to_string();
     // What stands for whatever the reader has.
     let put = |word: String| match word.as_str() {
@@ -96,7 +96,7 @@ fn every_command_in_a_document_is_one_that_coplace_takes() {
                 continue;
             }
             count += 1;
-            if let Some(why) = refused(command, typed) {
+            if let Some(why) = refusal(command, typed) {
                 wrong.push(format!("{}:{line}: {command}\n  {why}", path.display()));
             }
         }
@@ -112,7 +112,7 @@ fn what_would_be_refused_is_found() {
     let lines: Vec<(usize, bool)> = found.iter().map(|(line, _, typed)| (*line, *typed)).collect();
     assert_eq!(lines, [(1, false), (1, false), (3, true), (4, true)]);
     let wrong: Vec<bool> =
-        found.iter().map(|(_, command, typed)| refused(command, *typed).is_some()).collect();
+        found.iter().map(|(_, command, typed)| refusal(command, *typed).is_some()).collect();
     assert_eq!(wrong, [false, true, true, false]);
     assert_eq!(split_words(found[3].1), ["coplace", "mix", "a b"]);
 }

@@ -41,7 +41,7 @@ impl Sources {
         let observed = self.observed.as_deref().map(read_observed).transpose()?;
         let observed_matrix = observed.as_ref().map(|(notebook, now_s)| notebook.matrix(*now_s));
         let observed_names = observed_matrix.as_ref().map_or(&[][..], Matrix::names);
-        matrix = with(&with(&matrix, observed_names), programs);
+        matrix = extend_names(&extend_names(&matrix, observed_names), programs);
         let mut knowledge = Knowledge::of(matrix);
         if let Some((notebook, now_s)) = &observed {
             add_observed(&mut knowledge, notebook, *now_s);
@@ -130,7 +130,7 @@ fn add_observed(knowledge: &mut Knowledge, notebook: &Notebook, now_s: f64) {
     }
 }
 
-fn with(matrix: &Matrix, programs: &[String]) -> Matrix {
+fn extend_names(matrix: &Matrix, programs: &[String]) -> Matrix {
     let mut names = matrix.names().to_vec();
     for name in programs {
         if !names.contains(name) {
@@ -170,7 +170,7 @@ mod tests {
         };
         std::fs::write(file.path(), format!("{}\n{}\n", line("b", 5.0), line("c", 8.0))).unwrap();
         let (notebook, now_s) = read_observed(file.path()).unwrap();
-        let matrix = with(&Matrix::parse("m", ",a,b\na,1.5,1.1\nb,,\n").unwrap(), &["c".to_owned()]);
+        let matrix = extend_names(&Matrix::parse("m", ",a,b\na,1.5,1.1\nb,,\n").unwrap(), &["c".to_owned()]);
         let mut knowledge = Knowledge::of(matrix);
         add_observed(&mut knowledge, &notebook, now_s);
         let pair_of = |b| interference::measured(&knowledge, 0, b).unwrap();

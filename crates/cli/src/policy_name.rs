@@ -28,14 +28,14 @@ impl Chosen {
         Ok(Chosen { name: name.to_owned(), settings })
     }
 
-    pub fn make(&self) -> Box<dyn Policy> {
+    pub fn build(&self) -> Box<dyn Policy> {
         policy::by_name(&self.name, &self.settings).expect("it was made before")
     }
 }
 
 /// The policy of that name.
 pub fn policy(name: &str, settings: &Settings) -> Result<Box<dyn Policy>, String> {
-    Ok(Chosen::new(name, settings)?.make())
+    Ok(Chosen::new(name, settings)?.build())
 }
 
 /// The text of the Lua file that a policy's name names; `None` for all others.

@@ -53,9 +53,9 @@ pub fn main(args: &Args) -> Outcome {
     let (mut file, mut plans) = match first {
         FromScheduler::Refused { why } => return Err(Failure::bad_input(why)),
         first => {
-            let file = File::create(&args.file).map_err(|error| Failure::writing(&args.file, error))?;
+            let file = File::create(&args.file).map_err(|error| Failure::unwritable(&args.file, error))?;
             let mut file = BufWriter::new(file);
-            let plans = write(&mut file, [first]).map_err(|error| Failure::writing(&args.file, error))?;
+            let plans = write(&mut file, [first]).map_err(|error| Failure::unwritable(&args.file, error))?;
             (file, plans)
         }
     };
@@ -69,7 +69,7 @@ pub fn main(args: &Args) -> Outcome {
         match client.drain() {
             Ok(messages) => {
                 let written = write(&mut file, messages);
-                plans += written.map_err(|error| Failure::writing(&args.file, error))?;
+                plans += written.map_err(|error| Failure::unwritable(&args.file, error))?;
             }
             Err(ClientError::Ended) => break,
             Err(error) => return Err(Failure::ours(error)),

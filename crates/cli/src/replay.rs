@@ -63,7 +63,7 @@ pub fn main(args: &Args) -> Outcome {
         let shown: Vec<_> = plans.iter().filter(|plan| args.all || plan.differs()).map(as_json).collect();
         println!("{:#}", json!({ "plans": plans.len(), "differ": differ, "shown": shown }));
     } else {
-        plans.iter().filter(|plan| args.all || plan.differs()).for_each(show);
+        plans.iter().filter(|plan| args.all || plan.differs()).for_each(print_plan);
         match differ {
             0 => println!("{} plans, all the same", plans.len()),
             _ => println!("{differ} of {} plans differ", plans.len()),
@@ -91,9 +91,9 @@ fn as_json(plan: &Replayed) -> serde_json::Value {
     value
 }
 
-fn show(plan: &Replayed) {
+fn print_plan(plan: &Replayed) {
     println!("line {}, at {}", plan.line, units::format_ns(plan.now_ns));
-    let (recorded, again) = (decided(&plan.recorded), decided(&plan.again));
+    let (recorded, again) = (render_decided(&plan.recorded), render_decided(&plan.again));
     for (recorded, again) in recorded.into_iter().zip(again) {
         match (recorded, again) {
             (recorded, again) if recorded != again => {
@@ -107,8 +107,8 @@ fn show(plan: &Replayed) {
 }
 
 /// The plan, who starts, and which CPUs are usable, where that was decided.
-fn decided(decided: &Decided) -> [Option<String>; 3] {
-    let starts = starts(&decided.starts);
+fn render_decided(decided: &Decided) -> [Option<String>; 3] {
+    let starts = render_starts(&decided.starts);
     [
         Some(decided.plan.to_string()),
         (!starts.is_empty()).then(|| starts.join("; ")),
@@ -116,7 +116,7 @@ fn decided(decided: &Decided) -> [Option<String>; 3] {
     ]
 }
 
-fn starts(starts: &Starts) -> Vec<String> {
+fn render_starts(starts: &Starts) -> Vec<String> {
     let admitted = starts.admitted.iter().map(|admitted| match &admitted.narrow {
         Some(start) => format!("{} is admitted and {start}", admitted.app),
         None => format!("{} is admitted", admitted.app),

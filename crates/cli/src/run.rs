@@ -197,7 +197,7 @@ impl Args {
 
     /// What the preload library is told beside its pages (`preload/README.md`); what the user's own
     /// variables name stays.
-    fn for_library(&self, variable: impl Fn(&str) -> Option<OsString>) -> Vec<(OsString, OsString)> {
+    fn library_variables(&self, variable: impl Fn(&str) -> Option<OsString>) -> Vec<(OsString, OsString)> {
         let mut variables = Vec::new();
         if self.no_inherit {
             variables.push(("COPLACE_INHERIT".into(), "0".into()));
@@ -248,7 +248,7 @@ impl Guardian {
         let library = preload::find(&home);
         let mut member = Membership::new(home, Some(options))?;
         let process = held.process();
-        let pages = member.home().make_pages(process)?;
+        let pages = member.home().create_pages(process)?;
         let terms = Terms {
             attached: false,
             threads: args.threads,
@@ -277,13 +277,13 @@ impl Guardian {
             Ok(library) => {
                 let file = held.file().unwrap_or_default();
                 additions.extend(preload::environment(&file, &library, &pages, |name| held.variable(name)));
-                additions.extend(args.for_library(|name| held.variable(name).map(OsStr::to_owned)));
+                additions.extend(args.library_variables(|name| held.variable(name).map(OsStr::to_owned)));
             }
             Err(preload::Absent::SwitchedOff) => {}
             Err(absent) => args.notice(&absent.to_string()),
         }
         if !args.choices.is_empty()
-            && !member.leads()
+            && !member.is_leader()
             && let Some((role, pid)) = member.scheduler()
         {
             let rival = if role == Role::Leader { "another coplace run" } else { "a coplace daemon" };
@@ -302,13 +302,13 @@ impl Guardian {
             Ok(running) => running,
             Err(error) => {
                 if let Some(mut member) = self.member.take() {
-                    member.ended(&self.name);
+                    member.report_ended(&self.name);
                 }
                 return Err(Failure::new(error.exit_status(), error));
             }
         };
         if let Some(member) = &mut self.member {
-            member.started(&self.name);
+            member.report_started(&self.name);
         }
         loop {
             if let Some(ended) = self.watch(&mut running).map_err(Failure::ours)? {
@@ -397,7 +397,9 @@ impl Guardian {
         }
         if let Some(witness) = &mut self.witness {
             match witness.signals() {
-                Some(signals) => signals.into_iter().for_each(|signal| self.copies.witnessed(signal, now)),
+                Some(signals) => {
+                    signals.into_iter().for_each(|signal| self.copies.note_witnessed(signal, now))
+                }
                 None => self.witness = None,
             }
         }
@@ -405,7 +407,7 @@ impl Guardian {
             self.handle_arrival(arrival, now, child)?;
         }
         for signal in self.copies.due(now) {
-            self.pass_on(signal, child)?;
+            self.forward(signal, child)?;
         }
         Ok(())
     }
@@ -414,24 +416,24 @@ impl Guardian {
         let signal = arrival.signal;
         let terminates = matches!(signal, libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTERM);
         if let Some(member) = self.member.as_mut().filter(|_| terminates) {
-            member.terminating(&self.name);
+            member.report_terminating(&self.name);
             self.resume_at_ns = Some(now_ns + SURVIVED_NS);
         }
         if arrival.from_terminal {
             // The program has it, as the witness has.
-            self.copies.has_got(signal, now_ns);
+            self.copies.was_delivered(signal, now_ns);
             return if STOPS.contains(&signal) { self.stop_together(signal, child) } else { Ok(()) };
         }
-        if self.witness.is_some() && counts(signal, child) {
-            self.copies.arrived(signal, now_ns);
+        if self.witness.is_some() && acts_on_each_copy(signal, child) {
+            self.copies.note_arrived(signal, now_ns);
             return Ok(());
         }
-        self.copies.has_got(signal, now_ns);
-        self.pass_on(signal, child)
+        self.copies.was_delivered(signal, now_ns);
+        self.forward(signal, child)
     }
 
     /// What was sent to us alone, or does no more than the program's own copy of it.
-    fn pass_on(&mut self, signal: i32, child: &mut Running) -> io::Result<()> {
+    fn forward(&mut self, signal: i32, child: &mut Running) -> io::Result<()> {
         child.signal(signal);
         if STOPS.contains(&signal) { self.stop_together(signal, child) } else { Ok(()) }
     }
@@ -465,9 +467,9 @@ impl Guardian {
         let took_ns = now_ns() - self.began_ns;
         self.signals.leave_job_control();
         let managed = self.member.is_some();
-        let led = self.member.as_ref().is_some_and(Membership::leads);
+        let led = self.member.as_ref().is_some_and(Membership::is_leader);
         let unscheduled_ns = self.member.as_ref().map(|member| member.unscheduled_ns(&self.name));
-        let account = self.member.as_mut().and_then(|member| member.ended(&self.name));
+        let account = self.member.as_mut().and_then(|member| member.report_ended(&self.name));
         // Others take the lead over before anybody reads what we write.
         drop(self.member);
         if self.released {
@@ -493,7 +495,7 @@ impl Guardian {
 
 /// Whether the program acts on each copy of the signal: one that it does not handle ends or stops it, or does
 /// nothing, and a second one changes nothing about that.
-fn counts(signal: i32, child: &Running) -> bool {
+fn acts_on_each_copy(signal: i32, child: &Running) -> bool {
     let handled = |status: procfs::Status| (status.sig_caught | status.sig_blocked) >> (signal - 1) & 1 == 1;
     procfs::status(child.process().pid, &Root::live()).is_ok_and(handled)
 }
@@ -577,7 +579,7 @@ mod tests {
             let arguments = ["coplace"].iter().chain(options).chain(&["--", "prog", "--tolerant", "x"]);
             let args = <Cli as clap::Parser>::try_parse_from(arguments).unwrap().args;
             let variables =
-                args.for_library(|name| set.filter(|_| name == "COPLACE_TOLERANT").map(Into::into));
+                args.library_variables(|name| set.filter(|_| name == "COPLACE_TOLERANT").map(Into::into));
             let variables = variables
                 .into_iter()
                 .map(|(name, value)| format!("{}={}", name.to_string_lossy(), value.to_string_lossy()));

@@ -33,12 +33,12 @@ pub fn main(args: &Args) -> Outcome {
     if args.json {
         println!("{:#}", serde_json::to_value(&status).map_err(Failure::ours)?);
     } else {
-        print!("{}", show(&status));
+        print!("{}", render(&status));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(status: &Status) -> String {
+fn render(status: &Status) -> String {
     let role = match status.role {
         Role::Daemon => "daemon",
         Role::Observer => "daemon that only observes",
@@ -116,7 +116,7 @@ fn show(status: &Status) -> String {
             out += &format!(
                 "\n{}: {} of memory followed it to other nodes, which took {}{}{}\n",
                 app.id,
-                workload::show_bytes(memory.bytes),
+                workload::format_bytes(memory.bytes),
                 units::format_ns(memory.cost_ns),
                 match memory.failed_pages {
                     0 => String::new(),

@@ -16,7 +16,7 @@ use crate::choices::toml_settings;
 use crate::exit::{Failure, Outcome};
 use crate::policy_name::{Chosen, resolve};
 use crate::position::line_and_column;
-use crate::simulate::scenario::{Batch, Ran, fitting, left_out, play, workload_of};
+use crate::simulate::scenario::{Batch, Ran, fit_to_machine, left_out, play, workload_of};
 use crate::simulate::{How, output};
 use crate::table::Table;
 
@@ -223,7 +223,7 @@ impl Grid {
             }
         };
         let fitting = |scenario| {
-            fitting(scenario, machine.pu_count() as u32, lenient)
+            fit_to_machine(scenario, machine.pu_count() as u32, lenient)
                 .map_err(|why| Failure::bad_input(format!("{} on {}: {why}", self.workload, machine.name)))
         };
         scenarios.into_iter().map(fitting).collect()

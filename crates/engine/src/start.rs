@@ -17,7 +17,7 @@ use std::fmt;
 use plan::{App, Plan, Run};
 use policy::NarrowStart;
 use serde::{Deserialize, Serialize};
-use workload::{AppId, Malleability, show_bytes};
+use workload::{AppId, Malleability, format_bytes};
 
 /// Nothing new starts while somebody waits for memory for more than this share of ten seconds, in thousandths.
 const PRESSURE_MILLI: u32 = 100;
@@ -78,8 +78,8 @@ impl fmt::Display for Shortage {
             Shortage::Bytes { expected, left } => write!(
                 f,
                 "it is expected to need {} of memory, and {} are left",
-                show_bytes(*expected),
-                show_bytes(*left)
+                format_bytes(*expected),
+                format_bytes(*left)
             ),
             Shortage::Behind { app } => write!(f, "{app} came before it and waits for memory"),
         }
@@ -282,7 +282,7 @@ impl Held {
         apps: &[App],
         powers: Powers,
     ) -> BTreeMap<AppId, Option<PassiveReason>> {
-        let passive = |id: &AppId| nothing_else_helps(plan, apps.iter().find(|app| app.id == *id)?);
+        let passive = |id: &AppId| passive_reason(plan, apps.iter().find(|app| app.id == *id)?);
         let mut let_go = BTreeMap::new();
         self.admitted.retain(|id, may_wait_passively| {
             let waits = powers.holds_back && plan.waiting.contains(id);
@@ -298,7 +298,7 @@ impl Held {
 
 /// Why the plan leaves threads of `app` waiting for one another while some of them have no CPU; `None` where it does
 /// not, and where they need not run at the same time or follow the plan.
-fn nothing_else_helps(plan: &Plan, app: &App) -> Option<PassiveReason> {
+fn passive_reason(plan: &Plan, app: &App) -> Option<PassiveReason> {
     if app.accepts_width() || !app.demand.coschedule {
         return None;
     }
@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn waiting_is_made_passive_only_where_nothing_else_helps() {
         let why = |plan: &str, app: &str| {
-            let reason = nothing_else_helps(&plan.parse().unwrap(), &app.parse().unwrap());
+            let reason = passive_reason(&plan.parse().unwrap(), &app.parse().unwrap());
             reason.map_or(String::new(), |reason| reason.to_string())
         };
         let rigid = "r rigid max 4 team 4";

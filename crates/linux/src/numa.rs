@@ -43,7 +43,7 @@ pub fn nodes(root: &Root) -> Result<Vec<Node>> {
 }
 
 /// The nodes whose CPUs a place touches.
-pub fn touched(nodes: &[Node], place: &CpuSet) -> Vec<u32> {
+pub fn touched_nodes(nodes: &[Node], place: &CpuSet) -> Vec<u32> {
     nodes.iter().filter(|node| node.cpus.intersects(place)).map(|node| node.number).collect()
 }
 
@@ -177,8 +177,8 @@ mod tests {
         node(10, "4-7\n");
         let found = nodes(&root).unwrap();
         assert_eq!(found[1], Node { number: 10, cpus: cpus("4-7") });
-        assert_eq!(touched(&found, &cpus("2-4")), [0, 10]);
-        assert_eq!(touched(&found, &cpus("5")), [10]);
+        assert_eq!(touched_nodes(&found, &cpus("2-4")), [0, 10]);
+        assert_eq!(touched_nodes(&found, &cpus("5")), [10]);
         fs::write(root.sys.join("devices/system/node/node0/cpulist"), "x").unwrap();
         assert!(nodes(&root).unwrap_err().to_string().contains("node0/cpulist"));
     }

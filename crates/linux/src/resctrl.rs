@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
 
-use crate::cgroup::make_dir;
+use crate::cgroup::create_dir;
 use crate::error::{Absent, Result};
 use crate::host;
 use crate::root::{Root, read, write};
@@ -49,7 +49,7 @@ impl Monitor {
             ));
         }
         let group = resctrl.join("mon_groups").join(name);
-        make_dir(&group)
+        create_dir(&group)
             .map_err(|error| absent(&error, "root may make a group, while the CPU has one left"))?;
         let mut monitor = Monitor { tasks: resctrl.join("tasks"), group, before: Traffic::default() };
         enter(&monitor.group.join("tasks"))

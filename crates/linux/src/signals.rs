@@ -201,7 +201,7 @@ impl Targets {
     }
 
     /// Lets go of these processes for good, running.
-    pub fn let_out(&mut self, leaving: &[Process], root: &Root) {
+    pub fn release(&mut self, leaving: &[Process], root: &Root) {
         self.continue_where(|process| leaving.contains(&process), root);
         self.forget(leaving);
     }

@@ -19,7 +19,7 @@ const MOST_THREADS: usize = 64;
 /// of the others is, and returns how many were moved. Masks are afterwards what they were; while a
 /// thread is moved, for some microseconds, it is bound to its new CPU.
 pub fn spread(processes: &[Process], root: &Root) -> usize {
-    let mut taken = CpuSet::new();
+    let mut occupied = CpuSet::new();
     let mut queued: Vec<(Process, Tid)> = Vec::new();
     let mut count = 0;
     for process in processes {
@@ -33,17 +33,17 @@ pub fn spread(processes: &[Process], root: &Root) -> usize {
             (stat.state == 'R').then_some((tid, stat.processor))
         });
         for (tid, cpu) in running {
-            match taken.contains(cpu) {
+            match occupied.contains(cpu) {
                 true => queued.push((*process, tid)),
-                false => taken.insert(cpu),
+                false => occupied.insert(cpu),
             }
         }
     }
     let mut moved = 0;
     for (process, tid) in queued.into_iter().filter(|(process, _)| process.is_same(root)) {
         let Ok(mask) = affinity::get(tid) else { continue };
-        let Some(free) = mask.difference(&taken).lowest() else { continue };
-        taken.insert(free);
+        let Some(free) = mask.difference(&occupied).lowest() else { continue };
+        occupied.insert(free);
         if move_to(process, tid, free, &mask, root).is_some() {
             moved += 1;
         }

@@ -139,13 +139,13 @@ fn a_wish_reaches_every_mapping_with_its_number() {
 fn the_figures_are_the_sum_of_both_lanes_and_the_nested_threads() {
     let pages = Pages::new();
     let page = pages.ready(SOMEBODY);
-    assert!(!page.in_region());
+    assert!(!page.is_in_region());
     let now = |regions: u64, threads: u64| (regions << 32 | threads).to_ne_bytes();
     pages.write(
         SOMEBODY.pid,
         &[("lane", &now(1, 4)), ("lane[1].now", &now(2, 6)), ("nested", &3u32.to_ne_bytes())],
     );
-    assert!(page.in_region());
+    assert!(page.is_in_region());
     assert_eq!(page.team(), 13);
     pages
         .write(SOMEBODY.pid, &[("lane[1].regions", &40u64.to_ne_bytes()), ("max_team", &8u32.to_ne_bytes())]);

@@ -48,7 +48,7 @@ impl Step {
 
 impl Act {
     /// The inverse, as the steps that undo it.
-    pub fn undone_by(&self) -> &'static [Step] {
+    pub fn undo_steps(&self) -> &'static [Step] {
         match self {
             // Leaving a cpuset may have widened threads beyond what they had (before Linux 6.2).
             Act::Grouped(_) => &[Step::Thaw, Step::MoveBack, Step::Widen],
@@ -169,7 +169,7 @@ mod tests {
             assert!(traces.has(act));
         }
         assert_eq!(traces.acts(), acts);
-        assert!(acts.iter().all(|act| !act.undone_by().is_empty()));
+        assert!(acts.iter().all(|act| !act.undo_steps().is_empty()));
         // What a successor or a guard reads says the same.
         let read: Traces = serde_json::from_str(&serde_json::to_string(&traces).unwrap()).unwrap();
         assert_eq!(read.acts(), acts);
@@ -193,15 +193,15 @@ mod tests {
     fn a_mask_is_the_schedulers_if_a_place_or_its_threads_part() {
         let places = Some([cpus("0-1"), cpus("4-5")].into());
         let traces = Traces { places, ..Traces::default() };
-        let given = |traces: &Traces, mask, own| {
+        let accounted_for = |traces: &Traces, mask, own| {
             traces.acts().iter().any(|act| act.accounts_for_thread(&cpus(own), &cpus(mask)))
         };
-        assert!(given(&traces, "0-1", "0-7"));
-        assert!(given(&traces, "1", "1-3"));
-        assert!(given(&traces, "4-5", "1-3"));
-        assert!(!given(&traces, "2", "1-3"));
-        assert!(given(&Traces::default(), "2", "1-3"));
-        assert!(!given(&Traces::default(), "4", "1-3"));
+        assert!(accounted_for(&traces, "0-1", "0-7"));
+        assert!(accounted_for(&traces, "1", "1-3"));
+        assert!(accounted_for(&traces, "4-5", "1-3"));
+        assert!(!accounted_for(&traces, "2", "1-3"));
+        assert!(accounted_for(&Traces::default(), "2", "1-3"));
+        assert!(!accounted_for(&Traces::default(), "4", "1-3"));
         let exactly = |mask| traces.acts().iter().any(|act| act.accounts_for(&cpus(mask), &cpus("0-7")));
         assert!(exactly("4-5") && !exactly("4"));
     }

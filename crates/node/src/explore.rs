@@ -71,10 +71,10 @@ fn play_traced(scene: &Scene, shows: bool) -> Option<String> {
         stopper: RefCell::default(),
         daemon: Cell::new(None),
         shell: Cell::new(shell),
-        lease_taken_ns: Cell::new(0),
+        lease_acquired_ns: Cell::new(0),
         shows,
     });
-    stage.guards();
+    stage.start_guards();
     judge::observe(&stage);
     plan(&stage);
     let onlooker = Onlooker::default();
@@ -84,7 +84,7 @@ fn play_traced(scene: &Scene, shows: bool) -> Option<String> {
             until_ns += 100 * MS;
             world.run_until(until_ns, |world| {
                 onlooker.check(&stage, world);
-                stage.let_orphans_go();
+                stage.start_orphans();
                 carry_out_wishes_of_killed_runs(&stage);
             });
             if world.kernel.borrow().violation.is_some() || is_over(&stage) {
@@ -236,12 +236,12 @@ fn stop_by_hand(stage: &Stage, app: usize) {
         truth.user_stopped = true;
         truth.by_hand = Some((stage.world.now_ns(), invariants::holder_of(&stage.world.kernel.borrow())));
     }
-    stage.show(|| format!("the user of p{app} stops it by hand"));
+    stage.print(|| format!("the user of p{app} stops it by hand"));
     signal_all(stage, app, Signal::STOP);
 }
 
 fn continue_by_hand(stage: &Stage, app: usize) {
-    stage.show(|| format!("the user of p{app} continues it by hand"));
+    stage.print(|| format!("the user of p{app} continues it by hand"));
     (stage.truths.borrow_mut()[app].user_stopped, stage.truths.borrow_mut()[app].by_hand) = (false, None);
     signal_all(stage, app, Signal::CONT);
 }

@@ -99,7 +99,7 @@ fn watch(lease: &OpenLease, root: &Root) {
 /// Waits a moment for a fresh lease.
 fn wait_for_successor(home: &Home) -> bool {
     let since_ns = linux::clock::now_ns();
-    let stalled = Lease::read(home).is_some_and(|lease| identity::lives(lease.holder));
+    let stalled = Lease::read(home).is_some_and(|lease| identity::is_alive(lease.holder));
     let patience_ns = if stalled { RETURN_NS } else { SUCCESSOR_NS };
     while linux::clock::now_ns() - since_ns < patience_ns {
         if Lease::is_fresh(home) {

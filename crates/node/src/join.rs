@@ -163,7 +163,7 @@ impl Membership {
     }
 
     /// Whether this process hosts the scheduler.
-    pub fn leads(&self) -> bool {
+    pub fn is_leader(&self) -> bool {
         self.host.is_some()
     }
 
@@ -234,10 +234,10 @@ impl Membership {
         if let Link::To(client) = &mut self.link {
             match client.drain() {
                 Ok(messages) => self.inbox.extend(messages),
-                Err(error) => self.lose(error.into()),
+                Err(error) => self.drop_link(error.into()),
             }
         }
-        self.keep_accounts();
+        self.collect_accounts();
         self.poll_superior();
         if let Link::Lost(lost) = &self.link
             && now_ns() >= lost.next_ns

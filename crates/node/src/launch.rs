@@ -42,7 +42,7 @@ pub struct Launch {
 pub enum LaunchError {
     #[error("there is no program to run")]
     Empty,
-    #[error("cannot run {}: not found{}", program.display(), searched(tried))]
+    #[error("cannot run {}: not found{}", program.display(), describe_searched(tried))]
     NotFound { program: OsString, tried: Vec<PathBuf> },
     #[error("cannot run {path}: {why}", path = path.display())]
     NotExecutable { path: PathBuf, why: String },
@@ -54,7 +54,7 @@ pub enum LaunchError {
     System(#[from] io::Error),
 }
 
-fn searched(tried: &[PathBuf]) -> String {
+fn describe_searched(tried: &[PathBuf]) -> String {
     match tried {
         [only] => format!(" ({})", only.display()),
         _ => {

@@ -163,7 +163,7 @@ impl Live {
         std::mem::take(&mut self.failures)
     }
 
-    pub fn expect(
+    pub fn set_expected(
         &mut self,
         app: &AppId,
         demand: Option<Demand>,
@@ -213,11 +213,11 @@ impl Live {
     }
 
     /// It was let go and executed.
-    pub fn started(&mut self, app: &AppId, now_ns: u64) {
+    pub fn mark_started(&mut self, app: &AppId, now_ns: u64) {
         let Some(managed) = self.apps.get_mut(app) else { return };
         if !managed.record.started {
             managed.record.started = true;
-            managed.ledger.started(now_ns);
+            managed.ledger.mark_started(now_ns);
             managed.watch.restart(now_ns);
             if let Err(error) = self.registry.write(&managed.record) {
                 self.failures.push(Failure::of(app, error));
@@ -228,7 +228,7 @@ impl Live {
     }
 
     /// Its user stopped it: it leaves the rotation.
-    pub fn user_stopped(&mut self, app: &AppId) {
+    pub fn mark_user_stopped(&mut self, app: &AppId) {
         let Some(managed) = self.apps.get_mut(app) else { return };
         managed.user_stopped = true;
         managed.stopped_samples = 0;
@@ -240,7 +240,7 @@ impl Live {
 
     /// Its user continued it: it joins the rotation again; whether it does. Not where that cannot be put on record:
     /// what the clock stopped then nobody would continue after us.
-    pub fn user_continued(&mut self, app: &AppId) -> bool {
+    pub fn mark_user_continued(&mut self, app: &AppId) -> bool {
         let Some(managed) = self.apps.get_mut(app) else { return false };
         if let Some(harness) = &mut managed.harness {
             let keep = |traces: &_| self.registry.write_traces(app, traces);
@@ -269,7 +269,7 @@ impl Live {
     }
 
     /// A signal that ends it is on its way.
-    pub fn terminating(&mut self, app: &AppId) {
+    pub fn mark_terminating(&mut self, app: &AppId) {
         if let Some(managed) = self.apps.get_mut(app) {
             managed.terminating = true;
             self.clock.release(app);
@@ -285,8 +285,8 @@ impl Live {
 
     fn note_stop_by_others(&mut self, app: &AppId) {
         let Some(managed) = self.apps.get(app) else { return };
-        if !managed.user_stopped && managed.stops_by_signal() && managed.stands(&self.root) {
-            self.user_stopped(app);
+        if !managed.user_stopped && managed.stops_by_signal() && managed.is_stopped(&self.root) {
+            self.mark_user_stopped(app);
         }
     }
 
@@ -313,7 +313,7 @@ impl Live {
         match unmanaged::sample(managed.chain([own]), &self.root) {
             Ok(sample) => {
                 if let Some(before) = &self.before {
-                    let now = unmanaged::between(before, &sample);
+                    let now = unmanaged::usage_between(before, &sample);
                     let passed = sample.at_ns.saturating_sub(before.at_ns);
                     self.unmanaged = unmanaged::smooth(&self.unmanaged, &now, passed, SMOOTHING_NS);
                 }

@@ -114,7 +114,7 @@ impl Rates {
     }
 
     /// Its memory moves to other nodes.
-    pub fn moved(&mut self) {
+    pub fn mark_moved(&mut self) {
         let so_far = all_steady(&self.here);
         if !so_far.is_empty() {
             self.before = so_far;
@@ -226,17 +226,17 @@ mod tests {
         let (mut rates, mut now) = (Rates::default(), Moment::default());
         go_on(&mut rates, &mut now, &[(1, 40, |_| 500), (2, 40, |_| 1000)]);
         assert_eq!(rates.move_gain(), None);
-        rates.moved();
+        rates.mark_moved();
         // While pages are on their way nothing counts, and what was before stays known.
         go_on(&mut rates, &mut now, &[(2, 4, |_| 400)]);
-        rates.moved();
+        rates.mark_moved();
         go_on(&mut rates, &mut now, &[(2, 5, |_| 1300)]);
         assert_eq!(rates.move_gain(), None);
         go_on(&mut rates, &mut now, &[(2, 40, |_| 1300), (4, 40, |_| 9000)]);
         // With teams of four it was not seen before.
         let brought = Brought { threads: 2, before_milli: 1_000_000, after_milli: 1_300_000 };
         assert_eq!(rates.move_gain(), Some(brought));
-        rates.moved();
+        rates.mark_moved();
         go_on(&mut rates, &mut now, &[(2, 40, |_| 650)]);
         let brought = Brought { before_milli: 1_300_000, after_milli: 650_000, ..brought };
         assert_eq!(rates.move_gain(), Some(brought));

@@ -132,7 +132,7 @@ impl Registry {
     }
 
     /// All turns are over, and whoever stands is stopped by others.
-    pub fn nobody_is_stopped(&self, id: &AppId) {
+    pub fn note_nobody_stopped(&self, id: &AppId) {
         // Without what is noted beside it, which others take back.
         let Ok(traces) = read_whole::<Traces>(&self.traces_path(id)) else { return };
         if traces.stops_by_signal == Some(true) {
@@ -205,7 +205,7 @@ pub(crate) fn write_whole(path: &Path, value: &impl Serialize) -> Result<(), Reg
 fn writer_lives(writer: &str) -> bool {
     let (pid, start) = writer.split_once('-').unwrap_or((writer, ""));
     let process = pid.parse().ok().zip(start.parse().ok());
-    process.is_some_and(|(pid, start_time_ticks)| identity::lives(ProcessId { pid, start_time_ticks }))
+    process.is_some_and(|(pid, start_time_ticks)| identity::is_alive(ProcessId { pid, start_time_ticks }))
 }
 
 /// The same of text.

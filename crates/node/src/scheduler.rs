@@ -142,7 +142,7 @@ impl Scheduler {
         let settings = settings_for(&options, mechanisms.as_ref());
         let policy = policy::by_name(&options.policy, &settings)?;
         let machine = Arc::new(host::with(|host| host.machine()));
-        let allowance = allowed::for_all(options.cpus.as_ref())?;
+        let allowance = allowed::machine_allowance(options.cpus.as_ref())?;
         let registry = Registry::new(&home);
         let remembered = options.remembered.clone().unwrap_or_else(|| home.remembered());
         let analyst = Analyst::start(Some(remembered.with_file_name("regions.json")), &root);
@@ -218,10 +218,10 @@ impl Scheduler {
         self.registry.sweep();
         let listing = match self.registry.list() {
             Ok(listing) => listing,
-            Err(error) => return self.failed(None, error),
+            Err(error) => return self.note_failed(None, error),
         };
         for (path, why) in listing.skipped {
-            self.failed(None, format!("{}: {why}; skipped", path.display()));
+            self.note_failed(None, format!("{}: {why}; skipped", path.display()));
         }
         let mut events = Vec::new();
         let until_ns = now_ns() + LONG_PATIENCE_NS;
@@ -232,7 +232,7 @@ impl Scheduler {
                 true => restore::Report::default(),
                 false => restore::set_free(&record, &Root::live(), &self.home),
             };
-            if identity::lives(record.process) {
+            if identity::is_alive(record.process) {
                 events.extend(match record.started {
                     true => self.begin_managing(record),
                     false => self.enter(record),
@@ -283,7 +283,7 @@ impl Scheduler {
             }
             if due.sample_apps.is_due(now, self.sample_pause_ns(now)) {
                 events.extend(self.sample_apps(now));
-                self.show_services();
+                self.update_services();
             }
             if let Some(guard) = self.guard.as_mut().filter(|_| due.guard.is_due(now, lease::BEAT_NS)) {
                 guard.check();
@@ -332,8 +332,8 @@ impl Scheduler {
 
     fn end(mut self) -> Ended {
         self.server.stop_listening();
-        self.hand_out_accounts();
-        self.live.let_all_go();
+        self.send_accounts();
+        self.live.set_all_free();
         self.live.note_stops_by_others();
         let records: Vec<(AppRecord, restore::Known)> =
             self.live.apps().values().map(|app| (app.record.clone(), app.known())).collect();
@@ -343,7 +343,7 @@ impl Scheduler {
             let _lock = self.lock_programs(until_ns);
             let report = restore::set_free_knowing(&record, known, &Root::live(), &self.home);
             if report.problems.is_empty() {
-                self.registry.nobody_is_stopped(&record.id);
+                self.registry.note_nobody_stopped(&record.id);
             }
         }
         // We may have written about programs that a guard had forgotten meanwhile.
@@ -352,7 +352,7 @@ impl Scheduler {
     }
 
     /// Those whose programs run on keep what was written up about them until now.
-    fn hand_out_accounts(&mut self) {
+    fn send_accounts(&mut self) {
         let now = now_ns();
         self.live.sample(now);
         for (id, peer) in &self.owners {

@@ -95,7 +95,7 @@ impl Server {
         while let Ok(stream) = listener.accept() {
             let never = Some(Duration::ZERO);
             let (Ok(()), Ok(uid)) = (stream.set_patience(never, never), stream.peer_uid()) else { continue };
-            if !self.home.admits(uid) {
+            if !self.home.may_connect(uid) {
                 continue;
             }
             let peer = Peer { stream, lines: Lines::default(), uid, greeted: false, unsent: Vec::new() };

@@ -240,7 +240,7 @@ impl Watch {
 
     /// Tells launchers from the rest. A process may execute another program at any time, and mostly
     /// does so soon.
-    fn examine(&mut self, now_ns: u64) {
+    fn find_launchers(&mut self, now_ns: u64) {
         self.examined.retain(|process, _| self.members.contains(process));
         for &process in &self.members {
             let due_ns = self.examined.get(&process).copied().unwrap_or(0);
@@ -264,7 +264,7 @@ impl Watch {
         if let Ok(members) = procfs::tree_fast(&self.members, &self.root) {
             self.members = members;
         }
-        self.examine(now_ns);
+        self.find_launchers(now_ns);
         let stats: Vec<_> = self.members.iter().filter_map(|process| process.stat(&self.root).ok()).collect();
         let stopped = !stats.is_empty() && stats.iter().all(procfs::Stat::is_stopped);
         self.let_run.sample(now_ns, still_ns, stopped && !out_of_turn());

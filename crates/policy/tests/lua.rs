@@ -149,8 +149,8 @@ fn what_cannot_be_remembered_is_named() {
         ("memory.me = memory", "contain themselves"),
         ("memory.plan = run('a', 0)", "memory.plan cannot be remembered: it is a part of a plan"),
     ] {
-        let told = failure(&format!("{body}\nreturn 'a on 0'"), "a");
-        assert!(told.starts_with("mine.lua: ") && told.contains(wanted), "{told}");
+        let error = failure(&format!("{body}\nreturn 'a on 0'"), "a");
+        assert!(error.starts_with("mine.lua: ") && error.contains(wanted), "{error}");
     }
 }
 
@@ -167,8 +167,8 @@ fn tables_are_walked_in_order_of_their_keys() {
         print(next(numbered), next({}), last)
         return 'idle'";
     assert_eq!(decided(body, "").report.lines(), ["2.5=4 10=3 a=2 m=7 z=1 false=6 true=5", "2.5 nil k999"]);
-    let told = failure("local t = { [{}] = 1 }\nfor k in pairs(t) do end\nreturn 'idle'", "");
-    assert!(told.starts_with("mine.lua:3: a table is a key here"), "{told}");
+    let error = failure("local t = { [{}] = 1 }\nfor k in pairs(t) do end\nreturn 'idle'", "");
+    assert!(error.starts_with("mine.lua:3: a table is a key here"), "{error}");
 }
 
 #[test]
@@ -218,8 +218,8 @@ fn files_clock_and_randomness_are_not_there() {
         ("typo = snapshot.app", "a snapshot has no 'app'"),
         ("print(undefined_name)", "no 'undefined_name' here"),
     ] {
-        let told = failure(&format!("{code}\nreturn 'idle'"), "");
-        assert!(told.starts_with("mine.lua:2: ") && told.contains(wanted), "{code}: {told}");
+        let error = failure(&format!("{code}\nreturn 'idle'"), "");
+        assert!(error.starts_with("mine.lua:2: ") && error.contains(wanted), "{code}: {error}");
     }
     assert!(refusal("local x <close> = nil\nfunction decide() end").contains("mine.lua:1:"));
     assert!(refusal("\u{1b}Lua").contains("compiled"));
@@ -242,10 +242,10 @@ fn a_script_that_runs_away_is_stopped() {
         ("table.concat({}, '', 1, 1 << 60)", "has 0 elements"),
     ] {
         let began = std::time::Instant::now();
-        let told = failure(&format!("{code}\nreturn 'idle'"), "a");
+        let error = failure(&format!("{code}\nreturn 'idle'"), "a");
         assert!(
-            told.contains(wanted) && (told.starts_with("mine.lua:2: ") || wanted.contains("MiB")),
-            "{code}: {told}"
+            error.contains(wanted) && (error.starts_with("mine.lua:2: ") || wanted.contains("MiB")),
+            "{code}: {error}"
         );
         assert!(began.elapsed().as_secs() < 20, "{code} took {:?}", began.elapsed());
     }
@@ -280,8 +280,8 @@ fn errors_name_the_file_and_the_line() {
             "mine.lua:2: spread: the places overlap at CPUs 1-2",
         ),
     ] {
-        let told = failure(body, "a");
-        assert!(told.starts_with(wanted), "{body}: {told}");
+        let error = failure(body, "a");
+        assert!(error.starts_with(wanted), "{body}: {error}");
     }
     assert!(matches!(by_name("x.lua", &Settings::default()), Err(UnknownPolicy::NoScript { .. })));
 }
@@ -472,7 +472,7 @@ fn the_annotations_name_what_a_policy_can_use_and_nothing_else() {
 
 #[test]
 fn every_setting_reaches_a_script() {
-    let said = serde_json::to_value(Settings {
+    let json = serde_json::to_value(Settings {
         allowed_widths: Some(vec![2]),
         rebalance_every_ns: Some(1),
         rebalance_within_nodes: true,
@@ -480,7 +480,7 @@ fn every_setting_reaches_a_script() {
         without: vec![Lever::Widths],
         ..Settings::default()
     });
-    let mut names: Vec<String> = said.unwrap().as_object().unwrap().keys().cloned().collect();
+    let mut names: Vec<String> = json.unwrap().as_object().unwrap().keys().cloned().collect();
     // What says which policy it is.
     names.retain(|name| !["plan", "others", "script"].contains(&name.as_str()));
     names.sort();

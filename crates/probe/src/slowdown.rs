@@ -206,12 +206,12 @@ fn together(
     patience: &mut Patience<'_>,
     stopped: &(dyn Fn() -> bool + Sync),
 ) -> Result<(), SlowdownError> {
-    let mut told = false;
+    let mut reported = false;
     loop {
         let Some(apart) = between().filter(|latency| latency.is_apart() && !patience.left.is_zero()) else {
             return Ok(());
         };
-        if !std::mem::replace(&mut told, true) {
+        if !std::mem::replace(&mut reported, true) {
             (patience.waits)(apart);
         }
         if stopped() {
@@ -508,18 +508,18 @@ mod tests {
     #[test]
     fn a_round_waits_for_a_shared_cache_while_patience_lasts() {
         let waited = |apart: u32, left: Duration, stopped: &(dyn Fn() -> bool + Sync)| {
-            let (looks, told) = (Cell::new(0), Cell::new(0));
+            let (probes, reported) = (Cell::new(0), Cell::new(0));
             let between = || {
-                looks.set(looks.get() + 1);
-                Some(if looks.get() <= apart { APART } else { TOGETHER })
+                probes.set(probes.get() + 1);
+                Some(if probes.get() <= apart { APART } else { TOGETHER })
             };
             let waits = |latency| {
                 assert_eq!(latency, APART);
-                told.set(told.get() + 1);
+                reported.set(reported.get() + 1);
             };
             let mut patience = Patience { left, waits: &waits };
             let ended = together(&between, &mut patience, stopped).is_ok();
-            (ended, looks.get(), told.get(), patience.left)
+            (ended, probes.get(), reported.get(), patience.left)
         };
         let never = || false;
         assert_eq!(waited(0, POLL_INTERVAL, &never), (true, 1, 0, POLL_INTERVAL));

@@ -19,7 +19,7 @@ const MARK: &str = "COPLACE_MEASURED";
 /// What is asked to end has so long to do it.
 pub const GRACE: Duration = Duration::from_secs(5);
 /// Who cannot be killed is given up: the kernel holds it.
-const GIVEN_UP: Duration = Duration::from_secs(10);
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// When a run is ended from outside.
@@ -117,7 +117,7 @@ impl Started {
         let mut asked = BTreeSet::new();
         loop {
             let living = self.living();
-            if living.is_empty() || began.elapsed() > GIVEN_UP {
+            if living.is_empty() || began.elapsed() > KILL_PATIENCE {
                 return;
             }
             for process in living {

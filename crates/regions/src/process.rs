@@ -89,8 +89,8 @@ pub enum Examination {
 /// The rule, of everything that a process has mapped.
 pub fn judge(runtimes: u32, objects: &[(String, Examination)]) -> Finding {
     let mut because = Because::Analysed;
-    for (object, look) in objects {
-        match look {
+    for (object, examination) in objects {
+        match examination {
             Examination::Vouched(by) => because = because.max(*by),
             Examination::Analysed(Verdict::NoRegions | Verdict::Independent { .. }) => {}
             Examination::Analysed(Verdict::Declared) => because = because.max(Because::Declared),
@@ -112,7 +112,7 @@ mod tests {
     use crate::Cause;
 
     fn named(objects: &[Examination]) -> Vec<(String, Examination)> {
-        objects.iter().map(|look| ("x".to_owned(), look.clone())).collect()
+        objects.iter().map(|examination| ("x".to_owned(), examination.clone())).collect()
     }
 
     #[test]

@@ -292,7 +292,7 @@ mod tests {
 
         ours.begin(8);
         assert_eq!((nodes.max_team(), nodes.procs(), nodes.running(), nodes.masters()), (8, 8, 8, 1));
-        assert!(nodes.in_region() && nodes.has(linux::page::state::RUNTIME_INITIALISED));
+        assert!(nodes.is_in_region() && nodes.has(linux::page::state::RUNTIME_INITIALISED));
         let number = nodes.set_target(2);
         assert_eq!(ours.wish(), Wish { target: 2, number });
         assert!(!nodes.fits_target());
@@ -308,7 +308,7 @@ mod tests {
         let again = Page::open(pages.path().to_owned(), pid, started).unwrap().unwrap();
         assert_eq!(again.wish().number, number);
         ours.end(2);
-        assert!(!nodes.in_region() && nodes.running() == 0 && !tree.exists());
+        assert!(!nodes.is_in_region() && nodes.running() == 0 && !tree.exists());
         // That of a process which had our number before is not touched.
         assert!(Page::open(pages.path().to_owned(), pid, started + 1).unwrap().is_none());
     }

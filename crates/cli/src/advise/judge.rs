@@ -213,7 +213,7 @@ fn remedies(programs: &[ObservedProgram], hurt: &[Hurt], cpus: &CpuSet) -> Vec<R
             what: "start them under coplace".into(),
             command: involved
                 .iter()
-                .map(|program| format!("coplace run {}{} &", rebinding(program), shell(program.start())))
+                .map(|program| format!("coplace run {}{} &", rebind_option(program), shell(program.start())))
                 .collect::<Vec<_>>()
                 .join(" "),
         });
@@ -266,7 +266,7 @@ fn join_pids(pids: &[u32]) -> String {
 
 /// Binding that a launcher was asked for on its command line stays under `run` without this, and two jobs
 /// that others use the CPUs of are mostly bound to the same ones.
-fn rebinding(program: &ObservedProgram) -> &'static str {
+fn rebind_option(program: &ObservedProgram) -> &'static str {
     let options = program.launched_by.iter().flatten().take_while(|argument| *argument != "--");
     let bound =
         options.filter(|argument| argument.starts_with('-')).any(|argument| argument.contains("bind"));

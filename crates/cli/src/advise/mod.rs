@@ -67,7 +67,7 @@ pub fn main(args: &Args) -> Outcome {
         });
         println!("{value:#}");
     } else {
-        print!("{}", show(&observation, &verdict, &cpus, args.seconds));
+        print!("{}", render(&observation, &verdict, &cpus, args.seconds));
     }
     Ok(if verdict.hurt.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DOES_NOT_HOLD) })
 }
@@ -77,7 +77,7 @@ fn procfs_cpus(root: &Root) -> Result<CpuSet, Failure> {
     Ok(times.cpus.keys().copied().collect())
 }
 
-fn show(observation: &Observation, verdict: &Verdict, cpus: &CpuSet, seconds: f64) -> String {
+fn render(observation: &Observation, verdict: &Verdict, cpus: &CpuSet, seconds: f64) -> String {
     let mut out = String::new();
     let wanted: f64 = observation.programs.iter().map(|program| program.wanted_cpus).sum();
     out += &format!("{:.1} CPUs wanted, {} there, seen over {seconds} s\n\n", wanted, cpus.len());

@@ -129,14 +129,14 @@ fn describe(stat: &Stat, stats: &BTreeMap<Process, Stat>, root: &Root) -> Observ
         allowed: status.cpus_allowed,
         awake_cpus: 0.0,
         openmp: runtimes::openmp(&maps),
-        runtime: runtimes::other(&maps),
+        runtime: runtimes::other_runtime(&maps),
         launched_by: launcher
             .filter(|launcher| job::is_typed(*launcher, root))
             .map(|launcher| read_command_line(launcher.pid, root)),
         passive: variable("OMP_WAIT_POLICY").is_some_and(|v| v.eq_ignore_ascii_case("passive"))
             || variable("GOMP_SPINCOUNT").is_some_and(|v| v.as_bytes() == b"0"),
         managed: variable("COPLACE_PAGES").is_some() || descends_from_coplace(stat, stats),
-        keeps_its_number: keeps_its_number(variable("COPLACE_PAGES"), status.uid),
+        keeps_its_number: has_fixed_team(variable("COPLACE_PAGES"), status.uid),
         // A rank may lead a session of its own, in which nobody else is.
         stoppable: status.tracer_pid == 0
             && !is_shell(&stat.comm)
@@ -146,7 +146,7 @@ fn describe(stat: &Stat, stats: &BTreeMap<Process, Stat>, root: &Root) -> Observ
 }
 
 /// Whether the preload library in it says that its regions ask for numbers of threads of their own.
-fn keeps_its_number(pages: Option<&OsString>, uid: u32) -> bool {
+fn has_fixed_team(pages: Option<&OsString>, uid: u32) -> bool {
     let Some(pages) = pages.filter(|pages| !pages.is_empty()) else { return false };
     let pages = PageDir::open_of(pages, uid).pages().unwrap_or_default();
     pages.iter().any(|(_, page)| page.rigid().contains(&RigidReason::ExplicitNumThreads))

@@ -88,7 +88,7 @@ pub fn openmp(maps: &str) -> Option<String> {
     library(maps, OPENMP).map(str::to_owned)
 }
 
-pub fn other(maps: &str) -> Option<Runtime> {
+pub fn other_runtime(maps: &str) -> Option<Runtime> {
     library(maps, RUNTIMES)
 }
 
@@ -151,11 +151,11 @@ mod tests {
                     2-3 r-xp 0 08:01 6 /venv/numpy.libs/libscipy_openblas64_-ff.so\n\
                     3-4 r-xp 0 08:01 7 /venv/lightgbm.libs/libgomp-24e2ab19.so.1.0.0\n";
         assert_eq!(openmp(maps).as_deref(), Some("libgomp"));
-        assert_eq!(other(maps), Some(Runtime::OpenBlas));
+        assert_eq!(other_runtime(maps), Some(Runtime::OpenBlas));
         assert_eq!(openmp(""), None);
-        assert_eq!(other("1-2 r-xp 0 08:01 5 /usr/lib/libmpi.so.40\n"), Some(Runtime::Mpi));
+        assert_eq!(other_runtime("1-2 r-xp 0 08:01 5 /usr/lib/libmpi.so.40\n"), Some(Runtime::Mpi));
         let numba = format!("{maps}4-5 r-xp 0 08:01 8 /venv/numba/np/ufunc/workqueue.cpython-311.so\n");
-        assert_eq!(other(&numba), Some(Runtime::Numba));
+        assert_eq!(other_runtime(&numba), Some(Runtime::Numba));
     }
 
     #[test]

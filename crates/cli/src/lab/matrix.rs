@@ -210,9 +210,9 @@ fn next_pair(args: &Args, samples: &Samples, names: &[String], skipped: &[bool])
 fn round(halves: &Halves, samples: &mut Samples, pair: [&Program; 2]) -> Result<Result<(), Fault>, Failure> {
     let half = samples.of(&pair[0].name, &pair[1].name).len() % 2;
     let measured = || -> Result<([f64; 2], [f64; 2]), Fault> {
-        let first = halves.alone(pair[0], half)?;
-        let second = halves.alone(pair[1], 1 - half)?;
-        Ok(([first, second], halves.together(pair, half)?))
+        let first = halves.time_alone(pair[0], half)?;
+        let second = halves.time_alone(pair[1], 1 - half)?;
+        Ok(([first, second], halves.time_together(pair, half)?))
     };
     let (alone, together) = match measured() {
         Ok(times) => times,
@@ -242,8 +242,8 @@ fn save(args: &Args, samples: &Samples, names: &[String]) -> Result<(), Failure>
     let mut beside = args.out.clone().into_os_string();
     beside.push(".new");
     let beside = PathBuf::from(beside);
-    std::fs::write(&beside, matrix.to_csv()).map_err(|error| Failure::writing(&beside, error))?;
-    std::fs::rename(&beside, &args.out).map_err(|error| Failure::writing(&args.out, error))?;
+    std::fs::write(&beside, matrix.to_csv()).map_err(|error| Failure::unwritable(&beside, error))?;
+    std::fs::rename(&beside, &args.out).map_err(|error| Failure::unwritable(&args.out, error))?;
     if let Some(path) = &args.svg {
         let grid = Grid::new(matrix.len(), |(a, b)| {
             let settled = samples.settled(&names[a], &names[b])?;

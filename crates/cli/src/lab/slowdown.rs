@@ -18,7 +18,7 @@ use probe::spread::Spread;
 use probe::tool::{self, RunError};
 use serde_json::{Value, json};
 use topology::{CpuSet, Machine};
-use workload::{Random, parse_bytes, show_bytes};
+use workload::{Random, format_bytes, parse_bytes};
 
 use super::matrix::halves;
 use crate::exit::{DOES_NOT_HOLD, Failure, INTERRUPTED, Outcome};
@@ -147,7 +147,7 @@ pub fn main(args: &Args) -> Outcome {
             if plans.len() > 1 {
                 println!("beside a probe of {} threads", plan.probe_cpus.len());
             }
-            print!("{}", show(rounds, llc));
+            print!("{}", render(rounds, llc));
         }
     }
     match ended {
@@ -259,7 +259,7 @@ fn value(plan: &Plan, rounds: &[Round], llc: Option<u64>, whole: bool) -> Value 
     })
 }
 
-fn show(rounds: &[Round], llc: Option<u64>) -> String {
+fn render(rounds: &[Round], llc: Option<u64>) -> String {
     let curve: Vec<Point> = curve(rounds);
     let mut table =
         Table::new(&["probe", ">program beside it", ">95%", ">probe beside the program", ">95%", ""]);
@@ -277,7 +277,7 @@ fn show(rounds: &[Round], llc: Option<u64>) -> String {
             None => "",
         };
         table.row([
-            show_bytes(point.footprint_bytes),
+            format_bytes(point.footprint_bytes),
             number(suffers),
             interval(suffers),
             number(causes),
@@ -303,14 +303,14 @@ fn show(rounds: &[Round], llc: Option<u64>) -> String {
     };
     let verdict = llc.map_or(Err(NoVerdict::Rounds), |llc| verdict(rounds, llc));
     let _ = match verdict {
-        Ok(verdict) => writeln!(out, "class {}: {}", verdict.class, losses(&verdict)),
+        Ok(verdict) => writeln!(out, "class {}: {}", verdict.class, describe_losses(&verdict)),
         Err(why) => writeln!(out, "{why}"),
     };
     out
 }
 
 /// What decided about the class.
-pub fn losses(verdict: &Verdict) -> String {
+pub fn describe_losses(verdict: &Verdict) -> String {
     let percent = |loss: f64| format!("{:.1}%", loss * 100.0);
     format!(
         "it loses {} beside a probe that nearly fills the last-level cache, {} beside one of this size or more, the first of them {} beside the program{}",

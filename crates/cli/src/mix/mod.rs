@@ -103,7 +103,7 @@ pub fn main(args: &Args) -> Outcome {
             .append(true)
             .create(true)
             .open(path)
-            .map_err(|error| Failure::writing(path, error))?;
+            .map_err(|error| Failure::unwritable(path, error))?;
     }
     if args.measure_alone {
         alone::measure(&mut mix, args.quiet)?;
@@ -122,7 +122,7 @@ pub fn main(args: &Args) -> Outcome {
     if let Some(why) = &driven.refused {
         eprintln!("coplace: a plan of {} was not carried out, {why}", driven.result.policy);
     }
-    let well = driven.result.failed() == 0 && !driven.interrupted;
+    let well = driven.result.failed_count() == 0 && !driven.interrupted;
     if driven.interrupted {
         eprintln!("coplace: interrupted; every program was ended");
     }
@@ -137,9 +137,9 @@ fn report(args: &Args, result: &MixResult) -> Result<(), Failure> {
     let write = |path: &Option<PathBuf>, text: &dyn Fn() -> String| match path {
         None => Ok(()),
         Some(path) if is_stdout(path) => {
-            std::io::stdout().write_all(text().as_bytes()).map_err(|error| Failure::writing(path, error))
+            std::io::stdout().write_all(text().as_bytes()).map_err(|error| Failure::unwritable(path, error))
         }
-        Some(path) => std::fs::write(path, text()).map_err(|error| Failure::writing(path, error)),
+        Some(path) => std::fs::write(path, text()).map_err(|error| Failure::unwritable(path, error)),
     };
     write(&args.json, &|| format!("{:#}\n", result.json()))?;
     write(&args.csv, &|| result.csv())?;

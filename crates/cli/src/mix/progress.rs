@@ -26,7 +26,7 @@ impl Progress {
         self.0.suspend(|| drop(writeln!(std::io::stderr(), "{name} │ {line}")));
     }
 
-    pub fn show(&self, done: usize, running: &[String], waiting: &[String]) {
+    pub fn update(&self, done: usize, running: &[String], waiting: &[String]) {
         self.0.set_position(done as u64);
         let mut parts = Vec::new();
         if !running.is_empty() {

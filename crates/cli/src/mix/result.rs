@@ -90,11 +90,11 @@ impl ProgramResult {
 
     /// Response time over time alone; of programs that ended well only.
     pub fn slowdown(&self) -> Option<f64> {
-        let alone_ns = self.alone_ns.filter(|alone_ns| *alone_ns > 0 && self.well())?;
+        let alone_ns = self.alone_ns.filter(|alone_ns| *alone_ns > 0 && self.succeeded())?;
         Some(self.response_ns()? as f64 / alone_ns as f64)
     }
 
-    pub fn well(&self) -> bool {
+    pub fn succeeded(&self) -> bool {
         self.ending == Ending::Status(0) && self.verified != Some(false)
     }
 
@@ -182,8 +182,8 @@ impl MixResult {
         self.slowdowns().map(|all| all.into_iter().fold(1.0, f64::max))
     }
 
-    pub fn failed(&self) -> usize {
-        self.programs.iter().filter(|program| !program.well()).count()
+    pub fn failed_count(&self) -> usize {
+        self.programs.iter().filter(|program| !program.succeeded()).count()
     }
 
     pub fn table(&self) -> String {
@@ -221,14 +221,14 @@ impl MixResult {
                 out +=
                     &format!("mean slowdown {antt:.2} (ANTT), worst {most:.2}; throughput {stp:.2} (STP)\n");
             }
-            _ if self.failed() == 0 => {
+            _ if self.failed_count() == 0 => {
                 out += "mean slowdown unknown: give alone_s in the file, or --measure-alone\n";
             }
             _ => {}
         }
         out += &format!("mechanisms    {}, turns by {}\n", self.placement, self.turns);
         out += &format!("coplace used  {} of CPU time\n", units::format_ns(self.own_cpu_ns));
-        for program in self.programs.iter().filter(|program| !program.well()) {
+        for program in self.programs.iter().filter(|program| !program.succeeded()) {
             let why = match &program.ending {
                 Ending::NotStarted(why) => why.clone(),
                 _ => program.describe_ending(),
@@ -247,7 +247,7 @@ impl MixResult {
                 value["waited_s"] = program.waited_ns().map(units::seconds).into();
                 value["response_s"] = program.response_ns().map(units::seconds).into();
                 value["slowdown"] = program.slowdown().into();
-                value["well"] = program.well().into();
+                value["well"] = program.succeeded().into();
                 value
             })
             .collect();
@@ -260,7 +260,7 @@ impl MixResult {
             "format": "coplace mix result", "version": 1,
             "title": self.title, "policy": self.policy, "placement": self.placement, "turns": self.turns,
             "cpus": self.cpus, "makespan_s": units::seconds(self.makespan_ns()), "antt": self.antt(),
-            "stp": self.stp(), "max_slowdown": self.max_slowdown(), "failed": self.failed(),
+            "stp": self.stp(), "max_slowdown": self.max_slowdown(), "failed": self.failed_count(),
             "own_cpu_time_s": units::seconds(self.own_cpu_ns), "programs": programs, "plans": plans,
         })
     }
@@ -291,7 +291,7 @@ impl MixResult {
                 time(Some(program.cpu_time_ns)),
                 program.regions.to_string(),
                 program.describe_ending(),
-                program.well().to_string(),
+                program.succeeded().to_string(),
             ];
             out += &fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(",");
             out.push('\n');
@@ -326,7 +326,7 @@ impl MixResult {
                     alone_ns: program.alone_ns,
                     slowdown: program.slowdown(),
                     ending: program.describe_ending(),
-                    well: program.well(),
+                    well: program.succeeded(),
                 })
                 .collect(),
             segments: segments(&plans, self.end_ns),
@@ -403,7 +403,7 @@ mod tests {
         let mut failed = all.programs;
         failed[1].ending = Ending::Signal(11);
         let failed = result(failed);
-        assert_eq!((failed.antt(), failed.stp(), failed.failed()), (None, None, 1));
+        assert_eq!((failed.antt(), failed.stp(), failed.failed_count()), (None, None, 1));
         assert!(failed.table().contains("b: killed by signal 11"));
     }
 
@@ -411,7 +411,7 @@ mod tests {
     fn a_wrong_result_is_a_failure_whatever_the_exit_status() {
         let mut wrong = program("a", 0, S, Some(S));
         wrong.verified = Some(false);
-        assert!(!wrong.well() && wrong.slowdown().is_none());
+        assert!(!wrong.succeeded() && wrong.slowdown().is_none());
     }
 
     #[test]

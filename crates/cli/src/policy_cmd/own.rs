@@ -30,11 +30,11 @@ pub fn new(file: &Path) -> Outcome {
         let there = error.kind() == std::io::ErrorKind::AlreadyExists;
         match there {
             true => Failure::bad_input(format!("{name} is there already; it was left as it is")),
-            false => Failure::writing(file, error),
+            false => Failure::unwritable(file, error),
         }
     })?;
     let text = lua::START.replace("FILE", &name);
-    opened.write_all(text.as_bytes()).map_err(|error| Failure::writing(file, error))?;
+    opened.write_all(text.as_bytes()).map_err(|error| Failure::unwritable(file, error))?;
     println!("{name}: a policy that works; change it, then try it:");
     let stubs = file.with_file_name(STUBS_NAME);
     let foreign = std::fs::read_to_string(&stubs).is_ok_and(|text| !text.starts_with("---@meta coplace"));
@@ -44,7 +44,7 @@ pub fn new(file: &Path) -> Outcome {
     if foreign {
         println!("{} is something else and was left as it is; no annotations were written", stubs.display());
     } else {
-        std::fs::write(&stubs, lua::STUBS).map_err(|error| Failure::writing(&stubs, error))?;
+        std::fs::write(&stubs, lua::STUBS).map_err(|error| Failure::unwritable(&stubs, error))?;
         println!("{}: what it can use, for editors with a Lua language server", stubs.display());
     }
     Ok(ExitCode::SUCCESS)

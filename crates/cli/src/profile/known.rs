@@ -9,7 +9,7 @@ use ::reuse::Ended;
 use evidence::{Kind, Program, Sample, Store};
 use serde_json::json;
 use topology::Machine;
-use workload::show_bytes;
+use workload::format_bytes;
 
 use super::verdicts::verdicts;
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
@@ -24,7 +24,7 @@ pub fn machine_description(machine: &Machine) -> String {
         format!("{}, {} CPUs", model.map_or(std::env::consts::ARCH, |(_, model)| model), machine.pu_count());
     let last = machine.caches.iter().map(|cache| cache.level).max();
     for cache in machine.caches.iter().filter(|cache| Some(cache.level) == last).take(1) {
-        let size = cache.size_bytes.map_or("?".into(), show_bytes);
+        let size = cache.size_bytes.map_or("?".into(), format_bytes);
         text += &format!(", L{} {size}", cache.level);
     }
     text
@@ -116,7 +116,7 @@ pub fn show(store: &Store, name: &str, json: bool) -> Outcome {
             sample.program.name.clone(),
             sample.threads.to_string(),
             sample.kind.to_string(),
-            found(sample),
+            describe_sample(sample),
             age(sample.at_ns),
         ]);
     }
@@ -152,7 +152,7 @@ fn groups(samples: &[Sample]) -> Vec<Vec<&Sample>> {
 }
 
 /// A sample in a few words.
-fn found(sample: &Sample) -> String {
+fn describe_sample(sample: &Sample) -> String {
     let value = &sample.value;
     match sample.kind {
         Kind::Alone => {

@@ -79,7 +79,7 @@ pub fn main(store: &mut Store, args: &Args) -> Outcome {
                 let why = format!("{}: {status}; nothing was kept", subject.program.name);
                 return Err(Failure::new(DOES_NOT_HOLD, why));
             }
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(run_failure(error)),
         }
     }
     if wanted(Kind::Reuse)
@@ -115,9 +115,9 @@ fn subject(args: &Args) -> Result<Subject<'_>, Failure> {
         Ok(_) => None,
         // All but the tool can run it.
         Err(error @ RunError::Narrow { .. }) => Some(error.to_string()),
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(run_failure(error)),
     };
-    let key = node::remember::key_of(&tool::exists(&command[0]).map_err(failed)?, command);
+    let key = node::remember::key_of(&tool::exists(&command[0]).map_err(run_failure)?, command);
     let machine = Machine::discover().machine;
     let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     Ok(Subject {
@@ -172,7 +172,7 @@ impl Subject<'_> {
             Err(error @ RunError::NoReport { .. }) => {
                 return Ok(Some(format!("no reuse distances: {error}")));
             }
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(run_failure(error)),
         };
         let ended = run.reports[0].ended;
         let cut_off = ended == Ended::TimeLimit;
@@ -197,7 +197,7 @@ impl Subject<'_> {
             Err(CountError::Run(error @ (RunError::Failed { .. } | RunError::TooLong { .. }))) => {
                 Ok(Some(format!("no counters: {error}; nothing of that run was kept")))
             }
-            Err(CountError::Run(error)) => Err(failed(error)),
+            Err(CountError::Run(error)) => Err(run_failure(error)),
             Err(why) => Ok(Some(format!("no counters: {why}"))),
         }
     }
@@ -266,7 +266,7 @@ impl Subject<'_> {
         )?;
         match ended {
             slowdown::Ended::Whole => Ok(None),
-            slowdown::Ended::Stopped => Err(failed(RunError::Interrupted)),
+            slowdown::Ended::Stopped => Err(run_failure(RunError::Interrupted)),
         }
     }
 }
@@ -275,7 +275,7 @@ fn cost(value: &Value) -> Option<Cost> {
     Some(Cost { seconds: value["seconds"].as_f64()?, user_seconds: value["user_seconds"].as_f64()? })
 }
 
-fn failed(error: RunError) -> Failure {
+fn run_failure(error: RunError) -> Failure {
     match error {
         RunError::NotFound { .. } | RunError::Narrow { .. } | RunError::Foreign { .. } => {
             Failure::bad_input(error)

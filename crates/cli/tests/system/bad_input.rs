@@ -205,9 +205,12 @@ fn an_impossible_workload_is_refused_with_file_line_and_rule() {
     ];
     let output = world.run(&words);
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let (skipped, told) = (result["skipped"].as_u64().unwrap(), String::from_utf8_lossy(&output.stderr));
+    let (skipped, stderr) = (result["skipped"].as_u64().unwrap(), String::from_utf8_lossy(&output.stderr));
     assert!(skipped > 8, "more than one workload of eight jobs has: {result}");
-    assert!(told.contains(&format!("{skipped} jobs, in ")) && told.contains(" of 4 workloads,"), "{told}");
+    assert!(
+        stderr.contains(&format!("{skipped} jobs, in ")) && stderr.contains(" of 4 workloads,"),
+        "{stderr}"
+    );
     simulate("set:X", 2, &["no set 'X'"]);
     world.fails(&["simulate"], 2, &["WORKLOAD"]);
     world.fails(&["simulate", "set:A", "--steps", "3"], 2, &["--steps"]);

@@ -60,16 +60,16 @@ fn assignment(costs: &Costs) -> (Vec<usize>, Vec<i64>) {
 /// Pairs out of everybody's choice, and those that are left by circles of odd length.
 fn circles(choice: &[usize]) -> (Vec<(usize, usize)>, Vec<usize>) {
     let (mut pairs, mut left) = (Vec::new(), Vec::new());
-    let mut seen = vec![false; choice.len()];
+    let mut visited = vec![false; choice.len()];
     for first in 0..choice.len() {
         let mut at = first;
-        while !seen[at] {
+        while !visited[at] {
             let partner = choice[at];
-            seen[at] = true;
-            if seen[partner] {
+            visited[at] = true;
+            if visited[partner] {
                 left.push(at);
             } else {
-                seen[partner] = true;
+                visited[partner] = true;
                 pairs.push((at.min(partner), at.max(partner)));
                 at = choice[partner];
             }

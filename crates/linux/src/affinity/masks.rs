@@ -254,7 +254,12 @@ impl Masks {
             thread: (!whole).then_some(entry.thread),
             cpus: entry.own.clone(),
         };
-        self.entries.values().filter(|entry| self.counts(entry)).filter(mistaken_for_ours).map(own).collect()
+        self.entries
+            .values()
+            .filter(|entry| self.is_lasting(entry))
+            .filter(mistaken_for_ours)
+            .map(own)
+            .collect()
     }
 
     fn known(&self, process: Process, tid: Tid) -> Option<&Entry> {
@@ -271,7 +276,7 @@ impl Masks {
         root: &Root,
     ) -> Entry {
         let entry = self.entries.get(&(process, thread));
-        let maker = if entry.is_none() { self.maker(process, processes, root) } else { None };
+        let maker = if entry.is_none() { self.first_thread_of(process, processes, root) } else { None };
         let stated = self.stated.get(&process);
         let own = self.own_of(&Reading { now: &now, entry, maker, stated, tid: thread.pid });
         let lasts =
@@ -280,7 +285,7 @@ impl Masks {
     }
 
     /// The first thread of the process, or of the one that started it, or of the program.
-    fn maker(&self, process: Process, processes: &[Process], root: &Root) -> Option<&Entry> {
+    fn first_thread_of(&self, process: Process, processes: &[Process], root: &Root) -> Option<&Entry> {
         let first = |process: Process| self.entries.get(&(process, process));
         first(process)
             .or_else(|| {
@@ -324,21 +329,21 @@ impl Masks {
     }
 
     /// Whether the thread's own mask is a choice that lasts.
-    fn counts(&self, entry: &Entry) -> bool {
+    fn is_lasting(&self, entry: &Entry) -> bool {
         entry.lasts && self.is_choice(&entry.own) && !self.follows_place(entry.process)
     }
 
     fn choices(&self, root: &Root) -> Chosen {
-        if !self.entries.values().any(|entry| self.counts(entry)) {
+        if !self.entries.values().any(|entry| self.is_lasting(entry)) {
             return Chosen::Nothing;
         }
         let mut threads: BTreeMap<Process, u32> = BTreeMap::new();
         self.entries.keys().for_each(|(process, _)| *threads.entry(*process).or_default() += 1);
         // What a script starts chooses; its shell only waits for that.
-        let waits = |process: &Process| threads[process] == 1 && protection::works_through(*process, root);
+        let waits = |process: &Process| threads[process] == 1 && protection::is_script_shell(*process, root);
         let counted = self.entries.values().filter(|entry| !self.follows_place(entry.process));
-        let counted = counted.filter(|entry| self.counts(entry) || !self.is_choice(&entry.own));
-        Chosen::of(counted.filter_map(|entry| match self.counts(entry) {
+        let counted = counted.filter(|entry| self.is_lasting(entry) || !self.is_choice(&entry.own));
+        Chosen::of(counted.filter_map(|entry| match self.is_lasting(entry) {
             true => Some(Some(&entry.own)),
             false => (!waits(&entry.process)).then_some(None),
         }))

@@ -17,8 +17,8 @@ use crate::procfs::{Process, Tid};
 use crate::root::{Root, read};
 
 pub use group::{DELEGATE, Group, Version};
-pub(crate) use group::{existing, missing, weight_text};
-pub(crate) use members::{Members, Place, group_path, make_dir, make_levels, subgroups};
+pub(crate) use group::{missing, require_file, weight_text};
+pub(crate) use members::{Members, Place, create_dir, create_levels, group_path, subgroups};
 pub use members::{Moved, move_process};
 
 /// The directory below the base under which all our groups stand.

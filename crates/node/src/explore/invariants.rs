@@ -109,7 +109,7 @@ pub(super) fn is_squeezed(kernel: &Kernel, process: &Process, original: &CpuSet)
 }
 
 /// A thread that has less than its program had when it came.
-fn narrowed(kernel: &Kernel, process: &Process, original: &CpuSet) -> Option<u32> {
+fn find_narrowed_thread(kernel: &Kernel, process: &Process, original: &CpuSet) -> Option<u32> {
     let narrow = |thread: &Thread| !original.is_subset(&kernel.effective(process, thread));
     process.threads.iter().find(|(_, thread)| narrow(thread)).map(|(tid, _)| *tid)
 }
@@ -167,22 +167,22 @@ impl Observations {
         let is_guard = |part: &Part| *part == Part::Guard;
         let guard_lives = stage.parts.borrow().iter().any(|(pid, part)| is_guard(part) && world.acts(*pid));
         // Where nobody has done anything to the guard there is one.
-        let guarded = guard_lives || !stage.scene.harms_guards();
+        let guarded = guard_lives || !stage.scene.has_guard_faults();
         self.guarded_ns = guarded.then(|| self.guarded_ns.unwrap_or(now_ns));
         let truths = stage.truths.borrow();
         for process in kernel.processes.values().filter(|process| !process.zombie) {
             let Some(app) = process.app else { continue };
             let subject =
                 Subject { stage, world, kernel: &kernel, process, app, truth: &truths[app as usize], now_ns };
-            subject.has_not_survived()?;
+            subject.check_ended()?;
             if subject.truth.user_stopped {
-                subject.stays_stopped()?;
+                subject.check_stays_stopped()?;
                 continue;
             }
-            subject.is_let_run(self)?;
-            subject.is_unbound(self)?;
-            subject.is_in_its_group(self)?;
-            subject.has_its_cpus(self)?;
+            subject.check_let_run(self)?;
+            subject.check_unbound(self)?;
+            subject.check_group(self)?;
+            subject.check_cpus(self)?;
         }
         self.end_check();
         Ok(())
@@ -209,10 +209,10 @@ impl Subject<'_> {
         self.truth.process.is_some_and(|root| root.pid == self.process.pid)
     }
 
-    fn has_not_survived(&self) -> Result<(), String> {
+    fn check_ended(&self) -> Result<(), String> {
         let Subject { stage, app, truth, now_ns, .. } = self;
         // Whom a scheduler that was killed has frozen nobody thaws while the guard is kept from running.
-        let patience_ns = if truth.released { RELEASED_NS } else { DEATH_NS + stage.scene.guards_stall_ns() };
+        let patience_ns = if truth.released { RELEASED_NS } else { DEATH_NS + stage.scene.guard_stall_ns() };
         match truth.doomed_at_ns {
             Some(at_ns) if *now_ns > at_ns + patience_ns && self.is_root() => {
                 Err(format!("p{app} was ended by its user, and lives (invariant 12)"))
@@ -221,7 +221,7 @@ impl Subject<'_> {
         }
     }
 
-    fn stays_stopped(&self) -> Result<(), String> {
+    fn check_stays_stopped(&self) -> Result<(), String> {
         let Subject { world, kernel, process, app, .. } = self;
         let runs = !process.stopped && !kernel.is_frozen(process);
         match runs && self.is_root() && !world.was_slow(BUSY_NS) {
@@ -231,7 +231,7 @@ impl Subject<'_> {
     }
 
     /// Whether it stands still by our doing for no longer than it may.
-    fn is_let_run(&self, observations: &mut Observations) -> Result<(), String> {
+    fn check_let_run(&self, observations: &mut Observations) -> Result<(), String> {
         let Subject { stage, kernel, process, app, now_ns, .. } = self;
         let by_us = process.stopped && stage.parts.borrow().contains_key(&process.stopped_by);
         if !kernel.is_frozen(process) && !by_us {
@@ -258,13 +258,13 @@ impl Subject<'_> {
     }
 
     /// Whether its threads have all CPUs again soon after nobody schedules.
-    fn is_unbound(&self, observations: &mut Observations) -> Result<(), String> {
+    fn check_unbound(&self, observations: &mut Observations) -> Result<(), String> {
         let Subject { kernel, process, app, truth, now_ns, .. } = self;
         let Some(guarded_ns) = observations.unscheduled_but_guarded_ns() else { return Ok(()) };
         if !truth.started || truth.chooses {
             return Ok(());
         }
-        let Some(tid) = narrowed(kernel, process, &truth.original) else { return Ok(()) };
+        let Some(tid) = find_narrowed_thread(kernel, process, &truth.original) else { return Ok(()) };
         // A scheduler that was kept from running in the middle of an act completes it before it finds out.
         let since_ns = observations.bound.mark_holding(self.key(), *now_ns);
         if now_ns.saturating_sub(since_ns.max(observations.beat_ns).max(guarded_ns)) > FREE_NS {
@@ -276,7 +276,7 @@ impl Subject<'_> {
         Ok(())
     }
 
-    fn is_in_its_group(&self, observations: &mut Observations) -> Result<(), String> {
+    fn check_group(&self, observations: &mut Observations) -> Result<(), String> {
         let Subject { kernel, process, app, now_ns, .. } = self;
         let Some(scheduled_ns) = observations.scheduled_ns else { return Ok(()) };
         let Some(group) = missing_group(kernel, process) else { return Ok(()) };
@@ -287,7 +287,7 @@ impl Subject<'_> {
         Ok(())
     }
 
-    fn has_its_cpus(&self, observations: &mut Observations) -> Result<(), String> {
+    fn check_cpus(&self, observations: &mut Observations) -> Result<(), String> {
         let Subject { kernel, process, app, truth, now_ns, .. } = self;
         if truth.chooses || is_squeezed(kernel, process, &truth.original).is_none() {
             return Ok(());

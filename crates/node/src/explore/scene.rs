@@ -143,7 +143,7 @@ impl Scene {
     }
 
     /// Whether a guard may be missing at times.
-    pub fn harms_guards(&self) -> bool {
+    pub fn has_guard_faults(&self) -> bool {
         self.incidents.iter().any(|(_, what)| {
             matches!(
                 what,
@@ -153,7 +153,7 @@ impl Scene {
     }
 
     /// For how long guards are kept from running.
-    pub fn guards_stall_ns(&self) -> u64 {
+    pub fn guard_stall_ns(&self) -> u64 {
         let stall_ms = |what: &Incident| match what {
             Incident::Stall(Target::Guard, _, ms) => *ms,
             _ => 0,

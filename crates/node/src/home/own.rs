@@ -50,13 +50,14 @@ impl Places {
         if !own.is_dir() {
             return Some(self.choose(uid)).filter(|path| path != own);
         }
-        let better = |path: &PathBuf| path != own && existing(path, uid).is_some_and(|home| schedules(&home));
+        let better =
+            |path: &PathBuf| path != own && find_existing(path, uid).is_some_and(|home| schedules(&home));
         self.of(uid).into_iter().take_while(|path| path != own).find(better)
     }
 }
 
 /// Without making anything; what is not the user's own is nobody's.
-fn existing(path: &Path, uid: u32) -> Option<Home> {
+fn find_existing(path: &Path, uid: u32) -> Option<Home> {
     let meta = fs::symlink_metadata(path).ok()?;
     (meta.is_dir() && meta.uid() == uid && meta.mode() & 0o022 == 0)
         .then(|| Home { path: path.to_owned(), kind: Kind::Own })
@@ -64,12 +65,12 @@ fn existing(path: &Path, uid: u32) -> Option<Home> {
 
 fn schedules(home: &Home) -> bool {
     UnixStream::connect(home.socket()).is_ok()
-        || Lease::read(home).is_some_and(|lease| identity::lives(lease.holder))
+        || Lease::read(home).is_some_and(|lease| identity::is_alive(lease.holder))
 }
 
 /// Somebody schedules there, or did a moment ago and has left programs that live.
 fn is_inhabited(path: &Path, uid: u32) -> bool {
-    existing(path, uid).is_some_and(|home| schedules(&home) || has_programs(&home))
+    find_existing(path, uid).is_some_and(|home| schedules(&home) || has_programs(&home))
 }
 
 /// As much of a record as tells whose it is.
@@ -83,7 +84,7 @@ fn has_programs(home: &Home) -> bool {
     records.filter(|entry| entry.path().extension().is_some_and(|end| end == "json")).any(|entry| {
         let record =
             fs::read(entry.path()).ok().and_then(|text| serde_json::from_slice::<Record>(&text).ok());
-        record.is_some_and(|record| identity::lives(record.process))
+        record.is_some_and(|record| identity::is_alive(record.process))
     })
 }
 
@@ -116,7 +117,7 @@ mod tests {
     }
 
     fn home(path: &Path) -> Home {
-        Home::make(path.to_owned(), Kind::Own).unwrap()
+        Home::create(path.to_owned(), Kind::Own).unwrap()
     }
 
     #[test]

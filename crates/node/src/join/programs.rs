@@ -45,8 +45,8 @@ impl Membership {
         );
         match answer {
             Ok(FromScheduler::Registered { id, environment, .. }) => {
-                let taken = self.programs.iter().any(|program| program.id == id);
-                debug_assert!(!taken, "the scheduler gave the name {id} twice");
+                let is_known = self.programs.iter().any(|program| program.id == id);
+                debug_assert!(!is_known, "the scheduler gave the name {id} twice");
                 let record = AppRecord { id: id.clone(), ..record };
                 self.programs.push(Program {
                     id: id.clone(),
@@ -64,7 +64,7 @@ impl Membership {
                     return Err(error.into());
                 }
                 let error = Arc::new(JoinError::from(error));
-                self.lose(NoSchedulerReason::Failed(Arc::clone(&error)));
+                self.drop_link(NoSchedulerReason::Failed(Arc::clone(&error)));
                 Err(JoinError::Lost(error))
             }
         }
@@ -88,7 +88,7 @@ impl Membership {
             Ok(answer) => Some(answer),
             Err(ClientError::Refused(_)) => None,
             Err(error) => {
-                self.lose(error.into());
+                self.drop_link(error.into());
                 None
             }
         }
@@ -106,7 +106,7 @@ impl Membership {
     }
 
     /// It was executed.
-    pub fn started(&mut self, id: &AppId) {
+    pub fn report_started(&mut self, id: &AppId) {
         let lost_so_far_ns = self.lost_so_far_ns();
         let Some(program) = self.program(id) else { return };
         program.record.started = true;
@@ -115,13 +115,13 @@ impl Membership {
         if let Link::To(client) = &mut self.link
             && let Err(error) = client.send(&ToScheduler::Started { id })
         {
-            self.lose(error.into());
+            self.drop_link(error.into());
         }
     }
 
     /// It has ended; its account, if there is a scheduler that kept one. Descendants may live on
     /// under the scheduler.
-    pub fn ended(&mut self, id: &AppId) -> Option<Account> {
+    pub fn report_ended(&mut self, id: &AppId) -> Option<Account> {
         let asked = self.program(id)?.record.id.clone();
         let request = ToScheduler::Ended { id: asked.clone() };
         let is_its = |account: &Account| account.id.as_ref().is_none_or(|id| *id == asked);
@@ -132,7 +132,7 @@ impl Membership {
         if let Some(usual) = usual {
             self.set_patience(usual);
         }
-        self.keep_accounts();
+        self.collect_accounts();
         let index = self.programs.iter().position(|program| program.id == *id)?;
         let program = self.programs.remove(index);
         let last = match answer {
@@ -206,13 +206,13 @@ impl Membership {
     }
 
     /// Makes it run, whatever is done to it now, so that a signal reaches it.
-    pub fn terminating(&mut self, id: &AppId) {
+    pub fn report_terminating(&mut self, id: &AppId) {
         let Some(program) = self.program(id) else { return };
         let request = ToScheduler::Terminating { id: program.record.id.clone() };
         if self.ask(&request, is_done).is_none()
             && let Some(program) = self.programs.iter().find(|program| program.id == *id)
         {
-            self.free(program);
+            self.set_program_free(program);
         }
     }
 
@@ -222,7 +222,7 @@ impl Membership {
         if let Some(host) = self.host.take() {
             // What it hands out when it ends is there then.
             host.stop();
-            self.lose(NoSchedulerReason::SteppedDown);
+            self.drop_link(NoSchedulerReason::SteppedDown);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::registry::Registry;
 use crate::restore;
 
 impl Membership {
-    pub(super) fn lose(&mut self, why: NoSchedulerReason) {
+    pub(super) fn drop_link(&mut self, why: NoSchedulerReason) {
         if let Link::To(client) = &mut self.link {
             // Its last words.
             while let Ok(messages) = client.drain()
@@ -22,13 +22,13 @@ impl Membership {
             {
                 self.inbox.extend(messages);
             }
-            self.keep_accounts();
+            self.collect_accounts();
             self.set_link(Link::Lost(Lost::now(why)));
         }
     }
 
     /// A scheduler that ends in order hands out what it wrote up about our programs.
-    pub(super) fn keep_accounts(&mut self) {
+    pub(super) fn collect_accounts(&mut self) {
         for message in std::mem::take(&mut self.inbox) {
             match message {
                 FromScheduler::Account { account } => {
@@ -58,7 +58,7 @@ impl Membership {
         lost.next_ns = now + lost.pause_ns;
         let to_be_freed = orphaned && !lost.freed;
         if to_be_freed
-            && self.free_all()
+            && self.set_programs_free()
             && let Link::Lost(lost) = &mut self.link
         {
             lost.freed = true;
@@ -69,7 +69,7 @@ impl Membership {
     }
 
     /// Sets the programs free, unless somebody has them in his care: `false`.
-    fn free_all(&self) -> bool {
+    fn set_programs_free(&self) -> bool {
         // A scheduler that comes back late takes back what is noted as free, and nothing else. So it must not
         // come back between our look at its lease and the note.
         let lock = match self.home.lock_programs() {
@@ -89,13 +89,13 @@ impl Membership {
             };
             // As in `restore::set_all_free`.
             note();
-            self.free(program);
+            self.set_program_free(program);
             note();
         }
         true
     }
 
-    pub(super) fn free(&self, program: &Program) {
+    pub(super) fn set_program_free(&self, program: &Program) {
         let mut traces = Registry::new(&self.home).traces(&program.record.id);
         traces.user_stopped = program.suspended || traces.user_stopped && !program.to_be_continued;
         // What this user may not undo (root's groups) root's guard undoes.

@@ -51,7 +51,7 @@ impl Retry {
         let now = now_ns();
         let waited_ns = now.saturating_sub(self.since_ns);
         let sign = || match Lease::read(home) {
-            Some(lease) if !lease.is_fresh(now) && identity::lives(lease.holder) => Sign::Hangs,
+            Some(lease) if !lease.is_fresh(now) && identity::is_alive(lease.holder) => Sign::Hangs,
             _ => Sign::Passing,
         };
         waited_ns >= HANGING_NS && is_enough(waited_ns, sign())

@@ -69,13 +69,15 @@ pub fn own_cpus() -> CpuMask {
 /// Takes back the CPUs that the user gave where the kernel has added others. Before Linux 6.2 whoever is moved into a
 /// group of a cpuset or out of one forgets them, and whoever moved it may have been kept from mending that: a program
 /// makes as many threads as it sees CPUs now, and keeps them.
-fn restrict_cpus(given: &CpuMask) {
+fn restrict_cpus(started_with: &CpuMask) {
     let now = own_cpus();
-    let beyond = now.iter().zip(given).any(|(now, given)| now & !given != 0);
-    if beyond && given.iter().any(|word| *word != 0) {
+    let beyond = now.iter().zip(started_with).any(|(now, started_with)| now & !started_with != 0);
+    if beyond && started_with.iter().any(|word| *word != 0) {
         // SAFETY: the kernel reads as many bytes as it is told there are. It refuses where none of them is in the
         // cpuset of now; then the cpuset holds.
-        unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(given), given.as_ptr()) };
+        unsafe {
+            libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(started_with), started_with.as_ptr())
+        };
     }
 }
 

@@ -28,7 +28,7 @@ impl Live {
         let harness = self.harness_for(&record, user_stopped);
         let mut ledger = Ledger::new(record.id.clone(), record.arrived_ns);
         if record.started {
-            ledger.started(now_ns);
+            ledger.mark_started(now_ns);
         }
         let managed = Managed {
             placed: record.original_cpus.clone(),

@@ -65,7 +65,7 @@ pub struct Managed {
 
 impl Managed {
     /// Whether the clock may stop it.
-    pub(super) fn takes_turns(&self) -> bool {
+    pub(super) fn may_take_turns(&self) -> bool {
         let by_user = self.user_stopped || self.yields;
         self.record.started && !by_user && !self.terminating && self.harness.is_some()
     }
@@ -85,7 +85,7 @@ impl Managed {
     }
 
     /// Whether its `run` is to be told to execute it.
-    pub fn waits_to_be_let_go(&self) -> bool {
+    pub fn is_awaiting_start(&self) -> bool {
         self.may_start && !self.let_go
     }
 
@@ -190,7 +190,7 @@ impl Managed {
     }
 
     /// Whether all of it stands, stopped by signals, now.
-    pub(super) fn stands(&self, root: &Root) -> bool {
+    pub(super) fn is_stopped(&self, root: &Root) -> bool {
         let mut stats = self.members().iter().filter_map(|process| process.stat(root).ok()).peekable();
         stats.peek().is_some() && stats.all(|stat| stat.is_stopped())
     }

@@ -98,22 +98,22 @@ impl Live {
             if managed.harness.as_ref().is_some_and(Harness::has_lost_groups) {
                 news.push(ExternalChange::GroupsRemoved(app.clone()));
             }
-            managed.write_up(now_ns, &observation, &stats, &running);
+            managed.charge(now_ns, &observation, &stats, &running);
             managed.observation = Some(observation);
-            let beside = beside(company.get(app), &names);
+            let beside = concurrent(company.get(app), &names);
             if self.follower.is_moving(app) {
                 // What it does meanwhile belongs neither to the old place nor to the new one.
-                managed.rates.moved();
+                managed.rates.mark_moved();
             }
             managed.learn_speed(!self.settling && !sharing.contains(app), beside);
         }
-        killed.iter().for_each(|app| self.terminating(app));
+        killed.iter().for_each(|app| self.mark_terminating(app));
         news
     }
 }
 
 /// Who ran at the same time, by the names that programs have in all their runs.
-fn beside(others: Option<&BTreeSet<AppId>>, names: &BTreeMap<AppId, AppId>) -> Beside {
+fn concurrent(others: Option<&BTreeSet<AppId>>, names: &BTreeMap<AppId, AppId>) -> Beside {
     // Of one that no plan has it is not known.
     let Some(others) = others else { return Beside::Several };
     let mut others = others.iter();
@@ -147,7 +147,7 @@ impl Managed {
             failed.extend(updated.err().map(Error::from));
         }
         if let Some(harness) = &self.harness {
-            harness.free_late(&self.watch.insiders());
+            harness.unbind_late(&self.watch.insiders());
         }
         failed.extend(self.sample_masks(&keep).err());
         // Said once, by whoever stopped it; here it is tried again.
@@ -167,12 +167,12 @@ impl Managed {
 
     /// Whether somebody kills it who cannot reach it while it is not in turn.
     fn is_killed(&self, root: &Root) -> bool {
-        let holds = !self.terminating && self.harness.as_ref().is_some_and(Harness::holds_back_kills);
+        let holds = !self.terminating && self.harness.as_ref().is_some_and(Harness::delays_kills);
         let members = self.watch.members().iter().take(MOST_ASKED);
         holds && members.into_iter().any(|process| signals::is_killed(*process, root))
     }
 
-    fn write_up(
+    fn charge(
         &mut self,
         now_ns: u64,
         observation: &Observation,
@@ -192,7 +192,7 @@ impl Managed {
             regions: observation.regions,
             cpu_time_ns: observation.cpu_time_ns,
         };
-        self.ledger.write_up(now_ns, &standing);
+        self.ledger.charge(now_ns, &standing);
     }
 }
 
@@ -224,10 +224,10 @@ mod tests {
     fn one_neighbour_is_named_and_several_are_not() {
         let id = |name: &str| AppId::new(name).unwrap();
         let names: BTreeMap<AppId, AppId> = [(id("cg.2"), id("cg")), (id("lu"), id("lu"))].into();
-        assert_eq!(beside(None, &names), Beside::Several);
-        assert_eq!(beside(Some(&BTreeSet::new()), &names), Beside::Nobody);
-        assert_eq!(beside(Some(&[id("cg.2")].into()), &names), Beside::One(id("cg")));
-        assert_eq!(beside(Some(&[id("gone")].into()), &names), Beside::Several);
-        assert_eq!(beside(Some(&[id("cg.2"), id("lu")].into()), &names), Beside::Several);
+        assert_eq!(concurrent(None, &names), Beside::Several);
+        assert_eq!(concurrent(Some(&BTreeSet::new()), &names), Beside::Nobody);
+        assert_eq!(concurrent(Some(&[id("cg.2")].into()), &names), Beside::One(id("cg")));
+        assert_eq!(concurrent(Some(&[id("gone")].into()), &names), Beside::Several);
+        assert_eq!(concurrent(Some(&[id("cg.2"), id("lu")].into()), &names), Beside::Several);
     }
 }

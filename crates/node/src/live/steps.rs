@@ -8,7 +8,7 @@ use crate::watch::Nature;
 /// Whether the team is asked to change before the program is placed. A team that is to widen is asked once the CPUs are
 /// there, wherever those lie. Both as numbers of threads: what is `asked` for so far, and what is `wished`; 0: as many as
 /// it likes.
-pub(super) fn asks_first(asked: u32, wished: u32) -> bool {
+pub(super) fn resizes_first(asked: u32, wished: u32) -> bool {
     asked == 0 || (1..=asked).contains(&wished)
 }
 
@@ -75,9 +75,9 @@ mod tests {
     const CPUS: u32 = 8;
     const SEEDS: u64 = 2000;
 
-    /// How a program is brought to its wish: [`asks_first`] and [`next`], or something broken.
+    /// How a program is brought to its wish: [`resizes_first`] and [`next`], or something broken.
     struct Way {
-        asks_first: fn(u32, u32) -> bool,
+        resizes_first: fn(u32, u32) -> bool,
         next: fn(&Standing<'_>) -> Next,
     }
 
@@ -107,7 +107,7 @@ mod tests {
 
         fn step(&mut self, way: &Way, wished: &CpuSet, random: &mut Random) -> Result<(), String> {
             let threads = wished.len() as u32;
-            let first = (way.asks_first)(self.target, threads);
+            let first = (way.resizes_first)(self.target, threads);
             if first {
                 self.target = threads;
                 self.run(random)?;
@@ -161,13 +161,16 @@ mod tests {
 
     #[test]
     fn a_program_is_never_squeezed_on_its_way() {
-        assert_eq!(first_squeezed(&Way { asks_first, next }), None);
+        assert_eq!(first_squeezed(&Way { resizes_first, next }), None);
     }
 
     #[test]
     fn a_team_is_asked_to_widen_only_once_the_cpus_are_there() {
-        assert!(asks_first(4, 2) && asks_first(4, 4) && asks_first(0, 2), "nothing was asked for yet");
-        assert!(!asks_first(2, 4) && !asks_first(2, 0));
+        assert!(
+            resizes_first(4, 2) && resizes_first(4, 4) && resizes_first(0, 2),
+            "nothing was asked for yet"
+        );
+        assert!(!resizes_first(2, 4) && !resizes_first(2, 0));
     }
 
     #[test]
@@ -177,9 +180,9 @@ mod tests {
             on_its_way: false,
             outgrew: false,
         };
-        let taken_at_once = Way { asks_first, next: at_once };
-        let widened_first = Way { asks_first: |_, _| true, next };
-        let never_asked_first = Way { asks_first: |_, _| false, next: at_once };
+        let taken_at_once = Way { resizes_first, next: at_once };
+        let widened_first = Way { resizes_first: |_, _| true, next };
+        let never_asked_first = Way { resizes_first: |_, _| false, next: at_once };
         for (way, what) in [
             (taken_at_once, "CPUs taken before the team shrank"),
             (widened_first, "the team widened before the CPUs came"),

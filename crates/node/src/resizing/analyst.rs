@@ -103,7 +103,7 @@ impl Library {
             return Finding::Resizable { because: Because::User };
         }
         let Ok(objects) = mapped::code(pid, root) else { return Finding::Rigid(Obstacle::Hidden) };
-        let began = began(question.process);
+        let began = start_time(question.process);
         let examinations: Vec<(String, Examination)> = objects
             .iter()
             .filter_map(|object| {
@@ -192,7 +192,7 @@ impl Library {
         let verdict = catch_unwind(AssertUnwindSafe(|| regions::analyse(&bytes)));
         let verdict =
             verdict.unwrap_or(Verdict::Dependent(Reason { cause: Cause::NotFollowed, function: None }));
-        self.kept.put(key, verdict.clone());
+        self.kept.insert(key, verdict.clone());
         Some(verdict)
     }
 }
@@ -204,7 +204,7 @@ fn user_override(pid: u32, root: &Root) -> UserOverride {
 }
 
 /// When a process began, by the clock that files are dated with.
-fn began(process: Process) -> Option<SystemTime> {
+fn start_time(process: Process) -> Option<SystemTime> {
     let since_boot = Duration::from_nanos(linux::clock::since_boot_ns());
     let at = Duration::from_secs_f64(process.start_time_ticks as f64 / procfs::ticks_per_second() as f64);
     SystemTime::now().checked_sub(since_boot.checked_sub(at)?)

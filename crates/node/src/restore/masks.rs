@@ -16,7 +16,7 @@ fn is_part(acts: &[&Act], own: &CpuSet, mask: &CpuSet) -> bool {
 
 impl Freeing<'_> {
     /// Gives threads their original CPUs back that have others by one of these acts.
-    pub(super) fn widen(&mut self, acts: &[&Act]) {
+    pub(super) fn restore_cpus(&mut self, acts: &[&Act]) {
         if broken!(NothingWidened) {
             return;
         }

@@ -159,7 +159,7 @@ fn ended_programs_are_forgotten_and_freeing_obeys_its_permit() {
     let home = Home::at(dir.path()).unwrap();
     let registry = Registry::new(&home);
     let program = Program::start();
-    let pages = home.make_pages(program.process()).unwrap();
+    let pages = home.create_pages(program.process()).unwrap();
     let record = program.record(&pages);
     registry.write(&record).unwrap();
     drop(program);

@@ -52,7 +52,7 @@ fn paid_milli_cpus(limits: impl IntoIterator<Item = BTreeMap<PathBuf, CpuMax>>) 
 }
 
 /// What the machine has for the programs of everybody.
-pub(super) fn for_all(configured: Option<&CpuSet>) -> io::Result<Allowance> {
+pub(super) fn machine_allowance(configured: Option<&CpuSet>) -> io::Result<Allowance> {
     host::with(|host| host.allowance(configured))
 }
 
@@ -63,7 +63,7 @@ impl Scheduler {
         if afresh || now >= self.allowance_at_ns {
             self.allowance_at_ns = now + ALLOWANCE_NS;
             // What could be read last holds while it cannot be read.
-            let read = for_all(self.options.cpus.as_ref());
+            let read = machine_allowance(self.options.cpus.as_ref());
             self.allowance = read.ok().or(self.allowance.take());
             self.paid_milli_cpus = self.paid(newcomer);
         }
@@ -87,11 +87,11 @@ impl Scheduler {
             events.push(Event::Allowance(left));
         }
         let apps = self.engine.apps().iter().cloned();
-        events.extend(apps.filter_map(|app| self.kept_within(app, &allowed)));
+        events.extend(apps.filter_map(|app| self.update_within(app, &allowed)));
         events
     }
 
-    fn kept_within(&self, app: App, allowed: &CpuSet) -> Option<Event> {
+    fn update_within(&self, app: App, allowed: &CpuSet) -> Option<Event> {
         let managed = self.live.apps().get(&app.id)?;
         let came = within(&managed.record.original_cpus, allowed);
         let within = chosen::within(&managed.chosen, came.as_ref(), allowed);

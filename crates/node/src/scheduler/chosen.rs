@@ -10,7 +10,7 @@ use crate::watch::Nature;
 
 /// Has the plan honour what the program's threads chose: it is planned within these CPUs, or, where free
 /// threads stand beside those that chose, with room for all. `came`: where it had to stay before.
-pub(super) fn honour(
+pub(super) fn apply_chosen(
     planned: &mut App,
     nature: &Nature,
     chosen: &Chosen,
@@ -53,7 +53,7 @@ mod tests {
 
     fn honoured(app: &str, nature: Nature, chosen: &Chosen, came: Option<&str>) -> App {
         let mut planned: App = app.parse().unwrap();
-        honour(&mut planned, &nature, chosen, came.map(cpus).as_ref(), &cpus("0-7"));
+        apply_chosen(&mut planned, &nature, chosen, came.map(cpus).as_ref(), &cpus("0-7"));
         planned
     }
 

@@ -71,7 +71,7 @@ impl Scheduler {
     /// A program that its user continued; one that yields stays out of the plan. Where it cannot come back yet the next
     /// look, which sees it run, asks again.
     pub(super) fn resumed(&mut self, id: AppId) -> Option<Event> {
-        if !self.live.user_continued(&id) {
+        if !self.live.mark_user_continued(&id) {
             return None;
         }
         let yields = self.live.apps().get(&id).is_some_and(|app| app.yields());

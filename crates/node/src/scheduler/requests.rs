@@ -20,7 +20,7 @@ impl Scheduler {
     pub(super) fn handle(&mut self, peer: PeerId, incoming: Incoming) -> Vec<Event> {
         let message = match incoming {
             Incoming::Message(message) => message,
-            Incoming::Gone => return self.hung_up(peer),
+            Incoming::Gone => return self.handle_hang_up(peer),
         };
         let now = now_ns();
         if matches!(
@@ -33,12 +33,12 @@ impl Scheduler {
             ToScheduler::Hello { .. } => Vec::new(),
             ToScheduler::Register { record } => self.register(peer, *record),
             ToScheduler::Started { id } if self.owns(peer, &id) => {
-                self.live.started(&id, now);
+                self.live.mark_started(&id, now);
                 Vec::new()
             }
-            ToScheduler::Ended { id } if self.owns(peer, &id) => self.root_ended(peer, id, now),
+            ToScheduler::Ended { id } if self.owns(peer, &id) => self.handle_root_end(peer, id, now),
             ToScheduler::Suspend { id } if self.owns(peer, &id) => {
-                self.live.user_stopped(&id);
+                self.live.mark_user_stopped(&id);
                 self.server.send(peer, &FromScheduler::Done);
                 vec![Event::Suspend(id)]
             }
@@ -50,7 +50,7 @@ impl Scheduler {
                 if stopped_again { Vec::new() } else { self.resumed(id).into_iter().collect() }
             }
             ToScheduler::Terminating { id } if self.owns(peer, &id) => {
-                self.live.terminating(&id);
+                self.live.mark_terminating(&id);
                 self.server.send(peer, &FromScheduler::Done);
                 Vec::new()
             }
@@ -93,7 +93,7 @@ impl Scheduler {
     }
 
     /// The programs of a peer that is gone live on under this scheduler; the guard looks after them now.
-    fn hung_up(&mut self, peer: PeerId) -> Vec<Event> {
+    fn handle_hang_up(&mut self, peer: PeerId) -> Vec<Event> {
         let of_peer = |entry: &(&AppId, &PeerId)| *entry.1 == peer;
         let its: Vec<AppId> = self.owners.iter().filter(of_peer).map(|(id, _)| id.clone()).collect();
         self.owners.retain(|_, owner| *owner != peer);
@@ -102,7 +102,7 @@ impl Scheduler {
     }
 
     /// A program's topmost process has ended, as its `run` says.
-    fn root_ended(&mut self, peer: PeerId, id: AppId, now: u64) -> Vec<Event> {
+    fn handle_root_end(&mut self, peer: PeerId, id: AppId, now: u64) -> Vec<Event> {
         // Descendants that outlive the root stay under the scheduler until they end too. What else this look
         // shows the engine is to know before it decides: who is rigid is not placed as if he were not.
         let mut events = self.sample_apps(now);
@@ -115,7 +115,7 @@ impl Scheduler {
             events.push(Event::Left(id));
             return events;
         }
-        events.extend(self.leave_if_ended(&id));
+        events.extend(self.remove_if_ended(&id));
         events
     }
 
@@ -148,7 +148,7 @@ impl Scheduler {
     fn abandon_if_held(&mut self, id: AppId) -> Option<Event> {
         let known_as_stopped = self.live.apps().get(&id).is_some_and(|app| app.user_stopped);
         if !known_as_stopped && self.registry.traces(&id).user_stopped {
-            self.live.user_stopped(&id);
+            self.live.mark_user_stopped(&id);
             return Some(Event::Suspend(id));
         }
         self.abandon(id)

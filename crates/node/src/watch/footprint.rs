@@ -54,7 +54,7 @@ impl Footprint {
             self.asked = ask(members.to_vec(), root.clone());
             self.ask_at_ns = now_ns + PAUSE_NS;
         }
-        let combined = together(&each, self.shared);
+        let combined = combine(&each, self.shared);
         self.memory = Resident { peak_bytes: self.memory.peak_bytes.max(combined.peak_bytes), ..combined };
     }
 }
@@ -85,7 +85,7 @@ fn ask(members: Vec<Process>, root: Root) -> Option<Receiver<Shared>> {
 }
 
 /// What processes take together, from what each of them has and what the kernel last said of all of them.
-fn together(each: &[Resident], shared: Option<Shared>) -> Resident {
+fn combine(each: &[Resident], shared: Option<Shared>) -> Resident {
     let sum = |of: fn(&Resident) -> u64| each.iter().map(of).sum::<u64>();
     let most = |of: fn(&Resident) -> u64| each.iter().map(of).max().unwrap_or(0);
     let all = Resident {
@@ -139,7 +139,7 @@ mod tests {
             processes: each.len(),
             cost_ns: 1,
         });
-        let memory = together(each, shared);
+        let memory = combine(each, shared);
         (memory.now_bytes / MIB, memory.peak_bytes / MIB)
     }
 
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn who_forked_more_since_the_last_count_is_not_multiplied() {
         let before = Shared { bytes: Some(200 * MIB), resident_bytes: 200 * MIB, processes: 2, cost_ns: 1 };
-        let memory = together(&[process(100, 100, 90); 8], Some(before));
+        let memory = combine(&[process(100, 100, 90); 8], Some(before));
         assert_eq!(memory.now_bytes, 200 * MIB);
     }
 

@@ -96,6 +96,6 @@ impl Member {
 
     /// One that has not run any region yet is about to.
     pub fn is_active(&self, now_ns: u64) -> bool {
-        self.regions == 0 || now_ns.saturating_sub(self.entered_ns) < IDLE_NS || self.page.in_region()
+        self.regions == 0 || now_ns.saturating_sub(self.entered_ns) < IDLE_NS || self.page.is_in_region()
     }
 }

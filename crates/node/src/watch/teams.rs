@@ -101,7 +101,7 @@ impl Teams {
             let regions = member.page.regions();
             let wish = member.page.target();
             member.patience.sample(RegionSample {
-                in_same_region: member.lives && regions == member.regions && member.page.in_region(),
+                in_same_region: member.lives && regions == member.regions && member.page.is_in_region(),
                 too_wide: wish != 0 && member.page.running() > wish,
                 let_run_ns,
             });
@@ -201,7 +201,7 @@ impl Teams {
     /// Whether this process's runtime has not run any region so far.
     pub fn is_silent(&self, process: Process) -> bool {
         let its = |member: &&Member| member.may_belong_to(process);
-        self.running().find(its).is_some_and(|member| member.regions == 0 && !member.page.in_region())
+        self.running().find(its).is_some_and(|member| member.regions == 0 && !member.page.is_in_region())
     }
 
     pub fn has_foreign_runtime(&self) -> bool {
@@ -234,7 +234,7 @@ impl Teams {
         let stated = |page: &Page| Stated {
             follows_place: page.has(state::FOLLOWS_PLACE),
             chooses: page.has(state::SET_OWN_MASK),
-            chose: page.chose_cpus(),
+            chose: page.bound_threads(),
         };
         let known = living.filter_map(|member| match member.owner {
             Owner::Is(process) => Some((process, stated(&member.page))),
@@ -270,8 +270,8 @@ fn shares(target: u32, others: u32, needs: &[Need]) -> Vec<u32> {
     }
     let target = target.saturating_sub(others).max(1);
     let all_idle = needs.iter().all(|need| !need.active);
-    let takes = |need: &Need| need.active || all_idle;
-    let mut open: Vec<usize> = (0..needs.len()).filter(|&at| takes(&needs[at])).collect();
+    let wants = |need: &Need| need.active || all_idle;
+    let mut open: Vec<usize> = (0..needs.len()).filter(|&at| wants(&needs[at])).collect();
     let as_one_more = (target / (open.len() as u32 + 1)).max(1);
     let mut shares = vec![as_one_more; needs.len()];
     let mut left = target;

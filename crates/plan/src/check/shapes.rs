@@ -20,7 +20,7 @@ pub fn check(case: &Case<'_>, found: &mut Vec<Violation>) {
     let signatures = Signatures::of(machine);
     let mut covered: BTreeMap<usize, CpuSet> = BTreeMap::new();
     // One representative of each width, with what it looks like.
-    let mut seen: BTreeMap<usize, (&CpuSet, Option<u64>)> = BTreeMap::new();
+    let mut by_width: BTreeMap<usize, (&CpuSet, Option<u64>)> = BTreeMap::new();
     let mut checked: BTreeSet<(usize, usize)> = BTreeSet::new();
     for run in &case.partitioned().runs {
         let place = &run.place;
@@ -42,9 +42,9 @@ pub fn check(case: &Case<'_>, found: &mut Vec<Violation>) {
             found.push(Violation::CrossingPartition { place: place.clone() });
         }
         let signature = signatures.signature(unit, place);
-        match seen.get(&place.len()) {
+        match by_width.get(&place.len()) {
             None => {
-                seen.insert(place.len(), (place, signature));
+                by_width.insert(place.len(), (place, signature));
             }
             Some((other, other_signature)) if *other_signature != signature => {
                 found.push(Violation::UnlikePartitions { one: (*other).clone(), other: place.clone() });

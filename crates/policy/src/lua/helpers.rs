@@ -124,7 +124,7 @@ fn spread(world: &World, lua: &Lua, places: Vec<CpuSet>, apps: &Table) -> mlua::
         members.push(member.ok_or_else(|| Error::runtime(format!("spread: {} is suspended", app.0)))?);
     }
     let parts = levels::spread(&cx, &places, &members);
-    let given = lua.create_table_with_capacity(parts.len(), 0)?;
+    let list = lua.create_table_with_capacity(parts.len(), 0)?;
     for part in parts {
         let table = lua.create_table()?;
         table.raw_set("cpus", Cpus::to_lua(lua, part.place)?)?;
@@ -134,7 +134,7 @@ fn spread(world: &World, lua: &Lua, places: Vec<CpuSet>, apps: &Table) -> mlua::
             here.raw_push(apps.raw_get::<Value>(at + 1)?)?;
         }
         table.raw_set("apps", here)?;
-        given.raw_push(table)?;
+        list.raw_push(table)?;
     }
-    Ok(given)
+    Ok(list)
 }

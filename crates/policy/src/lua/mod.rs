@@ -107,8 +107,8 @@ impl Script {
         let vm = Vm::new(&Some(Rc::clone(&world)))?;
         vm.run(&self.compiled)?;
         let remembered = plain::to_lua(&world.memory.script, &vm.lua)?;
-        let given = to_lua::snapshot(&vm.lua, &world)?;
-        let answer: mlua::Value = vm.decide()?.call((given, remembered.clone()))?;
+        let input = to_lua::snapshot(&vm.lua, &world)?;
+        let answer: mlua::Value = vm.decide()?.call((input, remembered.clone()))?;
         from_lua::decision(&vm.lua, &world, answer, remembered)
     }
 }

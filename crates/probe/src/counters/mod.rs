@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_file_that_means_nothing_is_refused_with_its_place() {
-        for (text, said) in [
+        for (text, message) in [
             ("name = 3", "x.toml"),
             ("name = 'n'\n[event]\na = 'furlongs'\n[metric]", "event a: 'furlongs'"),
             (
@@ -267,7 +267,7 @@ mod tests {
             ),
         ] {
             let error = Definitions::parse("x.toml", text).unwrap_err();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(message), "{error}");
         }
     }
 

@@ -39,7 +39,7 @@ const ENOUGH_ALONE: usize = 5;
 const ALONE_LASTS_NS: u64 = 600_000_000_000;
 /// Of the memory that is available a burst takes at most this part.
 const MEMORY_PART: u64 = 8;
-const LOOKS_FOR_THREADS: u32 = 3;
+const THREAD_SCANS: u32 = 3;
 /// Reading speed that a first burst is expected to have at least, to know its cost.
 const EXPECTED_BYTES_PER_S: f64 = 1e9;
 /// What a burst may take beyond the last one of its size.
@@ -97,7 +97,7 @@ fn opening(scene: &Scene, machine: &Machine) -> Option<Opening> {
 fn in_use(company: &Company) -> CpuSet {
     let (root, mut used) = (Root::live(), CpuSet::default());
     let members = procfs::tree_fast(&[identity::to_linux(company.record.process)], &root).unwrap_or_default();
-    for _ in 0..LOOKS_FOR_THREADS {
+    for _ in 0..THREAD_SCANS {
         for member in &members {
             let threads = procfs::threads(member.pid, &root).unwrap_or_default();
             let stats =
@@ -431,7 +431,7 @@ mod tests {
             (0..50).map(|_| in_use(&Company { record: record.clone(), threads: 1 })).find(|u| !u.is_empty());
         spinning.kill().unwrap();
         spinning.wait().unwrap();
-        assert!(used.is_some_and(|used| used.len() <= LOOKS_FOR_THREADS as usize));
+        assert!(used.is_some_and(|used| used.len() <= THREAD_SCANS as usize));
     }
 
     /// Counts what is kept.

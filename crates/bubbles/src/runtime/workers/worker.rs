@@ -94,7 +94,7 @@ pub(crate) fn is_inside() -> bool {
 /// The thread that runs, and whether a processor has nothing to do.
 #[inline(never)]
 #[unsafe(link_section = "bubbles_enter")]
-pub(crate) fn look() -> (&'static Thread, bool) {
+pub(crate) fn current_thread() -> (&'static Thread, bool) {
     let here = HERE.with(Cell::get);
     if here.is_null() {
         outside();

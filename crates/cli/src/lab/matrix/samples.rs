@@ -51,17 +51,17 @@ impl Samples {
             all.push(sample);
         }
         if whole.len() < text.len() {
-            std::fs::write(path, whole).map_err(|error| Failure::writing(path, error))?;
+            std::fs::write(path, whole).map_err(|error| Failure::unwritable(path, error))?;
         }
         let file = OpenOptions::new().create(true).append(true).open(path);
-        let file = file.map_err(|error| Failure::writing(path, error))?;
+        let file = file.map_err(|error| Failure::unwritable(path, error))?;
         Ok(Samples { file, path: path.to_owned(), all })
     }
 
     pub fn add(&mut self, sample: Sample) -> Result<(), Failure> {
         let line = serde_json::to_string(&sample).expect("names and numbers are JSON") + "\n";
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
-        written.map_err(|error| Failure::writing(&self.path, error))?;
+        written.map_err(|error| Failure::unwritable(&self.path, error))?;
         self.all.push(sample);
         Ok(())
     }

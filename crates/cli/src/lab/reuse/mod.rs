@@ -146,7 +146,7 @@ pub fn main(args: &Args) -> Outcome {
     ] {
         match path {
             Some(path) if path.as_os_str() == "-" => print!("{text}"),
-            Some(path) => fs::write(path, text).map_err(|error| Failure::writing(path, error))?,
+            Some(path) => fs::write(path, text).map_err(|error| Failure::unwritable(path, error))?,
             None => {}
         }
     }
