@@ -163,7 +163,7 @@ fn a_self_restricted_program_keeps_its_mask_when_freed() {
 }
 
 #[test]
-fn a_team_that_its_runtime_binds_is_never_resized_and_says_why() {
+fn a_team_bound_by_its_runtime_is_never_resized() {
     let Some((first, last)) = two_cpus("bound teams") else { return };
     let home = Home::new();
     let _daemon = daemon(&home, first, last);

@@ -302,12 +302,12 @@ fn bound_teams_beside_one_that_comes_and_goes(program: &str) {
 }
 
 #[test]
-fn bound_teams_of_gnu_threads_live_whoever_comes_and_goes() {
+fn bound_teams_of_gnu_threads_survive_coming_and_going() {
     bound_teams_beside_one_that_comes_and_goes("/apps/breathe");
 }
 
 #[test]
-fn bound_teams_of_llvm_threads_live_whoever_comes_and_goes() {
+fn bound_teams_of_llvm_threads_survive_coming_and_going() {
     if two_packages().is_some() && breathe_llvm().is_none() {
         skipped("bound teams of LLVM's runtime", "no clang with OpenMP (apt-get install clang libomp-dev)");
         return;
@@ -388,7 +388,7 @@ fn programs_of_killed_schedulers_and_runs_are_restored() {
 }
 
 #[test]
-fn a_stopped_scheduler_takes_its_freed_programs_back() {
+fn a_stopped_scheduler_readopts_its_freed_programs() {
     let Some(mut guest) = two_packages() else { return };
     let mut session = guest.as_mut().unwrap().session("--policy TA");
     session.start("a", "", BREATHE);
@@ -421,7 +421,7 @@ fn real_programs_end_with_the_right_result() {
 }
 
 #[test]
-fn groups_of_this_kernel_do_what_the_library_says() {
+fn groups_of_this_kernel_behave_as_the_library_expects() {
     let Some(mut guest) = two_packages() else { return };
     let (status, output) = guest.as_mut().unwrap().try_sh("/tests/groups_live --test-threads 1 --nocapture");
     println!("{output}");

@@ -85,8 +85,8 @@ fn typed(home: &Home, name: &str, line: &str) -> Child {
 }
 
 #[test]
-fn whichever_process_of_a_job_is_attached_takes_it_in_whole() {
-    const NAME: &str = "whichever_process_of_a_job_is_attached_takes_it_in_whole";
+fn attaching_any_process_of_a_job_attaches_all_of_it() {
+    const NAME: &str = "attaching_any_process_of_a_job_attaches_all_of_it";
     let home = Home::new();
     let every = every_mpi(NAME, &home);
     let mut daemon = home.daemon(&[]);
@@ -195,7 +195,7 @@ fn two_jobs_end_in_time_once_the_advice_is_followed() {
 }
 
 #[test]
-fn nobody_is_sent_sigcont_who_was_not_stopped() {
+fn only_stopped_programs_are_sent_sigcont() {
     let home = Home::new();
     fs::write(
         home.path().join("config.toml"),
@@ -255,8 +255,8 @@ fn verified(child: &Child) -> usize {
 }
 
 #[test]
-fn every_command_that_advice_consists_of_does_what_it_says() {
-    const NAME: &str = "every_command_that_advice_consists_of_does_what_it_says";
+fn every_command_of_the_advice_has_its_stated_effect() {
+    const NAME: &str = "every_command_of_the_advice_has_its_stated_effect";
     if processes::cpu_count() < 2 || !Path::new("/usr/bin/taskset").exists() {
         return skipped(NAME, "it needs two CPUs and taskset");
     }

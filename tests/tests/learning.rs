@@ -12,7 +12,7 @@ const LONG_ENOUGH: Duration = Duration::from_millis(3_500);
 const TRIES: usize = 12;
 
 #[test]
-fn what_a_neighbour_costs_is_written_down_and_predict_reads_it() {
+fn neighbour_costs_are_recorded_and_read_by_predict() {
     if processes::cpu_count() < 2 {
         return skipped("what a neighbour costs", "there is one CPU only");
     }

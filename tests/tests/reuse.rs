@@ -98,7 +98,7 @@ fn exact(lines: impl Iterator<Item = (u64, u64)>) -> Histogram {
 }
 
 #[test]
-fn the_tool_says_of_its_own_trace_what_the_rust_engine_says() {
+fn the_tool_agrees_with_the_rust_engine_on_its_trace() {
     let Some(tool) = tool("the tool against the Rust engine") else { return };
     let home = Home::new();
     let program = [&*app("pthreads_spin"), "--size", "2000", "--iterations", "8", "--threads", "2"];
@@ -515,7 +515,7 @@ fn programs_that_end_badly_or_never_are_reported_in_part() {
 }
 
 #[test]
-fn without_valgrind_in_path_it_is_said_what_to_install() {
+fn without_valgrind_in_path_the_package_is_named() {
     let home = Home::new();
     let mut command = home.coplace();
     command.env("PATH", home.path()).args(["lab", "reuse", "--", "/bin/true"]);
@@ -620,7 +620,7 @@ fn a_machine_without_known_caches_still_has_distances() {
 }
 
 #[test]
-fn what_was_cut_off_has_no_accesses_a_second() {
+fn a_run_that_was_cut_off_has_no_accesses_a_second() {
     let Some(tool) = tool("a cut-off program's accesses a second") else { return };
     let home = Home::new();
     let walks = helper("walks", &home);

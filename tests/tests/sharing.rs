@@ -237,7 +237,7 @@ fn a_thread_that_spins_once_makes_no_program_rigid() {
 }
 
 #[test]
-fn what_run_is_told_of_a_program_reaches_the_library_in_it() {
+fn options_of_run_reach_the_preload_library() {
     let home = Home::new();
     let _daemon = home.daemon(&[]);
     // What a program that it executes is given.
@@ -255,7 +255,7 @@ fn what_run_is_told_of_a_program_reaches_the_library_in_it() {
 }
 
 #[test]
-fn a_late_program_of_plain_threads_is_seen_at_full_width() {
+fn a_late_program_of_plain_threads_counts_at_full_width() {
     if !two_cpus("a late program among many in turn") {
         return;
     }
@@ -317,7 +317,7 @@ fn under_a_quota_of_one_cpu_plans_are_one_cpu_wide() {
 }
 
 #[test]
-fn what_an_unmanaged_program_uses_is_left_to_it() {
+fn cpus_used_by_an_unmanaged_program_are_left_to_it() {
     if !two_cpus("an unmanaged neighbour") {
         return;
     }

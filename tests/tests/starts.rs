@@ -64,7 +64,7 @@ fn passive_waiting_is_a_last_resort_and_yields_to_the_user() {
 }
 
 #[test]
-fn status_and_explain_say_how_threads_were_told_to_wait_and_why() {
+fn status_and_explain_show_how_threads_wait_and_why() {
     let home = Home::new();
     let mut command = home.coplace();
     command.env_remove("OMP_WAIT_POLICY");

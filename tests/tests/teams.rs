@@ -331,7 +331,7 @@ fn results_beside_neighbours_are_those_alone_bit_for_bit() {
 }
 
 #[test]
-fn each_program_is_found_to_be_what_its_head_says() {
+fn each_program_is_found_as_its_header_states() {
     none_of("were misjudged", outcomes().iter().filter_map(Outcome::misjudged).collect());
 }
 

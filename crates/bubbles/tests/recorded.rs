@@ -44,7 +44,7 @@ fn busy() {
 }
 
 #[test]
-fn what_was_recorded_is_played_through_under_every_scheduler() {
+fn a_recorded_run_is_replayed_under_every_scheduler() {
     let path = std::env::temp_dir().join(format!("coplace-bubbles-{}.trace", std::process::id()));
     for machine in ["core:1", "pack:2 core:2"] {
         let machine = Machine::synthetic(machine).expect("a machine");

@@ -168,7 +168,7 @@ fn a_mutex_excludes_and_a_condition_variable_wakes() {
 }
 
 #[test]
-fn semaphores_barriers_and_channels_do_what_they_say() {
+fn semaphores_barriers_and_channels_keep_their_contract() {
     for machine in ["core:1", "core:3"] {
         run(&on(machine), || {
             let inside = Arc::new((Semaphore::new(2), AtomicU32::new(0), Barrier::new(8)));
@@ -213,7 +213,7 @@ fn semaphores_barriers_and_channels_do_what_they_say() {
 }
 
 #[test]
-fn what_blocks_the_kernel_runs_aside() {
+fn calls_that_block_the_kernel_run_aside() {
     run(&on("core:1"), || {
         // Each waits, by the kernel's means, until all ten do.
         let here = Arc::new((std::sync::Mutex::new(0), std::sync::Condvar::new()));

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_go_by_a_word_or_a_file() {
+    fn neighbours_go_by_a_keyword_or_a_file() {
         let of = |set: &[String], option| toml_settings(toml::Table::new(), set, option);
         let twins = Some(policy::Neighbours::Twins);
         assert_eq!(of(&[], Some("twins")).unwrap().neighbours, twins);

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_told_with_its_line_and_column() {
+    fn each_mistake_is_reported_with_its_line_and_column() {
         for (text, wanted) in [
             ("policy = 'TA'\ncolour = 1\n", "c.toml:2:1: unknown field `colour`"),
             ("policy = ", "c.toml:1:10: "),

@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_cache_that_is_shared_in_word_only_it_is_said() {
+    fn a_cache_that_is_shared_in_name_only_is_reported() {
         let shown = |core_to_core_ns| {
             let latency = Latency { core_to_core_ns, memory_ns: 136.0 };
             let shared = Some(!latency.is_apart());
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn caches_with_two_cpus_of_ours_or_more_are_told() {
+    fn caches_with_two_or_more_allowed_cpus_are_listed() {
         let machine = Machine::synthetic("pack:2 l3:1(size=32MB) core:2 pu:1").unwrap();
         let found = |allowed: &str| -> Vec<String> {
             let allowed: CpuSet = allowed.parse().unwrap();

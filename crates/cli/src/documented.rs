@@ -86,7 +86,7 @@ fn refusal(command: &str, typed: bool) -> Option<String> {
 }
 
 #[test]
-fn every_command_in_a_document_is_one_that_coplace_takes() {
+fn every_command_in_a_document_is_accepted() {
     let (mut wrong, mut count) = (Vec::new(), 0);
     for path in documents() {
         let text = std::fs::read_to_string(&path).expect("a document is text");
@@ -106,7 +106,7 @@ fn every_command_in_a_document_is_one_that_coplace_takes() {
 }
 
 #[test]
-fn what_would_be_refused_is_found() {
+fn a_command_that_would_be_refused_is_found() {
     let text = "`coplace run`, `coplace simulate --steps --policy TA`\n```console\n$ coplace run\n$ coplace mix 'a b' &\n```\n";
     let found = commands(text);
     let lines: Vec<(usize, bool)> = found.iter().map(|(line, _, typed)| (*line, *typed)).collect();

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_seen_fills_what_was_not_measured_with_its_own_error() {
+    fn observations_fill_unmeasured_pairs_with_their_own_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let line = |beside: &str, together: f64| {
             format!(

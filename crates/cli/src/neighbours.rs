@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_stay_and_paths_are_read() {
+    fn keywords_stay_and_paths_are_read() {
         let table = |text: &str| toml::from_str::<toml::Table>(text).unwrap();
         let mut twins = table("neighbours = 'twins'");
         assert_eq!((take_path(&mut twins), twins.len()), (None, 1));
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_alone_tell_who_suits_whom() {
+    fn profiles_alone_predict_good_neighbours() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("p.toml");
         let profile = |name: &str, bandwidth: f64| {
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_goes_before_what_is_predicted() {
+    fn measurements_go_before_predictions() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), ",a,b\na,1.5,\nb,1.2,1.1\n").unwrap();
         let Neighbours::Predicted(known) = predicted(file.path()).unwrap() else { panic!("a table") };

@@ -211,7 +211,7 @@ fn descriptors_signals_and_mask_reach_the_program_unchanged() {
 }
 
 #[test]
-fn what_is_sent_to_us_reaches_the_program() {
+fn signals_sent_to_run_reach_the_program() {
     let place = Place::new();
     for (signal, name) in
         [(libc::SIGTERM, "TERM"), (libc::SIGUSR1, "USR1"), (libc::SIGHUP, "HUP"), (libc::SIGINT, "INT")]

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_cannot_come() {
+    fn no_program_waits_for_memory_that_never_comes() {
         let mut held = Held::default();
         assert!(held.arrive(arrival("big", Some(9), 1), false).is_ok());
         let pressed = Arrival { room: room(400, &[]), ..arrival("any", None, 9) };
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn who_expects_something_does_not_pass_by_others() {
+    fn a_program_that_expects_memory_does_not_overtake_others() {
         let mut held = Held::default();
         held.arrive(arrival("big", Some(8), 4), true).unwrap_err();
         let (_, why) = held.arrive(arrival("small", Some(1), 4), true).unwrap_err();
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_not_given_twice_in_one_instant() {
+    fn memory_is_not_promised_twice_in_one_instant() {
         let mut held = Held::default();
         for name in ["a", "b", "c"] {
             held.arrive(arrival(name, Some(2), 0), true).unwrap_err();

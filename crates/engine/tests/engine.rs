@@ -31,7 +31,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn the_plan_in_force_is_valid_whatever_a_policy_says(
+    fn the_plan_in_force_is_valid_whatever_a_policy_returns(
         policy in any_policy(), history in any_history(),
     ) {
         let machine = machine();
@@ -98,7 +98,7 @@ fn an_invalid_plan_is_dropped_for_the_old_valid_one() {
 }
 
 #[test]
-fn without_a_valid_old_plan_everybody_runs_unmanaged() {
+fn without_a_valid_old_plan_all_programs_run_unmanaged() {
     let mut engine = engine(First);
     engine.handle(0, arrived("a"));
     let waits = engine.handle(1, arrived("b")).plan;
@@ -201,7 +201,7 @@ impl Actuator for Shaky {
 }
 
 #[test]
-fn what_an_actuator_failed_to_carry_out_is_asked_of_it_again() {
+fn a_change_that_failed_is_tried_again() {
     let mut engine = engine(Everywhere);
     let mut shaky = Shaky { failures: 1, carried_out: Vec::new() };
     let (_, done) = engine.run_step(0, vec![arrived("a")], &mut shaky);
@@ -377,7 +377,7 @@ fn the_policy_starts_a_program_narrow_where_others_run() {
 }
 
 #[test]
-fn who_shares_cpus_without_turns_waits_passively() {
+fn a_program_that_shares_cpus_without_turns_waits_passively() {
     let mut engine = engine(Everywhere);
     engine.handle(0, arrived("a rigid max 8"));
     let step = engine.handle(1, held("b rigid max 8", None, 0));
@@ -386,7 +386,7 @@ fn who_shares_cpus_without_turns_waits_passively() {
 }
 
 #[test]
-fn an_observer_holds_nobody_and_tells_nobody_how_to_start() {
+fn an_observer_neither_holds_programs_nor_sets_their_waiting() {
     let mut engine = engine(First).observing(true);
     engine.handle(0, arrived("a rigid max 8"));
     let step = engine.handle(1, held("b rigid max 8", None, 0));

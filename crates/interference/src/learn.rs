@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_seen_often_is_surer_and_what_is_new_counts_more() {
+    fn frequent_observations_are_surer_and_new_ones_count_more() {
         let mut notebook = Notebook { half_life_s: 100.0, ..Notebook::default() };
         assert!(notebook.note("a", "b", 0.0, 10.0, 5.0));
         let (once, unsure) = notebook.slowdown("a", "b", 0.0).unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_and_a_wrong_one_is_told_by_its_number() {
+    fn lines_are_read_and_a_wrong_one_is_reported_by_number() {
         let line = |rate: f64| {
             let observed = ObservedPair {
                 program: "a".into(),

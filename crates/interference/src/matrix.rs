@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_file_line_and_column() {
+    fn mistakes_are_reported_by_file_line_and_column() {
         for (text, wanted) in [
             ("", "m.csv:1:1: the file is empty"),
             ("x\n", "m.csv:1:1: the first row names no program"),

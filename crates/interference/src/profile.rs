@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_profiles_are_told_by_the_name_of_their_program() {
+    fn impossible_profiles_are_reported_by_their_program() {
         let falling = Profile { curve: vec![(1.0, 1.0), (0.5, 1.0)], ..Profile::default() };
         let below = Profile { pressure: Some(-1.0), ..Profile::default() };
         let sure = Profile { misses: vec![(1.0, 1.5)], ..Profile::default() };

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn going_through_them_finds_as_many_as_the_formulas_say() {
+    fn enumeration_finds_as_many_as_the_formulas() {
         for n in 0..=8 {
             let (mut all, mut without) = (0u128, 0u128);
             visit_all(&vec![vec![0.0; n]; n], |_, twins| {

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapped_file_is_told_from_its_successor() {
+    fn a_mapped_file_differs_from_its_successor() {
         let root = Root::live();
         let own = std::process::id();
         let exe = std::env::current_exe().unwrap();

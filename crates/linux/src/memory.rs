@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_tells_its_memory() {
+    fn the_memory_of_this_machine_is_read() {
         let root = Root::live();
         assert!(available_bytes(&root).unwrap() > 1 << 20);
         let resident = resident(std::process::id(), &root).unwrap();

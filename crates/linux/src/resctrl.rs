@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn without_monitoring_it_says_what_is_missing() {
+    fn without_monitoring_the_missing_feature_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let absent = Monitor::of_children(&Root::at(directory.path())).unwrap_err();
         assert!(absent.to_string().contains("mount -t resctrl"), "{absent}");

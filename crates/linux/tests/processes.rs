@@ -27,7 +27,7 @@ fn family() -> Program {
 }
 
 #[test]
-fn a_process_is_not_taken_for_another_with_the_same_pid() {
+fn a_process_is_not_mistaken_for_another_with_the_same_pid() {
     let root = Root::live();
     let program = Program::sleep();
     assert!(program.process.is_alive(&root));
@@ -65,7 +65,7 @@ fn a_known_member_stays_in_the_tree_after_its_parent_has_ended() {
 }
 
 #[test]
-fn what_proc_says_of_ourselves_is_true() {
+fn proc_describes_this_process_correctly() {
     let root = Root::live();
     let own = Process::own(&root).unwrap();
     assert_eq!(own.pid, std::process::id());
@@ -414,7 +414,7 @@ fn waiting_for_a_stop_times_out_and_names_what_still_runs() {
 }
 
 #[test]
-fn the_end_of_a_process_that_is_not_our_child_is_seen() {
+fn the_end_of_a_process_that_is_no_child_is_noticed() {
     let root = Root::live();
     let family = family();
     let members = procfs::tree(family.process.pid, &root).unwrap();

@@ -33,7 +33,7 @@ fn without_managed_programs_everything_busy_is_unmanaged() {
 }
 
 #[test]
-fn what_a_managed_program_used_is_taken_off_its_own_place_only() {
+fn managed_use_is_subtracted_from_the_own_place_only() {
     let before = sample(1, &[0, 0], &[(7, 0, "0")]);
     let after = sample(2, &[1_000, 500], &[(7, 800, "0")]);
     assert_eq!(usage_between(&before, &after), milli(&[(0, 200), (1, 500)]));

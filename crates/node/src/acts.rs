@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_may_have_been_done() {
+    fn unknown_acts_may_have_been_done() {
         assert_eq!(Traces::default().acts(), [Act::Stopped, Act::PlacedSomewhere, Act::Asked]);
         let earlier: Traces = serde_json::from_str(r#"{"groups": ["/cg/a"], "places": ["0-1"]}"#).unwrap();
         let expected = [Act::Grouped("/cg/a".into()), Act::Stopped, Act::Placed(cpus("0-1")), Act::Asked];
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_stopped_by_its_user_is_continued_by_nobody() {
+    fn a_program_stopped_by_its_user_is_never_continued() {
         let traces = Traces { user_stopped: true, stops_by_signal: Some(true), ..Traces::default() };
         assert!(!traces.acts().contains(&Act::Stopped));
     }

@@ -109,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_down_is_told_from_what_fails() {
+    fn registry_errors_differ_from_failed_acts() {
         let error = io::Error::from_raw_os_error(libc::ENOSPC).into();
         assert!(wrapped(RegistryError::Write { path: "/home/cg.traces".into(), error }).is_registry());
         assert!(!wrapped(failed("/cg/a/cpu.idle", libc::ENOSPC)).is_registry());
     }
 
     #[test]
-    fn the_text_says_all_of_it_from_the_outside_in() {
+    fn the_text_names_each_cause_from_the_outside_in() {
         let error = wrapped(failed("/cg/a/cpuset.cpus", libc::EBUSY)).to_string();
         assert!(error.starts_with(
             "runs unmanaged: could not be placed on 0-1: cannot write '1' to /cg/a/cpuset.cpus: "

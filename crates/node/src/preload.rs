@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_library_goes_behind_what_the_user_preloads_and_only_once() {
+    fn the_library_goes_behind_the_users_preloads_and_once() {
         let ours = Path::new("/c/lib.so");
         assert_eq!(appended(None, ours), "/c/lib.so");
         assert_eq!(appended(Some(OsStr::new("")), ours), "/c/lib.so");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_under_address_sanitizer_is_told_not_to_mind() {
+    fn address_sanitizer_is_set_to_accept_the_library() {
         let dir = tempfile::tempdir().unwrap();
         let (source, program) = (dir.path().join("p.c"), dir.path().join("p"));
         fs::write(&source, "int main(void) { return 0; }").unwrap();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_loader_would_not_take_is_an_absence_with_its_reason() {
+    fn a_library_that_the_loader_refuses_is_a_named_absence() {
         let dir = tempfile::tempdir().unwrap();
         let error = write_out(EMBEDDED, &[dir.path().join("a b")]).unwrap_err().to_string();
         assert!(error.contains("blank"), "{error}");
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_library_loads_into_a_program_without_a_word() {
+    fn the_library_loads_silently_into_a_program() {
         let dir = tempfile::tempdir().unwrap();
         let path = write_out(EMBEDDED, &[dir.path().to_owned()]).unwrap();
         let made = std::process::Command::new("true").env("LD_PRELOAD", &path).output().unwrap();

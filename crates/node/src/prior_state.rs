@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new_threads_get_back_what_their_first_thread_had() {
+    fn new_threads_get_the_cpus_of_their_first_thread() {
         let root = Root::live();
         // A process of its own: in this one other tests make threads meanwhile.
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn without_one_thread_the_curve_begins_as_amdahls_law_says() {
+    fn without_one_thread_the_curve_begins_by_amdahls_law() {
         // Nine tenths of the time in parallel: 1 ÷ (0.1 + 0.9 ÷ threads).
         let speedup = after(&[(2, 40, |_| 1820), (4, 40, |_| 3080)]).speedup().unwrap();
         assert!(speedup.milli(2).abs_diff(1818) <= 20, "{speedup:?}");

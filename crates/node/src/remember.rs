@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_is_recalled_and_the_last_lesson_counts() {
+    fn the_last_lesson_is_recalled() {
         let directory = tempfile::tempdir().unwrap();
         let remembered = Remembered::at(directory.path().join("remembered.json"));
         let key = |arguments: &str| ProgramKey {

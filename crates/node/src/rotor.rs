@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_plan_begins_with_those_who_run() {
+    fn a_change_of_plan_begins_with_running_programs() {
         let mut two = rotation("in_turn [20ms a on 0-1, 20ms b on 0-1, 20ms c on 0-1]");
         two.begin_with(&["c".parse().unwrap()].into());
         assert_eq!((running(&two).as_str(), two.next_change_ns()), ("c", Some(20 * MS)));

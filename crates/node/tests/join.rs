@@ -184,7 +184,7 @@ fn a_member_that_may_not_lead_is_orphaned_with_its_leader() {
 }
 
 #[test]
-fn whoever_meets_a_leader_that_leaves_is_managed_all_the_same() {
+fn a_program_that_meets_a_leaving_leader_is_managed() {
     let (_dir, home) = scratch();
     for round in 0..12 {
         let leader = member(&home);
@@ -241,7 +241,7 @@ fn impossible_options_are_an_error_and_leave_no_scheduler() {
 }
 
 #[test]
-fn a_program_whose_run_goes_before_it_starts_keeps_no_turn() {
+fn a_program_abandoned_before_its_start_keeps_no_turn() {
     let (_dir, home) = scratch();
     let (stopper, thread) = daemon(&home);
     let mut stays = member(&home);

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn company_is_who_runs_at_the_same_time() {
+    fn company_is_the_programs_that_run_at_the_same_time() {
         let company = |text: &str| {
             let of = |(app, others): (AppId, BTreeSet<AppId>)| {
                 let others: Vec<String> = others.iter().map(ToString::to_string).collect();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_on_its_place_while_it_runs_shares_nothing() {
+    fn a_program_alone_on_its_place_shares_nothing() {
         let shared =
             |text: &str| plan(text).sharing().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         assert_eq!(shared("side_by_side [a on 0, b on 1]"), "");

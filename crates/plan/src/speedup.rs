@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_curve_is_refused_with_its_point() {
+    fn an_impossible_curve_is_refused_with_its_point() {
         for (text, part) in [("2", "'2' is not"), ("2:0", "2:0"), ("0:5", "0:5"), ("1:900", "1:900")] {
             let error = text.parse::<Speedup>().unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_as_a_map_and_read_again() {
+    fn a_curve_is_written_as_a_map_and_read_again() {
         let speedup: Speedup = "2:1800".parse().unwrap();
         let text = serde_json::to_string(&speedup).unwrap();
         assert_eq!(text, r#"{"1":1000,"2":1800}"#);

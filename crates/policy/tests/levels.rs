@@ -163,7 +163,7 @@ fn a_narrowing_program_keeps_its_partition_until_it_shrank() {
 }
 
 #[test]
-fn who_scales_best_goes_a_level_up() {
+fn the_best_scaling_program_goes_a_level_up() {
     let mut bench = Bench::new(FIGURE_1, "LV", &settled());
     // Of three programs one is on the whole machine: not the latest, but the one that gains by it.
     let plan = bench.arrive("poor speedup 2:1400,4:1500; good speedup 2:1950,4:3800; unknown");
@@ -178,7 +178,7 @@ fn who_scales_best_goes_a_level_up() {
 }
 
 #[test]
-fn who_cannot_use_more_has_its_own_partition_all_the_time() {
+fn a_saturated_program_has_its_own_partition_all_the_time() {
     let mut bench = Bench::new(FIGURE_1, "LV", &settled());
     let plan = bench.arrive("a; b; script max 1");
     // One and a half CPUs for each of the others.

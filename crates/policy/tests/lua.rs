@@ -83,7 +83,7 @@ fn a_plan_is_text_or_put_together_from_parts() {
 }
 
 #[test]
-fn whom_a_plan_does_not_mention_waits_or_is_suspended() {
+fn an_unmentioned_program_waits_or_is_suspended() {
     let decision = decided("return run('b', snapshot.usable)", "a; b; c suspended");
     assert_eq!(decision.plan.to_string(), "b on 0-7 waiting [a] suspended [c]");
     assert_eq!(decision.report.lines(), ["a: not in the plan, waiting."]);
@@ -91,7 +91,7 @@ fn whom_a_plan_does_not_mention_waits_or_is_suspended() {
 }
 
 #[test]
-fn the_snapshot_says_what_a_policy_must_know() {
+fn the_snapshot_has_all_that_a_policy_must_know() {
     let body = "
         local app = snapshot.apps[1]
         print(app.name, app.malleability, app.threads, app.fewest_cpus, app.most_cpus, app.room, app.resizable)
@@ -140,7 +140,7 @@ fn nothing_is_carried_over_but_memory() {
 }
 
 #[test]
-fn what_cannot_be_remembered_is_named() {
+fn values_that_cannot_be_remembered_are_named() {
     for (body, wanted) in [
         ("memory.f = print", "memory.f cannot be remembered: it is a function"),
         ("memory.x = { y = { 0/0 } }", "memory.x.y[1] cannot be remembered: it is no finite number"),
@@ -303,7 +303,7 @@ fn a_built_in_policy_can_be_asked_and_is_remembered_for() {
 }
 
 #[test]
-fn a_report_says_what_the_checker_asks_for() {
+fn a_report_contains_what_the_checker_demands() {
     let body = "return { plan = built_in('UE'), report = { 'so', { left_over = '3', width = 2 }, { standstill_ns = 5 } } }";
     let remarks = decided(body, "").report.remarks;
     assert_eq!(
@@ -317,7 +317,7 @@ fn a_report_says_what_the_checker_asks_for() {
 }
 
 #[test]
-fn words_and_promises_are_the_file_s() {
+fn names_and_promises_are_the_file_s() {
     let policy = policy(
         "words = 'mine'\npromise = { share_ratio = 2, waiting = 3, keeps_cpus = true }\nfunction decide() end",
     );
@@ -329,7 +329,7 @@ fn words_and_promises_are_the_file_s() {
 }
 
 #[test]
-fn whoever_has_no_fallback_gets_everybody_everywhere() {
+fn without_a_fallback_all_programs_run_everywhere() {
     let decision = deciding("error('no')").decide(&snapshot("a; b"), &Memory::default());
     assert_eq!(decision.plan.to_string(), "mixed [a on 0-7, b on 0-7]");
     assert!(decision.report.lines()[0].ends_with(" (mine.lua) came to no plan: mine.lua:2: no"));
@@ -375,7 +375,7 @@ fn ta_in_lua_makes_the_plans_of_ta() {
 }
 
 #[test]
-fn what_we_give_to_begin_from_passes_the_checker() {
+fn the_template_of_a_policy_passes_the_checker() {
     let (first, cases) = (from_environment("COPLACE_SEED", 1), from_environment("COPLACE_LUA_CASES", 200));
     for (name, text) in [("start.lua", lua::START), ("ta.lua", TA), ("wider.lua", WIDER)] {
         let tried = |seed| {
@@ -488,7 +488,7 @@ fn every_setting_reaches_a_script() {
 }
 
 #[test]
-fn what_is_known_of_programs_reaches_a_script() {
+fn knowledge_about_programs_reaches_a_script() {
     let body = "
         for _, app in ipairs(snapshot.apps) do
           local left = app.evidence.left_ns

@@ -147,7 +147,7 @@ fn programs_keep_a_part_of_their_place_across_levels() {
 }
 
 #[test]
-fn three_programs_on_four_sockets_leave_one_idle_and_say_so() {
+fn three_programs_on_four_sockets_report_an_idle_one() {
     let mut bench = Bench::new(OPTERON, "TA", &Settings::default());
     let plan = bench.grow(3);
     assert_eq!(plan.place().len(), 18);
@@ -361,7 +361,7 @@ fn a_heavier_program_gets_longer_turns() {
 }
 
 #[test]
-fn who_must_not_be_stopped_stands_in_every_slot() {
+fn an_unstoppable_program_stands_in_every_slot() {
     let mut bench = Bench::new("core:4", "TA", &Settings::default());
     let plan = bench.arrive("r rigid max 3; s rigid max 3; sh fixed max 1");
     let Some(Tree::InTurn { slots, .. }) = &plan.tree else { panic!("{plan}") };
@@ -402,7 +402,7 @@ fn a_fixed_plan_is_carried_out_as_written() {
 }
 
 #[test]
-fn a_fixed_plan_leaves_out_who_is_not_there() {
+fn a_fixed_plan_leaves_out_absent_programs() {
     let text = "in_turn strict [20ms a on 0-1, 20ms b on 0-1]";
     let settings = Settings { plan: Some(text.to_owned()), ..Settings::default() };
     let mut bench = Bench::new("core:2", "fixed", &settings);

@@ -164,7 +164,7 @@ fn least_and_most(plan: &Plan, letter: char) -> (f64, f64) {
 }
 
 #[test]
-fn who_must_not_be_stopped_takes_nothing_from_its_neighbour() {
+fn an_unstoppable_program_costs_its_neighbour_nothing() {
     // Sixteen threads that sleep while they wait, and nobody may stop them.
     let apps = "p rigid max 16 team 16 fixed passive; a1; a2";
     for letters in ["CO", "LV"] {
@@ -208,7 +208,7 @@ fn no_node_stays_divided_for_fewer_than_half_of_its_parts() {
 }
 
 #[test]
-fn who_is_seated_is_seated_again() {
+fn a_seated_program_is_seated_again() {
     let settings = Settings { settle_ns: 0, grace_ns: 0, ..Settings::default() };
     for usable in ["1-2,4-6,12,14-16,18,20,22", "0-23", "0-4,9-13"] {
         for count in 1..=16 {

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_cpu_cannot_be_had_nobody_waits_for_it() {
+    fn an_unavailable_cpu_is_not_waited_for() {
         let began = Instant::now();
         let cpu = allowed()[0];
         assert_eq!(passed_ns(cpu, 65_000), None);

@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn who_loses_lives_from_the_cache_and_who_takes_streams() {
+    fn losers_are_cache_bound_and_aggressors_stream() {
         assert_eq!(class([(1.0, 1.0), (1.01, 1.02), (1.03, 1.01)], 0.005), (Class::N, true));
         assert_eq!(class([(1.0, 1.0), (1.10, 1.02), (1.60, 1.05)], 0.005), (Class::C, true));
         assert_eq!(class([(1.0, 1.0), (1.10, 1.40), (1.15, 1.20)], 0.005), (Class::S, true));
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_beside_any_probe_is_not_lost_to_its_footprint() {
+    fn a_loss_beside_any_probe_is_not_due_to_its_footprint() {
         assert_eq!(class([(1.20, 1.0), (1.21, 1.02), (1.23, 1.01)], 0.005), (Class::N, true));
         assert_eq!(class([(1.20, 1.0), (1.50, 1.02), (1.30, 1.01)], 0.005), (Class::C, true));
         // Round by round: what changes from one to the next is none of it.

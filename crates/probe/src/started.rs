@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wants_to_stop_does_not_wait_for_a_program() {
+    fn an_interrupt_does_not_wait_for_a_program() {
         let stopped = Arc::new(AtomicBool::new(false));
         let until = Until { limit: None, stopped: Some(Arc::clone(&stopped)) };
         let later = std::thread::spawn(move || {

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_stream_is_seen() {
+    fn the_end_of_the_stream_is_noticed() {
         let mut lines = Lines::default();
         lines.fill(&mut &b""[..]).unwrap();
         assert!(lines.ended());

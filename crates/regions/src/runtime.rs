@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn constructs_are_told_from_worksharing() {
+    fn constructs_differ_from_worksharing() {
         for (name, expected) in [
             ("GOMP_loop_nonmonotonic_dynamic_start", Call::Chunk),
             ("GOMP_loop_ull_guided_next", Call::Chunk),

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn it_agrees_with_looking_through_all_that_was_foreseen() {
+    fn the_queue_agrees_with_a_linear_search() {
         let mut random = Random::new(7);
         let mut queue = Queue::default();
         let mut naive: Vec<Option<(u64, u64)>> = vec![None; 20];

@@ -195,7 +195,7 @@ fn a_reused_name_is_a_new_job_and_open_jobs_end_with_the_record() {
 }
 
 #[test]
-fn what_is_no_record_is_refused_with_its_line() {
+fn a_malformed_record_is_refused_with_its_line() {
     let good = record(&(arrived(1.0, &app("a", 1, "")) + &plan(1.0, "a on 0")));
     let fails = |text: &str, wanted: &str| {
         let error = read(text).unwrap_err();

@@ -197,7 +197,7 @@ fn a_failure_states_its_seed_and_repeat_command() {
 }
 
 #[test]
-fn what_is_lost_in_a_simulation_is_noticed() {
+fn a_job_lost_in_a_simulation_is_noticed() {
     let machine = Arc::new(Machine::synthetic("core:4").expect("a known description"));
     let mut random = Random::new(3);
     let scenario = scenario(&mut random, 4);

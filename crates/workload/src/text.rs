@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_told_with_what_to_do() {
+    fn a_file_that_is_no_text_is_refused_with_a_remedy() {
         let mut cut = packed(&"a line\n".repeat(100));
         cut.truncate(cut.len() - 9);
         for (bytes, wanted) in [

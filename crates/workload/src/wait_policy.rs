@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_is_read_as_it_is_written_and_no_other() {
+    fn every_name_is_read_as_it_is_written_and_no_other() {
         for (name, waiting) in WaitPolicy::NAMES.into_iter().zip(WaitPolicy::ALL) {
             assert_eq!((name.parse(), waiting.to_string()), (Ok(waiting), name.to_owned()));
         }

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_column() {
+    fn mistakes_are_reported_with_their_column() {
         let column = |text: &str| parse(text).expect_err("it is wrong").column;
         assert_eq!(column("a]"), 2);
         assert_eq!(column("a[b"), 4);

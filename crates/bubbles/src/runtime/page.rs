@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_lie_where_the_node_looks_for_them() {
+    fn fields_lie_where_the_node_expects_them() {
         let ours = [
             ("magic", at::MAGIC),
             ("version", at::VERSION),

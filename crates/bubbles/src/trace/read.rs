@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_trace_is_read_again() {
         let wishes =
             Wishes { burst: BurstAt::Level(Level::Core), fewest: 2, memory: Some(1), ..Wishes::default() };
         let whats = [
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn mistakes_are_reported_with_their_line() {
         let line = |text: &str| Trace::parse(text).expect_err("it is wrong").line;
         assert_eq!(line("something else"), 1);
         assert_eq!(line("coplace bubbles trace 1\nprocessors two"), 2);

@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn who_slept_sleeps_as_long() {
+    fn a_sleeping_thread_sleeps_as_long_in_the_replay() {
         let text = "coplace bubbles trace 1\nprocessors 1\nscheduler flat\n0 1 0 made t1 7\n0 1 0 wake t1\n\
             0 0 0 run t1\n5 0 1 block\n45 1 0 wake t1\n50 0 0 run t1\n60 0 1 end\n";
         let machine = Machine::synthetic("core:1").expect("a machine");
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_incomplete_is_refused() {
+    fn an_incomplete_trace_is_refused() {
         let machine = Machine::synthetic("core:1").expect("a machine");
         let lost = Trace { lost: 3, ..trace() };
         assert_eq!(replay(&lost, &machine, &schedulers::Burst), Err(ReplayError::Lost(3)));

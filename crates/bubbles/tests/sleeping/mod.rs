@@ -218,7 +218,7 @@ fn no_wake_up_is_lost() {
 }
 
 #[test]
-fn no_wake_up_is_lost_to_a_worker_that_is_taken_away() {
+fn no_wake_up_is_lost_to_a_removed_worker() {
     everything_is_processed(Fault::None, 2, 1, true);
     everything_is_processed(Fault::None, 3, 2, true);
 }
@@ -231,13 +231,13 @@ fn a_missing_heavy_fence_is_found() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_look_before_the_announcement_is_found() {
+fn a_recheck_before_the_announcement_is_found() {
     everything_is_processed(Fault::ChecksBeforeItAnnounces, 1, 1, false);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_count_looked_at_before_the_queueing_is_found() {
+fn a_count_read_before_the_queueing_is_found() {
     everything_is_processed(Fault::CountsBeforeItQueues, 1, 1, false);
 }
 
@@ -249,6 +249,6 @@ fn a_futex_that_does_not_compare_is_found() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_processor_taken_away_in_silence_is_found() {
+fn a_processor_removed_without_notice_is_found() {
     everything_is_processed(Fault::RemovesWithoutNotice, 2, 1, true);
 }

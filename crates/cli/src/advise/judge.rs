@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_sleep_while_they_wait_are_not_said_to_spin() {
+    fn threads_that_sleep_while_they_wait_do_not_count_as_spinning() {
         let slept = |awake_cpus| ObservedProgram { awake_cpus, ..observed(10, 2, 1.0, 1.8) };
         let spins = |awake_cpus| {
             let verdict = judge(&[slept(awake_cpus), observed(11, 2, 1.0, 2.0)], &cpus());
@@ -429,14 +429,14 @@ mod tests {
     }
 
     #[test]
-    fn a_team_wider_than_its_cpus_is_told_to_be_narrower() {
+    fn a_team_wider_than_its_cpus_is_advised_to_be_narrower() {
         let verdict = judge(&[observed(10, 8, 2.0, 8.0)], &cpus());
         assert_eq!(verdict.remedies.len(), 1);
         assert_eq!(verdict.remedies[0].command, "OMP_NUM_THREADS=2 ./p10 'a b'");
     }
 
     #[test]
-    fn nobody_is_told_to_stop_a_shell_or_somebody_elses_program() {
+    fn advice_never_stops_shells_or_other_users_programs() {
         let mut shell = observed(10, 1, 1.0, 2.0);
         shell.stoppable = false;
         let mut other = observed(11, 1, 1.0, 2.0);
@@ -447,12 +447,12 @@ mod tests {
     }
 
     #[test]
-    fn a_little_waiting_is_not_worth_a_word() {
+    fn a_little_waiting_is_not_reported() {
         assert!(judge(&[observed(10, 2, 1.9, 2.0), observed(11, 1, 0.1, 0.1)], &cpus()).hurt.is_empty());
     }
 
     #[test]
-    fn words_are_quoted_as_a_shell_takes_them() {
+    fn arguments_are_quoted_as_a_shell_reads_them() {
         let arguments = ["a-b", "", "it's", "x y", "$HOME"].map(str::to_owned);
         assert_eq!(shell(&arguments), r"a-b '' 'it'\''s' 'x y' '$HOME'");
     }

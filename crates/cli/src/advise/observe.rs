@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_machine_is_told_from_a_kernel_that_keeps_no_times() {
+    fn an_idle_machine_differs_from_a_kernel_without_accounting() {
         let observed_after = |run_ns| {
             let base = alone_after(run_ns);
             observe(Duration::ZERO, &Root::at(base.path())).unwrap()

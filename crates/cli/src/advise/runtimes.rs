@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn go_and_rayon_are_known_by_what_their_programs_hold() {
+    fn go_and_rayon_are_recognised_by_their_programs_bytes() {
         let note = |name: &[u8; 4]| {
             let words = [4_u32, 83, 4].map(u32::to_ne_bytes).concat();
             [&[0x7f; 100][..], &words, name, b"build"].concat()
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn every_runtime_is_told_by_its_own_variable() {
+    fn every_runtime_is_set_by_its_own_variable() {
         let setting_for = |openmp, runtime| setting(openmp, runtime, 3).unwrap_or_default();
         assert_eq!(setting_for(true, None), "OMP_NUM_THREADS=3");
         assert_eq!(setting_for(true, Some(Runtime::OpenMpi)), "OMP_NUM_THREADS=3");

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_through_a_pipe_is_shown_and_never_waited_for() {
+    fn piped_output_is_shown_and_never_waited_for() {
         let (mut file, tail) = stream(None, true).unwrap();
         let mut output = Output { stdout: tail, stderr: None, show: (true, true), _drain: None };
         let mut lines = Vec::new();

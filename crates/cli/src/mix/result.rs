@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_told_only_where_every_program_has_a_slowdown() {
+    fn means_are_given_only_where_every_program_has_a_slowdown() {
         let all = result(vec![program("a", 0, 2 * S, Some(S)), program("b", 0, 4 * S, Some(S))]);
         assert_eq!((all.antt(), all.stp(), all.max_slowdown()), (Some(3.0), Some(0.75), Some(4.0)));
         let mut failed = all.programs;

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_copy_says_nothing_of_a_new_signal() {
+    fn an_old_copy_does_not_count_for_a_new_signal() {
         let mut copies = Copies::default();
         copies.note_witnessed(15, 1000 * MS);
         copies.note_arrived(15, 1400 * MS);

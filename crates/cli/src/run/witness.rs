@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_witness_tells_each_signal_once_and_ends_by_none() {
+    fn a_witness_reports_each_signal_once_and_ends_by_none() {
         let mut witness = Witness::start().unwrap();
         assert_eq!(witness.signals(), Some(vec![]));
         for signal in [Signal::TERM, Signal::USR1, Signal::TSTP] {

@@ -88,7 +88,7 @@ fn a_measured_matrix_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn a_program_that_fails_leaves_its_pairs_empty_and_is_told() {
+fn a_failing_program_leaves_its_pairs_empty_and_is_reported() {
     let world = world();
     if !two_cpus() {
         return eprintln!("skipped: there is one CPU");
@@ -104,7 +104,7 @@ fn a_program_that_fails_leaves_its_pairs_empty_and_is_told() {
 }
 
 #[test]
-fn programs_side_by_side_are_told_and_strangers_named() {
+fn neighbours_are_predicted_and_unknown_programs_named() {
     let world = world();
     let printed = text(&world.run(&["lab", "predict", "cg", "ft", "--matrix", "pairs.csv"]).stdout);
     assert!(
@@ -168,7 +168,7 @@ fn programs_are_paired_so_that_they_lose_least() {
 }
 
 #[test]
-fn without_knowledge_twins_are_kept_apart_and_that_is_said() {
+fn without_knowledge_twins_are_kept_apart_and_reported() {
     let world = world();
     let value = json(&world, &["lab", "pair", "a", "a", "b", "b", "c", "c", "--json"]);
     assert_eq!(value["placed_by"], "twins rule");
@@ -214,7 +214,7 @@ fn schedules_of_twins_are_counted_and_compared() {
 }
 
 #[test]
-fn bad_input_is_refused_with_its_place_and_a_word_on_what_to_do() {
+fn bad_input_is_refused_with_its_place_and_a_remedy() {
     let world = world();
     for (name, content, words) in [
         ("gap.csv", ",a,b\na,1\nb,1,1\n", "gap.csv:2:2: the row of 'a' has 1 values for 2 programs"),

@@ -39,7 +39,7 @@ fn a_policy_goes_from_nothing_to_a_live_mix() {
 }
 
 #[test]
-fn what_new_prints_leads_to_a_table_beside_ta() {
+fn the_commands_that_new_prints_compare_with_ta() {
     let world = World::new();
     let printed = text(&world.run(&["policy", "new", "mine.lua"]).stdout);
     let simulations: Vec<&str> =
@@ -86,7 +86,7 @@ fn a_policy_in_lua_does_better_with_a_notebook_than_without() {
 }
 
 #[test]
-fn what_lies_there_is_not_overwritten() {
+fn an_existing_file_is_not_overwritten() {
     let world = World::new();
     world.file("mine.lua", "-- precious");
     world.file("coplace.lua", "-- somebody else's");
@@ -174,7 +174,7 @@ fn a_failing_script_leaves_programs_running_with_a_message() {
 }
 
 #[test]
-fn a_daemon_takes_the_text_of_a_policy_and_needs_no_file() {
+fn a_daemon_receives_the_text_of_a_policy_and_needs_no_file() {
     let world = World::new();
     let mut command = world.command(&["daemon"]);
     command.current_dir("/");

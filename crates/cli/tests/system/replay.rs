@@ -93,7 +93,7 @@ fn a_live_recording_replays_without_its_policy_file() {
 }
 
 #[test]
-fn what_is_no_record_is_refused() {
+fn a_file_that_is_no_record_is_refused() {
     let world = World::new();
     world.fails(&["record", "r.jsonl"], 1, &["no scheduler runs"]);
     assert!(!world.path("r.jsonl").exists());

@@ -53,7 +53,7 @@ fn levels_of_a_small_machine_are_shown_turn_by_turn() {
 }
 
 #[test]
-fn everybody_is_given_the_same_in_every_step_of_levels() {
+fn all_programs_get_equal_shares_in_every_step_of_levels() {
     let world = World::new();
     let words = ["simulate", "--machine", "pack:2 core:2", "--steps", "9", "--policy", "LV", "--json"];
     let json: serde_json::Value = serde_json::from_slice(&world.run(&words).stdout).unwrap();

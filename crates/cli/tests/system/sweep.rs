@@ -122,7 +122,7 @@ fn impossible_jobs_are_skipped_and_counted_on_request() {
 }
 
 #[test]
-fn what_is_wrong_with_a_grid_is_told_with_line_and_column() {
+fn mistakes_in_a_grid_are_reported_with_line_and_column() {
     let world = World::new();
     let wrong = |from: &str, to: &str, wanted: &[&str]| {
         world.file("mine.lua", "function decide() return built_in('TA') end");

@@ -300,7 +300,7 @@ mod tests {
         }
 
         #[test]
-        fn what_a_third_has_bid_first_changes_no_optimum(more in 0usize..150, kind in 0u8..4, seed in 0u64..u64::MAX) {
+        fn an_earlier_bid_changes_no_optimum(more in 0usize..150, kind in 0u8..4, seed in 0u64..u64::MAX) {
             let count = MANY - 4 + 2 * (more / 2);
             let mut random = Random::new(seed);
             let mut unit = || random.below(1 << 20) as f64 / f64::from(1 << 20);
@@ -317,7 +317,7 @@ mod tests {
         }
 
         #[test]
-        fn as_kinds_they_cost_the_same(kinds in 1usize..=4, half in 1usize..=4, seed in 0u64..u64::MAX, range in 1u64..40) {
+        fn pairings_by_kind_cost_the_same(kinds in 1usize..=4, half in 1usize..=4, seed in 0u64..u64::MAX, range in 1u64..40) {
             let count = 2 * half;
             let mut random = Random::new(seed);
             let kind: Vec<usize> = (0..count).map(|_| random.below(kinds as u64) as usize).collect();

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_was_hardly_seen_is_less_sure() {
+    fn a_hardly_observed_program_is_less_sure() {
         let values: Vec<(usize, usize, f64)> =
             (0..8).flat_map(|a| (0..8).map(move |b| (a, b, (a * b) as f64 / 20.0))).collect();
         let effects = Effects::fit(9, &values).unwrap();

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn without_classes_nothing_is_told() {
+    fn without_classes_nothing_is_predicted() {
         let matrix = Matrix::parse("m", ",a\na,1.5\n").unwrap();
         assert_eq!(Classes.predict(&Knowledge::of(matrix)).get(0, 0), None);
     }

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_pressure_is_the_one_that_fits_what_was_seen() {
+    fn an_unknown_pressure_is_fitted_to_observations() {
         let matrix = Matrix::parse("m", ",a,b,c\na,,,1.6\nb,,,\nc,,,\n").unwrap();
         let mut knowledge = Knowledge::of(matrix);
         knowledge.profiles = vec![with_curve(1.0, None), with_curve(0.5, None), Profile::default()];

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_was_seen_the_variance_is_the_prior_s() {
+    fn without_observations_the_variance_is_the_prior_s() {
         let parts = rows();
         let sizes = Sizes { parts: vec![1.0], noise: 0.25, likelihood: 0.0 };
         let posterior = Posterior::of(&parts, &sizes, &[(0, 0)], &[1.0], &[1.0]).unwrap();

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn likeness_sees_what_sums_do_not() {
+    fn likeness_finds_patterns_that_sums_miss() {
         let (whole, part) = made_up(14, 70, 5);
         let knowledge = Knowledge::of(part.clone());
         let (ours, sums) = (PROCESS.predict(&knowledge), Additive.predict(&knowledge));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_size_of_a_known_program_is_taken_for_its_like() {
+    fn a_new_size_of_a_known_program_is_predicted_like_it() {
         let names = ["lm 1", "lm 2", "lm 4", "lm 8", "ep"].map(str::to_owned).to_vec();
         let mut matrix = Matrix::unknown(names);
         for a in 0..5 {
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_known_is_nothing_told() {
+    fn without_knowledge_nothing_is_predicted() {
         let names = vec!["a".to_owned(), "b".to_owned()];
         let knowledge = Knowledge::of(Matrix::unknown(names));
         assert_eq!(PROCESS.predict(&knowledge).get(0, 1), None);

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_a_step_of_a_job_by_its_group_is_left_there() {
+    fn a_step_of_a_job_is_left_in_its_group() {
         assert_eq!(standing_in(&["/slurm/uid_7/job_12/step_0"]), None);
         assert_eq!(standing_in(&["/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"]), None);
         assert_eq!(standing_in(&["/slurm/uid_7"]), Some("/slurm/uid_7".into()));

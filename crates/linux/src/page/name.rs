@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn two_containers_that_have_the_same_number_are_told_apart() {
+    fn two_containers_with_the_same_number_are_distinguished() {
         let all = [
             (process(100, 5), called(procfs::FIRST_PID_NAMESPACE, 100)),
             (process(101, 5), called(INNER, 2)),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_may_be_the_owner_makes_it_uncertain() {
+    fn another_possible_owner_makes_the_owner_uncertain() {
         // A start time that differs: an ended process of the same number, or another time namespace.
         let all = [(process(101, 5), called(INNER, 2))];
         let page = PageName { pid: 2, namespace: INNER };

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lives_in_the_temporary_one_is_found_after_a_login() {
+    fn programs_in_the_temporary_home_are_found_after_a_login() {
         let (_dir, places) = places();
         let old = home(&temporary(&places));
         let lease = Lease::acquire(&old).unwrap();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_somebody_else_s_or_a_link_is_no_login() {
+    fn a_foreign_directory_or_a_link_is_no_login() {
         let (dir, places) = places();
         let target = dir.path().join("target");
         fs::create_dir(&target).unwrap();

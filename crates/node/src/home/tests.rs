@@ -60,7 +60,7 @@ fn a_second_scheduler_learns_of_the_first_and_locks_after_it() {
 }
 
 #[test]
-fn no_leader_takes_the_lock_while_a_daemon_claims_it() {
+fn no_leader_gets_the_lock_while_a_daemon_claims_it() {
     let dir = scratch();
     let home = Home::at(dir.path()).unwrap();
     let claim = home.claim_for_daemon().unwrap().unwrap();

@@ -86,7 +86,7 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     #[test]
-    fn who_hangs_is_waited_for_less_than_who_is_slow() {
+    fn a_hanging_scheduler_is_waited_for_less_than_a_slow_one() {
         assert!(!is_enough(3 * S - 1, Sign::Hangs) && is_enough(3 * S, Sign::Hangs));
         assert!(!is_enough(10 * S - 1, Sign::Passing) && is_enough(10 * S, Sign::Passing));
     }

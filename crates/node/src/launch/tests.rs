@@ -130,7 +130,7 @@ fn a_program_finds_the_signal_dispositions_of_our_own_start() {
 }
 
 #[test]
-fn a_stopped_program_tells_by_which_signal_as_long_as_it_stands() {
+fn a_stopped_program_reports_its_stop_signal_while_stopped() {
     let mut running = Held::spawn(launch(&["sleep", "60"])).unwrap().let_go(&BTreeMap::new()).unwrap();
     assert_eq!(running.stop_signal(), None);
     // In a process group that nobody controls SIGTSTP stops nothing.
@@ -184,7 +184,7 @@ fn cpus_at_start(initial: &str, left: &str) -> String {
 }
 
 #[test]
-fn a_program_starts_on_no_cpus_its_user_did_not_give() {
+fn a_program_starts_only_on_cpus_that_its_user_gave() {
     let own: Vec<u32> = linux::affinity::get(std::process::id()).unwrap().iter().collect();
     let [one, other, ..] = own[..] else { return };
     let both = if other == one + 1 { format!("{one}-{other}") } else { format!("{one},{other}") };

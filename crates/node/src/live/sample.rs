@@ -203,7 +203,7 @@ mod tests {
     const RUNS: Found = Found { ended: false, stopped: false, user_stopped: false, stopped_samples: 0 };
 
     #[test]
-    fn a_program_is_stopped_by_others_once_two_looks_agree() {
+    fn two_samples_confirm_a_stop_by_others() {
         assert_eq!(external_change(RUNS), None);
         let stopped = |stopped_samples| Found { stopped: true, stopped_samples, ..RUNS };
         assert_eq!(external_change(stopped(1)), None);

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_shows_nothing_yet_keeps_what_it_came_with() {
+    fn a_program_that_shows_nothing_yet_keeps_its_cpus() {
         let sets = ["0-1", "0-7", "0-7"].map(|text| text.parse::<CpuSet>().unwrap());
         for nature in [None, Some(&Nature::Starting), Some(&Nature::Serial)] {
             let next = next(&standing(nature, &sets));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_shrink_or_waits_passively_is_placed_at_once() {
+    fn a_program_that_cannot_shrink_is_placed_at_once() {
         let sets = ["0-1", "2-5", "0-7"].map(|text| text.parse::<CpuSet>().unwrap());
         let wished = |on_its_way| Next { cpus: sets[0].clone(), on_its_way, outgrew: false };
         assert_eq!(next(&standing(Some(&Nature::Rigid("so".into())), &sets)), wished(false));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_team_wider_than_the_plan_knows_of_is_looked_at_first() {
+    fn a_team_wider_than_the_plan_assumes_is_sampled_first() {
         let sets = ["0-1", "2-5", "0-7"].map(|text| text.parse::<CpuSet>().unwrap());
         let (rigid, union) = (Nature::Rigid("so".into()), "0-5".parse().unwrap());
         let outgrown = Standing { widest: 2, ..standing(Some(&rigid), &sets) };

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_noted_stop_stands_in_the_traces_until_taken_back() {
+    fn a_noted_stop_stands_in_the_traces_until_withdrawn() {
         let (_dir, registry) = scratch();
         let id = AppId::new("cg").unwrap();
         registry.note_stopped(&id, true);

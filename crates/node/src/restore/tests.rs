@@ -112,7 +112,7 @@ fn our_masks_are_widened_and_the_programs_own_are_kept() {
 }
 
 #[test]
-fn wishes_for_smaller_teams_are_taken_back() {
+fn wishes_for_smaller_teams_are_withdrawn() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pages");
     PageDir::create(&path, 3, false).unwrap();

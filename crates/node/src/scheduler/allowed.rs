@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_out_is_what_programs_may_use_together() {
+    fn the_cpus_of_all_programs_together_are_shared_out() {
         let allowance = Allowance {
             affinity: cpus("0-9"),
             cpuset: Some(cpus("0-3")),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_limit_of_all_programs_limits_what_they_have_together() {
+    fn only_a_limit_on_all_programs_limits_their_sum() {
         let limits = |groups: &[(&str, u64)]| -> BTreeMap<PathBuf, CpuMax> {
             let limit = |quota_us| CpuMax { quota_us, period_us: 100_000 };
             groups.iter().map(|(group, quota_us)| (PathBuf::from(group), limit(*quota_us))).collect()

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_start_that_was_asked_for_says_what_it_costs() {
+    fn a_requested_narrow_start_states_its_cost() {
         assert!(narrow_start_cost(1, 4).contains("cannot use the other 3, and may take up to 4.0 times"));
         assert_eq!(narrow_start_cost(4, 4), "was started with 4 of 4 threads, as asked");
     }

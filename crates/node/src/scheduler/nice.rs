@@ -84,13 +84,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_nice_value_weighs_what_it_does_to_the_kernel() {
+    fn a_nice_value_has_the_kernels_weight() {
         let weights = [-20, -5, 0, 5, 10, 19, 99].map(weight_milli);
         assert_eq!(weights, [86_680, 3_047, 1_000, 327, 107, 14, 14]);
     }
 
     #[test]
-    fn who_is_ten_levels_less_important_yields_to_the_others() {
+    fn a_much_nicer_program_yields_to_the_others() {
         assert_eq!(yielding(&[0, 19, 9, 10]), [false, true, false, true]);
         // Programs that are all equally nice share as others do.
         assert_eq!(yielding(&[19, 19]), [false, false]);

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_stays_in_its_region_is_rigid_and_said_so_once() {
+    fn a_program_stuck_in_its_region_is_rigid_and_reported_once() {
         let stays = observation(Nature::StuckInRegion("so".into()));
         let (app, news) = demand_of("a team 5", "a", None, &stays);
         assert_eq!((app.team, app.demand.max_threads), (Some(3), Some(3)));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn until_it_shows_what_it_is_it_counts_as_last_time() {
+    fn until_its_nature_shows_a_program_counts_as_last_time() {
         let expected = Some("a rigid max 6");
         for observation in [
             observation(Nature::Starting),

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loop_sleeps_until_whatever_comes_first() {
+    fn the_loop_sleeps_until_the_earliest_timer() {
         let beat = 100 + lease::BEAT_NS;
         assert_eq!(wait_until(100, false, None, None), beat);
         assert_eq!(wait_until(100, false, Some(130), None), 130);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_forked_more_since_the_last_count_is_not_multiplied() {
+    fn a_program_that_forked_since_the_last_count_counts_once() {
         let before = Shared { bytes: Some(200 * MIB), resident_bytes: 200 * MIB, processes: 2, cost_ns: 1 };
         let memory = combine(&[process(100, 100, 90); 8], Some(before));
         assert_eq!(memory.now_bytes, 200 * MIB);

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_speaks_against_resizing_outweighs_the_rest() {
+    fn reasons_against_resizing_outweigh_the_rest() {
         let found = Shown { runtime: true, regions: 5, may_resize: true, was_resizable: true, ..NOTHING };
         for against in [
             Shown { declared_rigid: true, ..found },

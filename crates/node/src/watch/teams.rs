@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn no_division_gives_more_than_there_is_or_than_anybody_can_use() {
+    fn no_division_exceeds_the_target_or_any_need() {
         for target in 1..20_u32 {
             for teams in ["3 1 7", "0 5", "2 2 2 2", "9", "-4 1 1 0"] {
                 let needs = needs(teams);

@@ -149,7 +149,7 @@ mod tests {
     use workload::Random;
 
     #[test]
-    fn what_a_change_is_said_to_bring_is_what_it_brings() {
+    fn the_predicted_gain_of_an_exchange_is_its_gain() {
         for seed in 0..200 {
             let mut random = Random::new(seed);
             let count = 4 + random.below(8) as usize;

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_cpus_are_kept_as_trying_all_assignments_finds() {
+    fn as_many_cpus_are_kept_as_an_exhaustive_search_finds() {
         let mut state = 7u64;
         let mut random = move |end: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

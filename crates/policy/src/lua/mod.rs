@@ -36,7 +36,7 @@
 //! - a script ends: `a_script_that_runs_away_is_stopped`
 //! - it reaches nothing outside: `files_clock_and_randomness_are_not_there`
 //! - errors name file and line: `errors_name_the_file_and_the_line`
-//! - it sees what the policies in Rust see: `what_is_known_of_programs_reaches_a_script`,
+//! - it sees what the policies in Rust see: `knowledge_about_programs_reaches_a_script`,
 //!   `every_setting_reaches_a_script`
 //! - TA written in Lua decides as TA does: `ta_in_lua_makes_the_plans_of_ta`
 //!

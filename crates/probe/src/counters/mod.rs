@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_counted_or_the_machine_says_why_not() {
+    fn a_program_is_counted_or_the_absence_has_its_reason() {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap();
         let definitions = Definitions::of(&Processor::parse(&cpuinfo));
         match definitions.count(&["true".into()], &Until::default(), None) {

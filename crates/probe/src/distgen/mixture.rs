@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mixture_is_refused_with_its_part() {
+    fn an_impossible_mixture_is_refused_with_its_part() {
         for (text, part) in [
             ("", "no distance"),
             ("32", "'32'"),

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn every_order_reads_at_full_speed_and_ends_when_told() {
+    fn every_order_reads_at_full_speed_and_ends_on_request() {
         for order in [Order::Stream, Order::Random, Order::Linked] {
             let mut generator =
                 DistGen::start(&Settings { order, threads: 2, ..settings("16K:1,256K:1") }).unwrap();
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_after_the_accesses_that_were_asked_for() {
+    fn a_run_ends_after_the_requested_accesses() {
         let settings = Settings { accesses: Some(100_000), ..settings("1M") };
         let mut generator = DistGen::start(&settings).unwrap();
         let since = Instant::now();
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_ends_preparations_too_and_what_was_spent_is_told() {
+    fn a_stop_ends_preparations_and_reports_what_was_spent() {
         let stop = Arc::new(AtomicBool::new(false));
         let idle = Settings { idle_time: true, stop: Some(Arc::clone(&stop)), ..settings("1M") };
         let generator = DistGen::start(&idle).unwrap();

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probe_alone_tells_its_bandwidth_and_what_it_cost() {
+    fn the_probe_alone_reports_its_bandwidth_and_cost() {
         let stop = Arc::new(AtomicBool::new(false));
         // In idle time only: on a busy machine it may have to try for a while.
         let made = (0..100).map(|_| make(&order(&stop, Duration::from_secs(2)), None, None));

@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn what_least_is_known_of_comes_next_until_enough_is() {
+    fn the_least_known_program_comes_next_until_enough_is_known() {
         let company = Company { record: program("a", "0", Some(1)).record, threads: 1 };
         let beside = Opening { cpus: CpuSet::first(2), company: Some(company) };
         let due = |known: [usize; 3]| prober([10, 20, 40].into_iter().zip(known).collect()).due(&beside);
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_is_never_shown_anything_does_nothing_and_ends() {
+    fn a_service_that_gets_no_scenes_does_nothing_and_ends() {
         let machine = Arc::new(Machine::synthetic(TWO).unwrap());
         let kept = Arc::new(Mutex::new(Vec::new()));
         let mut online = Online::start(machine, vec![1 << 20], Box::new(Kept(Arc::clone(&kept)))).unwrap();

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn who_returns_halfway_has_half_of_it_to_fetch() {
+    fn a_program_that_returns_halfway_has_half_to_fetch() {
         let model = Model::built_in();
         let is = model.profiles.iter().find(|profile| profile.name == "is.C").unwrap();
         let mut pages = Pages::default();

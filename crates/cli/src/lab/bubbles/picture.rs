@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_to_be_seen_does_not_make_it_large() {
+    fn invisibly_short_pieces_do_not_enlarge_the_picture() {
         let mut text = String::from("coplace bubbles trace 1\nprocessors 1\nscheduler flat\n");
         for thread in 1..=7 {
             text += &format!("0 0 1 insert t{thread} b{thread}\n");

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_alone_takes_its_time() {
+    fn a_program_alone_is_timed() {
         let seconds = halves().time_alone(&sleeps("0.1"), 0).unwrap();
         assert!((0.1..60.0).contains(&seconds), "{seconds}");
     }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_fail_or_never_end_are_told() {
+    fn programs_that_fail_or_never_end_are_reported() {
         let program = |arguments: &[&str]| Program {
             name: "p".into(),
             command: arguments.iter().map(OsString::from).collect(),

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_second_is_told_of_whole_runs_only() {
+    fn rates_are_given_of_whole_runs_only() {
         let machine = Machine::synthetic("pack:1 core:2").unwrap();
         let native = Some(Cost { seconds: 2.0, user_seconds: 2.0 });
         let cache = Cache { level: 1, bytes: 1_000 * LINE_BYTES };
