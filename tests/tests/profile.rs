@@ -81,7 +81,7 @@ fn a_program_is_measured_once_and_stores_exchange_it() {
     assert!(error.contains("line 1"), "{error}");
     assert_eq!(profile("b", &["forget", "cg"]).0, Some(0));
     assert_eq!(samples("b"), 0);
-    for (arguments, status, said) in [
+    for (arguments, status, message) in [
         (vec!["show", "cg"], 1, "nothing is known of cg"),
         (vec!["--", "/nowhere/at/all"], 2, "/nowhere/at/all"),
         (vec!["--", "false"], 1, "nothing was kept"),
@@ -89,7 +89,7 @@ fn a_program_is_measured_once_and_stores_exchange_it() {
     ] {
         let (code, _, error) = profile("b", &arguments);
         assert_eq!(code, Some(status), "{arguments:?}: {error}");
-        assert!(error.contains(said), "{arguments:?}: {error}");
+        assert!(error.contains(message), "{arguments:?}: {error}");
     }
     home.is_left_clean();
 }
@@ -173,11 +173,12 @@ fn slowdowns_are_kept_by_round_and_support_a_class() {
     let count = |of: usize, part: &str| found[of][part].as_array().unwrap().len();
     let counts = |of| (count(of, "probe_cpus"), count(of, "rounds"), count(of, "curve"));
     assert_eq!((counts(0), counts(1), found[0]["whole"].as_bool()), ((1, 2, 1), (2, 2, 1), Some(true)));
-    for (program, status, said) in [("/nowhere/at/all", 2, "/nowhere/at/all"), ("false", 1, "exit status 1")]
+    for (program, status, message) in
+        [("/nowhere/at/all", 2, "/nowhere/at/all"), ("false", 1, "exit status 1")]
     {
         let (code, _, error) = slowdown(&["--rounds", "1", "--footprints", "1M"], &[program]);
         assert_eq!(code, Some(status), "{error}");
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(message), "{error}");
     }
     home.is_left_clean();
 }
@@ -256,12 +257,12 @@ fn of_a_32_bit_program_all_is_measured_but_reuse_distances() {
 }
 
 /// Starts a command, sends it a Ctrl-C's signal once it has said this, and waits for its end.
-fn interrupted(mut command: Command, said: impl Fn(&str) -> bool) -> (Option<i32>, String) {
+fn interrupted(mut command: Command, matches: impl Fn(&str) -> bool) -> (Option<i32>, String) {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut text = String::new();
     for line in BufReader::new(child.stderr.take().unwrap()).lines() {
         let line = line.unwrap();
-        if said(&line) {
+        if matches(&line) {
             processes::signal(child.id(), libc::SIGINT);
         }
         text += &(line + "\n");

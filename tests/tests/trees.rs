@@ -407,7 +407,7 @@ fn ranks_with_unused_openmp_are_not_squeezed_onto_one_cpu() {
         assert!(narrow_s < 2.0, "{widths:?}; {:?}", mix.plans());
         assert!(!is_known || narrow_s == 0.0, "it is known from before: {widths:?}; {:?}", mix.plans());
         // What bound itself while it was confined is free when it is not.
-        let said = mix.printed("ranks");
-        assert!(said.contains(&format!("cpus {cpus} {cpus}")), "{said}; {:?}", mix.plans());
+        let printed = mix.printed("ranks");
+        assert!(printed.contains(&format!("cpus {cpus} {cpus}")), "{printed}; {:?}", mix.plans());
     }
 }

@@ -47,7 +47,7 @@ fn found(case: &Case) -> String {
 }
 
 #[test]
-fn every_case_is_placed_as_its_file_says() {
+fn every_case_is_placed_as_its_file_expects() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/placements");
     let mut files: Vec<PathBuf> =
         fs::read_dir(folder).expect("the cases").map(|entry| entry.expect("a file").path()).collect();

@@ -58,19 +58,19 @@ struct File {
     machines: Spanned<Vec<Spanned<String>>>,
     policies: Spanned<Vec<Spanned<String>>>,
     arrivals_per_minute: Option<Spanned<Vec<Spanned<f64>>>>,
-    #[serde(default = "ten")]
+    #[serde(default = "default_seeds")]
     seeds: u64,
-    #[serde(default = "one")]
+    #[serde(default = "default_first_seed")]
     first_seed: u64,
     #[serde(default)]
     settings: Option<Spanned<toml::Table>>,
 }
 
-fn ten() -> u64 {
+fn default_seeds() -> u64 {
     10
 }
 
-fn one() -> u64 {
+fn default_first_seed() -> u64 {
     1
 }
 

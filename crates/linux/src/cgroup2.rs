@@ -18,7 +18,7 @@ use crate::error::{Absent, Error, Result};
 use crate::root::{Root, number, read, write};
 
 pub use crate::cgroup::DELEGATE;
-pub use delegation::{delegated_scope, find_base, user_manager_answers};
+pub use delegation::{check_user_manager, delegated_scope, find_base};
 
 /// Where this user may make groups, and with which controllers.
 #[derive(Clone, Debug)]

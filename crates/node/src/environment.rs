@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn launchers_do_not_bind_unless_their_user_said_how() {
+    fn launchers_do_not_bind_unless_their_user_asked() {
         let nothing = |_: &str| None;
         let additions = |present: &dyn Fn(&str) -> Option<&'static OsStr>, rebind| {
             additions(present, rebind, None, WaitPolicy::Auto)
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_is_set_unless_the_user_said_how_threads_wait() {
+    fn waiting_is_set_unless_the_user_has_set_it() {
         let set = |waiting, stated: Option<&'static str>| {
             let present = move |name: &str| (Some(name) == stated).then_some(OsStr::new("its"));
             let mut added = additions(present, false, None, waiting);

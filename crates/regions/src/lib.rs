@@ -109,7 +109,7 @@ fn judge_object(bytes: &[u8]) -> Result<Verdict, Reason> {
 
 /// By names in its data a program can find at run time what it does not import.
 fn check_lookups(image: &Image) -> Result<(), Reason> {
-    let can = image.imports.iter().any(|name| runtime::LOOKS_UP.contains(&name.as_str()));
+    let can = image.imports.iter().any(|name| runtime::LOOKUP_CALLS.contains(&name.as_str()));
     let names = runtime::ASKS_TEAM.iter().chain(&runtime::ASKS_IDENTITY);
     match can && image.names_any_of(names) || image.names_any_of(&["/proc/thread-self"]) {
         true => Err(whole(Cause::ThreadIdentity)),

@@ -141,7 +141,7 @@ pub fn main(args: &Args) -> Outcome {
     let summary = Summary::new(&run, native, &machine);
     for (path, text) in [
         (&args.csv, summary.csv()),
-        (&args.svg, picture::draw(&summary)),
+        (&args.svg, picture::render(&summary)),
         (&args.json, format!("{:#}\n", summary.json())),
     ] {
         match path {

@@ -30,7 +30,7 @@ const BARS: f64 = 4.0;
 const LEAST: f64 = 1e-5;
 
 /// A plot for every part of every program.
-pub fn draw(summary: &Summary<'_>) -> String {
+pub fn render(summary: &Summary<'_>) -> String {
     let Some(first) = summary.reports.first() else { return String::new() };
     let parts: Vec<(&Report, &Part)> = summary
         .reports
@@ -55,9 +55,9 @@ pub fn draw(summary: &Summary<'_>) -> String {
     for (index, (report, part)) in parts.iter().enumerate() {
         let _ = writeln!(svg, r#"<g transform="translate(0 {:.0})">"#, each * index as f64);
         let title = format!("{}: {}", report.program, scope_name(part.scope));
-        plot(&mut svg, &part.histogram, &title, doublings, summary.per_second(report, part));
+        draw_plot(&mut svg, &part.histogram, &title, doublings, summary.per_second(report, part));
         for cache in &summary.caches {
-            mark(
+            draw_mark(
                 &mut svg,
                 &format!("L{} {}", cache.level, format_bytes(cache.bytes)),
                 cache.bytes,
@@ -83,7 +83,7 @@ fn curve_y(ratio: f64) -> f64 {
     TOP + PLOT * (1.0 - ratio)
 }
 
-fn plot(svg: &mut String, histogram: &Histogram, title: &str, doublings: f64, per_second: Option<f64>) {
+fn draw_plot(svg: &mut String, histogram: &Histogram, title: &str, doublings: f64, per_second: Option<f64>) {
     let accesses = histogram.accesses();
     let _ = writeln!(svg, r#"<text class="in" x="{LEFT}" y="18">{}</text>"#, escape(title));
     for (power, label) in [(0, "100%"), (-1, "10%"), (-2, "1%"), (-3, "0.1%"), (-4, "0.01%"), (-5, "0")] {
@@ -167,7 +167,7 @@ fn plot(svg: &mut String, histogram: &Histogram, title: &str, doublings: f64, pe
     );
 }
 
-fn mark(svg: &mut String, name: &str, bytes: u64, doublings: f64) {
+fn draw_mark(svg: &mut String, name: &str, bytes: u64, doublings: f64) {
     let at = x_of((bytes / LINE_BYTES) as f64, doublings);
     let _ = writeln!(
         svg,
