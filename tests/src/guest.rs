@@ -195,10 +195,10 @@ impl Session<'_> {
 
     /// What the kernel says of every program that has a group. It takes one small process in the
     /// guest, whose CPUs are few in truth.
-    pub fn look(&mut self) -> BTreeMap<String, Sight> {
+    pub fn sample(&mut self) -> BTreeMap<String, Sight> {
         let files = ["cgroup.freeze", "cpu.idle", "cpu.weight"];
         let files = files.map(|file| format!("{GROUPS}/*/*/{file}")).join(" ");
-        let mut seen = BTreeMap::new();
+        let mut sights = BTreeMap::new();
         let script = format!(
             "grep -s '' {files} {GROUPS}/*/*/cgroup.procs
              for group in {GROUPS}/*/*; do
@@ -212,7 +212,7 @@ impl Session<'_> {
             let Some((path, value)) = line.split_once(':') else { continue };
             let mut parts = path.rsplit('/');
             let (Some(file), Some(name)) = (parts.next(), parts.next()) else { continue };
-            let sight: &mut Sight = seen.entry(name.to_owned()).or_default();
+            let sight: &mut Sight = sights.entry(name.to_owned()).or_default();
             match file {
                 // Of its first thread; where others have other CPUs, `masks` tells.
                 "cpus" => sight.cpus = value.into(),
@@ -223,7 +223,7 @@ impl Session<'_> {
                 _ => sight.pids.extend(value.parse::<u32>()),
             }
         }
-        seen
+        sights
     }
 
     /// The masks of a program's threads.
@@ -248,30 +248,30 @@ impl Session<'_> {
     }
 
     /// Waits until the kernel reports what must be; every thread has its program's CPUs then.
-    pub fn until_seen(
+    pub fn until_all(
         &mut self,
         what: &str,
         holds: impl Fn(&BTreeMap<String, Sight>) -> bool,
     ) -> BTreeMap<String, Sight> {
         self.until(what, |session| {
-            let seen = session.look();
-            let missing = session.programs.keys().filter(|name| !seen.contains_key(*name));
+            let sights = session.sample();
+            let missing = session.programs.keys().filter(|name| !sights.contains_key(*name));
             let missing: Vec<String> = missing.cloned().collect();
             missing.iter().for_each(|name| session.start_unheard_again(name));
-            if !missing.is_empty() || !holds(&seen) {
+            if !missing.is_empty() || !holds(&sights) {
                 return None;
             }
             let confined = |sight: &Sight| {
                 let masks = session.masks(sight);
                 !masks.is_empty() && masks.iter().all(|mask| *mask == sight.cpus)
             };
-            seen.values().all(confined).then_some(seen)
+            sights.values().all(confined).then_some(sights)
         })
     }
 
     /// The CPUs of each program, sorted.
-    pub fn places(seen: &BTreeMap<String, Sight>) -> Vec<&str> {
-        let mut places: Vec<&str> = seen.values().map(|sight| sight.cpus.as_str()).collect();
+    pub fn places(sights: &BTreeMap<String, Sight>) -> Vec<&str> {
+        let mut places: Vec<&str> = sights.values().map(|sight| sight.cpus.as_str()).collect();
         places.sort_unstable();
         places
     }

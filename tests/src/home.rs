@@ -132,17 +132,17 @@ impl Home {
     }
 
     /// The JSON that a command prints, if it ends well.
-    pub fn json(&self, words: &[&str]) -> Option<Value> {
-        let output = self.ask(words);
+    pub fn json(&self, arguments: &[&str]) -> Option<Value> {
+        let output = self.ask(arguments);
         output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("it prints JSON"))
     }
 
     /// Runs a command that asks the scheduler something, again where a machine that stood still for
     /// most of a second kept that one from answering.
-    pub fn ask(&self, words: &[&str]) -> Output {
+    pub fn ask(&self, arguments: &[&str]) -> Output {
         let since = Instant::now();
         loop {
-            let output = self.coplace().args(words).output().expect("coplace can be started");
+            let output = self.coplace().args(arguments).output().expect("coplace can be started");
             let unheard = String::from_utf8_lossy(&output.stderr).contains("does not answer");
             if !unheard || since.elapsed() > PATIENCE {
                 return output;

@@ -6,6 +6,7 @@ mod home;
 pub mod machine;
 pub mod processes;
 pub mod teams;
+pub mod tokens;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Between two of its ticks the clock counts no more than this.
 const MOST: Duration = Duration::from_millis(60);
 
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Time since the first call, less all but [`MOST`] of each time for which the machine stood still.
 pub fn ran() -> Duration {
@@ -35,7 +35,7 @@ pub fn within(limit: Duration, what: &str, mut is: impl FnMut() -> bool) {
     let began = ran();
     while !is() {
         assert!(ran() - began < limit, "{what}: not within {limit:?}");
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -43,6 +43,6 @@ pub fn within(limit: Duration, what: &str, mut is: impl FnMut() -> bool) {
 pub fn pass(time: Duration) {
     let began = ran();
     while ran() - began < time {
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }

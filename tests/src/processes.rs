@@ -20,8 +20,8 @@ pub fn with_environment(mark: &str) -> Vec<u32> {
 /// What a process was started with; empty for a zombie.
 pub fn command(pid: u32) -> Vec<String> {
     let text = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = text.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    let arguments = text.split(|byte| *byte == 0).filter(|argument| !argument.is_empty());
+    arguments.map(|argument| String::from_utf8_lossy(argument).into_owned()).collect()
 }
 
 /// The file name of the program that runs in it.

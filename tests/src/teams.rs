@@ -118,7 +118,7 @@ pub fn sources() -> Vec<PathBuf> {
 }
 
 /// The same program's line of its head, such as `Seen in`.
-pub fn said(source: &Path, key: &str) -> Option<String> {
+pub fn comment_value(source: &Path, key: &str) -> Option<String> {
     let text = std::fs::read_to_string(source).ok()?;
     let prefix = format!("// {key}: ");
     text.lines().find_map(|line| line.strip_prefix(&prefix)).map(str::to_owned)

@@ -159,36 +159,36 @@ fn play(home: &Home, config: &str, lead: bool, count: u64, random: &mut Random) 
         let at = random.below(members.len() as u64) as usize;
         let member = &mut members[at];
         let pid = member.child.pid();
-        let words = match member.before {
+        let arguments = match member.before {
             None => {
                 member.before = Some(condition(pid));
                 ["attach", &pid.to_string()].map(str::to_owned)
             }
             Some(_) => ["release", &pid.to_string()].map(str::to_owned),
         };
-        let output = home.coplace().args(&words).output().expect("coplace can be started");
-        let said = format!(
-            "{config:?} {words:?} (kind {}): {}{}",
+        let output = home.coplace().args(&arguments).output().expect("coplace can be started");
+        let stderr = format!(
+            "{config:?} {arguments:?} (kind {}): {}{}",
             member.kind,
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
-        if !output.status.success() && said.contains("has ended") {
+        if !output.status.success() && stderr.contains("has ended") {
             // Its first thread has, by the kernel's word, and the last of the others is about to: nobody can wait for
             // it before.
-            assert!(matches!(processes::state(pid), None | Some('Z' | 'X')), "{said}");
+            assert!(matches!(processes::state(pid), None | Some('Z' | 'X')), "{stderr}");
             member.child.ended_within(Duration::from_secs(60));
         }
         if member.child.has_ended().is_some() {
             // It may have ended at any moment of this; nothing is to be compared then.
         } else {
-            assert!(output.status.success(), "{said}; {}", home.traces());
-            if words[0] == "release" {
+            assert!(output.status.success(), "{stderr}; {}", home.traces());
+            if arguments[0] == "release" {
                 let before = member.before.take().expect("it was attached");
                 let differences = before.differences(&condition(pid));
                 if member.child.has_ended().is_none() {
-                    assert_eq!(differences, Vec::<String>::new(), "{said}; {}", home.traces());
-                    assert!(!processes::is_frozen(pid) && processes::state(pid) != Some('T'), "{said}");
+                    assert_eq!(differences, Vec::<String>::new(), "{stderr}; {}", home.traces());
+                    assert!(!processes::is_frozen(pid) && processes::state(pid) != Some('T'), "{stderr}");
                     done.released += 1;
                 }
             } else {
@@ -293,15 +293,15 @@ fn another_users_programs_are_refused_and_left_alone() {
         let before = condition(pid);
         for word in ["attach", "release"] {
             let output = home.coplace().args([word, &pid.to_string()]).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert_eq!(output.status.code(), Some(2), "{word}: {said}");
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{word}: {stderr}");
             let wanted = match word {
                 "attach" => {
                     format!("process {pid} (burn) belongs to user {owner}; only that user and root may")
                 }
                 _ => "is not under coplace".to_owned(),
             };
-            assert!(said.contains(&wanted), "{word}: {said}");
+            assert!(stderr.contains(&wanted), "{word}: {stderr}");
         }
         assert_eq!(home.status().unwrap()["apps"].as_array().map(Vec::len), Some(0));
         assert_eq!(before.differences(&condition(pid)), Vec::<String>::new());
@@ -342,15 +342,15 @@ fn unattachable_processes_are_refused_and_left_alone() {
         (known.as_str(), "under coplace already, as known"),
     ] {
         let output = home.coplace().args(["attach", pid]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         // In a container the kernel's threads are not to be seen.
-        assert!(said.contains(wanted) || pid == "2" && said.contains("no process 2"), "{pid}: {said}");
-        assert_eq!(output.status.code(), Some(2), "{pid}: {said}");
+        assert!(stderr.contains(wanted) || pid == "2" && stderr.contains("no process 2"), "{pid}: {stderr}");
+        assert_eq!(output.status.code(), Some(2), "{pid}: {stderr}");
     }
     let output = home.coplace().args(["release", &shell_pid, "nobody"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(2) && said.contains("is not under coplace"), "{said}");
-    assert!(said.contains("no program nobody"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && stderr.contains("is not under coplace"), "{stderr}");
+    assert!(stderr.contains("no program nobody"), "{stderr}");
     shell.signal(libc::SIGKILL);
     shell.ended_within(Duration::from_secs(60));
     drop(daemon);
@@ -369,8 +369,8 @@ fn a_released_run_goes_on_unmanaged_and_can_be_attached() {
     assert!(home.app("regions").is_none());
     assert_eq!(processes::masks(pid), vec![processes::own_mask(); processes::masks(pid).len()]);
     let attached = home.coplace().args(["attach", &pid.to_string(), "--name", "again"]).output().unwrap();
-    let said = String::from_utf8_lossy(&attached.stdout).into_owned();
-    assert!(attached.status.success() && !said.contains("does not carry"), "{said}");
+    let stderr = String::from_utf8_lossy(&attached.stdout).into_owned();
+    assert!(attached.status.success() && !stderr.contains("does not carry"), "{stderr}");
     // Beside another one it is made narrower, which only its library can do.
     let other = home
         .start("other", home.coplace().args(["run", "--", &app("regions"), "--size", "S", "--scale", "2"]));

@@ -89,21 +89,21 @@ fn every_program_of_a_batch_loop_is_managed() {
     let programs = count("COPLACE_BATCH", 24);
     // Half a second each where they are counted for the record.
     let ms = if programs > 100 { 500 } else { SHORT_MS };
-    let mut said = Vec::new();
+    let mut outcomes = Vec::new();
     for at_once in [2, 3, 4] {
         let how = format!("seq $N | xargs -P {at_once} -n 1 ./one");
         let outcome = batch(&home, &format!("xargs{at_once}"), &how, programs, ms);
         outcome.is_whole(programs);
-        said.push(outcome);
+        outcomes.push(outcome);
     }
     let makefile = "JOBS = $(shell seq $(N))\nall: $(JOBS)\n.PHONY: all $(JOBS)\n$(JOBS):\n\t@./one $@\n";
     fs::write(home.path().join("Makefile"), makefile).expect("the home can be written");
     let outcome = batch(&home, "make", "make --silent -j 3 N=$N", programs, ms);
     outcome.is_whole(programs);
-    said.push(outcome);
+    outcomes.push(outcome);
     nothing_is_left(&home);
-    let runs: usize = said.iter().map(|outcome| outcome.runs).sum();
-    let longest = said.iter().map(|outcome| outcome.longest_unscheduled_ms).fold(0.0, f64::max);
+    let runs: usize = outcomes.iter().map(|outcome| outcome.runs).sum();
+    let longest = outcomes.iter().map(|outcome| outcome.longest_unscheduled_ms).fold(0.0, f64::max);
     println!("{runs} programs in batches, none unmanaged, longest without a scheduler {longest:.0} ms");
 }
 

@@ -163,7 +163,7 @@ fn a_self_restricted_program_keeps_its_mask_when_freed() {
 }
 
 #[test]
-fn a_team_that_its_runtime_binds_is_never_resized_and_says_why() {
+fn a_team_bound_by_its_runtime_is_never_resized() {
     let Some((first, last)) = two_cpus("bound teams") else { return };
     let home = Home::new();
     let _daemon = daemon(&home, first, last);
@@ -173,9 +173,9 @@ fn a_team_that_its_runtime_binds_is_never_resized_and_says_why() {
         home.start(name, command.arg(app("cg")).args(["--size", "S", "--scale", "0.3"]))
     };
     let children = vec![bound("a"), bound("b"), neighbour(&home, "c", "0.2")];
-    let says = |name: &str| home.app(name).map(|app| app["rigid"].to_string()).unwrap_or_default();
+    let rigid_reason = |name: &str| home.app(name).map(|app| app["rigid"].to_string()).unwrap_or_default();
     home.until("it is told why", || {
-        says("a").contains("OMP_PROC_BIND") && says("b").contains("OMP_PROC_BIND")
+        rigid_reason("a").contains("OMP_PROC_BIND") && rigid_reason("b").contains("OMP_PROC_BIND")
     });
     ends_well(&home, children);
 }

@@ -20,8 +20,8 @@ fn ten_thousand_threads_follow_their_partition_and_return() {
     }
     let home = Home::new();
     let daemon = home.daemon(&["--policy", "TA"]);
-    let start = |name: &str, words: &[&str]| {
-        home.start(name, home.coplace().args(["run", "--name", name, "--"]).args(words))
+    let start = |name: &str, arguments: &[&str]| {
+        home.start(name, home.coplace().args(["run", "--name", name, "--"]).args(arguments))
     };
     let mut threads = start("threads", &[&example("partition"), "20"]);
     let has = |count: u64| {

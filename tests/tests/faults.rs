@@ -38,16 +38,17 @@ impl Round {
         let count = 1 + random.below(3);
         let programs = (0..count).map(|number| {
             let scale = format!("{:.2}", 0.3 + random.below(70) as f64 / 100.0);
-            let words: &[&str] = match random.below(4) {
+            let arguments: &[&str] = match random.below(4) {
                 0 => &["--rigid", "--max-threads", "2", "--", "rigid", "--threads", "2"],
                 1 => &["--", "cg"],
                 _ => &["--", "regions"],
             };
-            let mut words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            let binary = words.iter().position(|word| word == "--").expect("a program") + 1;
-            words[binary] = app(&words[binary]);
-            words.extend(["--scale".to_owned(), scale]);
-            (format!("p{number}"), words)
+            let mut arguments: Vec<String> =
+                arguments.iter().map(|argument| (*argument).to_owned()).collect();
+            let binary = arguments.iter().position(|argument| argument == "--").expect("a program") + 1;
+            arguments[binary] = app(&arguments[binary]);
+            arguments.extend(["--scale".to_owned(), scale]);
+            (format!("p{number}"), arguments)
         });
         Round {
             victim,
@@ -72,7 +73,7 @@ struct Stillness {
 }
 
 impl Stillness {
-    fn look(&mut self, programs: &[u32]) {
+    fn sample(&mut self, programs: &[u32]) {
         for &pid in programs {
             let still = processes::state(pid) == Some('T') || processes::is_frozen(pid);
             let now = machine::ran();
@@ -93,7 +94,7 @@ fn programs(home: &Home) -> Vec<u32> {
 }
 
 fn guards(home: &Home) -> Vec<u32> {
-    let is_guard = |pid: &u32| processes::command(*pid).get(1).is_some_and(|word| word == "guard");
+    let is_guard = |pid: &u32| processes::command(*pid).get(1).is_some_and(|argument| argument == "guard");
     home.processes().into_iter().filter(is_guard).collect()
 }
 
@@ -112,9 +113,9 @@ fn play(round: &Round) -> Option<Duration> {
         daemons.push(home.daemon(&[]));
     }
     let mut runs: Vec<Child> = Vec::new();
-    for (name, words) in &round.programs {
+    for (name, arguments) in &round.programs {
         let mut command = home.coplace();
-        runs.push(home.start(name, command.args(["run", "--quiet", "--name", name]).args(words)));
+        runs.push(home.start(name, command.args(["run", "--quiet", "--name", name]).args(arguments)));
     }
     let scheduler = || home.status().and_then(|status| Some(status["pid"].as_u64()? as u32));
     home.until("there is a scheduler", || scheduler().is_some() || programs(&home).is_empty());
@@ -122,7 +123,7 @@ fn play(round: &Round) -> Option<Duration> {
     let mut stillness = Stillness::default();
     let began = Instant::now();
     while began.elapsed() < round.kill_after {
-        stillness.look(&programs(&home));
+        stillness.sample(&programs(&home));
         std::thread::sleep(Duration::from_millis(20));
     }
     let victim = match round.victim {
@@ -141,7 +142,7 @@ fn play(round: &Round) -> Option<Duration> {
     let mut adopted = true;
     loop {
         let alive = programs(&home);
-        stillness.look(&alive);
+        stillness.sample(&alive);
         if let Some(after) = again
             && killed.elapsed() >= after
         {

@@ -70,7 +70,7 @@ fn one_two_and_four(policy: &str) {
         [(&["a"][..], &["0-7"][..]), (&["b"], &["0-3", "4-7"]), (&["c", "d"], &["0-1", "2-3", "4-5", "6-7"])]
     {
         names.iter().for_each(|name| session.start(name, "", BREATHE));
-        session.until_seen(&format!("{policy}: {places:?}"), |seen| Session::places(seen) == *places);
+        session.until_all(&format!("{policy}: {places:?}"), |sights| Session::places(sights) == *places);
     }
     session.end();
 }
@@ -102,7 +102,7 @@ fn turns(session: &mut Session, file: &str, names: [&str; 2]) -> (u32, u32, u32)
 }
 
 /// Waits until two programs are seen to take turns.
-fn take_turns(session: &mut Session, file: &str, names: [&str; 2]) {
+fn check_turns(session: &mut Session, file: &str, names: [&str; 2]) {
     session.until("they take turns", |session| {
         let (one, other, both) = turns(session, file, names);
         println!("one ran alone in {one} samples, the other in {other}, both in {both}");
@@ -113,9 +113,9 @@ fn take_turns(session: &mut Session, file: &str, names: [&str; 2]) {
 }
 
 /// The CPUs that two or more programs have, and who they are.
-fn shared(seen: &BTreeMap<String, Sight>) -> Vec<(&str, Vec<&str>)> {
+fn shared(sights: &BTreeMap<String, Sight>) -> Vec<(&str, Vec<&str>)> {
     let mut by_place: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (name, sight) in seen {
+    for (name, sight) in sights {
         by_place.entry(&sight.cpus).or_default().push(name);
     }
     by_place.into_iter().filter(|(_, names)| names.len() > 1).collect()
@@ -128,16 +128,16 @@ fn allowed_sizes_alternate_on_whole_packages_by_freezing() {
     let mut session = guest.as_mut().unwrap().session(options);
     session.start("a", "", BREATHE);
     session.start("b", "", BREATHE);
-    session.until_seen("both have the machine", |seen| Session::places(seen) == ["0-7", "0-7"]);
-    take_turns(&mut session, "cgroup.freeze", ["a", "b"]);
+    session.until_all("both have the machine", |sights| Session::places(sights) == ["0-7", "0-7"]);
+    check_turns(&mut session, "cgroup.freeze", ["a", "b"]);
     session.set_policy("CO --set allowed_widths=[4] --set slice_ns=50000000");
     session.start("c", "", BREATHE);
-    let seen = session.until_seen("three share two packages", |seen| {
-        let places = Session::places(seen);
-        places.contains(&"0-3") && places.contains(&"4-7") && shared(seen).len() == 1
+    let sights = session.until_all("three share two packages", |sights| {
+        let places = Session::places(sights);
+        places.contains(&"0-3") && places.contains(&"4-7") && shared(sights).len() == 1
     });
-    let (_, pair) = &shared(&seen)[0];
-    take_turns(&mut session, "cgroup.freeze", [pair[0], pair[1]]);
+    let (_, pair) = &shared(&sights)[0];
+    check_turns(&mut session, "cgroup.freeze", [pair[0], pair[1]]);
     session.end();
 }
 
@@ -148,9 +148,9 @@ fn filling_turns_are_taken_by_cpu_idle() {
     let mut session = guest.as_mut().unwrap().session(options);
     session.start("a", "", BREATHE);
     session.start("b", "", BREATHE);
-    session.until_seen("both have the machine", |seen| Session::places(seen) == ["0-7", "0-7"]);
-    take_turns(&mut session, "cpu.idle", ["a", "b"]);
-    assert!(session.look().values().all(|sight| !sight.frozen));
+    session.until_all("both have the machine", |sights| Session::places(sights) == ["0-7", "0-7"]);
+    check_turns(&mut session, "cpu.idle", ["a", "b"]);
+    assert!(session.sample().values().all(|sight| !sight.frozen));
     session.end();
 }
 
@@ -178,16 +178,16 @@ fn levels_in_turn(session: &mut Session, wide: &str, narrow: [&str; 2]) -> (u32,
     let [wide, one, other] =
         [wide, narrow[0], narrow[1]].map(|name| format!("/sys/fs/cgroup/coplace/*/{name}/cgroup.freeze"));
     // The first is read again: a switch in between makes a look worthless.
-    let looks = session.sh(&format!(
+    let samples = session.sh(&format!(
         "wide=$(echo {wide}) one=$(echo {one}) other=$(echo {other}) i=0
          while [ $i -lt 60 ]; do
             read -r w < $wide; read -r x < $one; read -r y < $other; read -r z < $wide
             [ $w = $z ] && echo $w$x$y; i=$((i + 1)); sleep 0.02
          done"
     ));
-    let count = |what: &str| looks.lines().filter(|look| *look == what).count() as u32;
+    let count = |what: &str| samples.lines().filter(|sample| *sample == what).count() as u32;
     let (machine, cpus) = (count("011"), count("100"));
-    (machine, cpus, looks.lines().count() as u32 - machine - cpus)
+    (machine, cpus, samples.lines().count() as u32 - machine - cpus)
 }
 
 /// Over how many cycles of all levels CPU time is measured, and how many of them at once. What the emulation
@@ -214,12 +214,12 @@ fn levels_alternate_as_planned_with_entitled_cpu_time() {
             session.start(name, &format!("--weight {weight}"), without_rest);
         }
         let levels = ["0", "0-1", "1"];
-        session.until_seen("two levels", |seen| Session::places(seen) == levels);
+        session.until_all("two levels", |sights| Session::places(sights) == levels);
         let (wide, narrow, slices) = session.until("they take turns, balanced", |session| {
             let plan = session.json("coplace status --json")?["plan"].as_str()?.to_owned();
-            let seen = session.look();
+            let sights = session.sample();
             let (wide, narrow): (Vec<&str>, Vec<&str>) =
-                names.iter().partition(|name| seen[**name].cpus == "0-1");
+                names.iter().partition(|name| sights[**name].cpus == "0-1");
             let durations =
                 plan.split(' ').filter_map(|word| word.trim_start_matches('[').strip_suffix("ms"));
             let slices: Vec<f64> = durations.filter_map(|ms| ms.parse().ok()).collect();
@@ -277,10 +277,10 @@ fn rigid_programs_are_placed_by_width_or_take_turns() {
     let rigid = |threads| format!("--rigid --max-threads {threads}");
     session.start("a", &rigid(4), &program(4));
     session.start("b", &rigid(4), &program(4));
-    session.until_seen("a package each", |seen| Session::places(seen) == ["0-3", "4-7"]);
+    session.until_all("a package each", |sights| Session::places(sights) == ["0-3", "4-7"]);
     session.start("c", &rigid(8), &program(8));
-    session.until_seen("the wide one has the machine", |seen| seen["c"].cpus == "0-7");
-    take_turns(&mut session, "cgroup.freeze", ["a", "c"]);
+    session.until_all("the wide one has the machine", |sights| sights["c"].cpus == "0-7");
+    check_turns(&mut session, "cgroup.freeze", ["a", "c"]);
     session.end();
 }
 
@@ -294,30 +294,30 @@ fn bound_teams_beside_one_that_comes_and_goes(program: &str) {
     for name in ["c", "d"] {
         session.start(name, "", BREATHE);
         let each_on_its_own = |session: &mut Session| {
-            let seen = session.look();
+            let sights = session.sample();
             let teams = ["a", "b"].map(|name| {
-                let mut masks = seen.get(name).map_or(Vec::new(), |sight| session.masks(sight));
+                let mut masks = sights.get(name).map_or(Vec::new(), |sight| session.masks(sight));
                 masks.sort_unstable();
                 masks.dedup();
                 // LLVM's runtime has one more thread, bound to nothing.
                 masks.iter().filter(|mask| mask.parse::<u32>().is_ok()).count()
             });
-            (teams == [8, 8] && seen.contains_key(name)).then_some(())
+            (teams == [8, 8] && sights.contains_key(name)).then_some(())
         };
         session.until("each of eight threads keeps a CPU of its own", each_on_its_own);
         session.sh(&format!("kill -TERM $(cat $OUT/{name}.pid)"));
-        session.until("it has left", |session| (!session.look().contains_key(name)).then_some(()));
+        session.until("it has left", |session| (!session.sample().contains_key(name)).then_some(()));
     }
     session.end();
 }
 
 #[test]
-fn bound_teams_of_gnu_threads_live_whoever_comes_and_goes() {
+fn bound_teams_of_gnu_threads_survive_coming_and_going() {
     bound_teams_beside_one_that_comes_and_goes("/apps/breathe");
 }
 
 #[test]
-fn bound_teams_of_llvm_threads_live_whoever_comes_and_goes() {
+fn bound_teams_of_llvm_threads_survive_coming_and_going() {
     if breathe_llvm().is_none() {
         return skipped_here("there is no clang with OpenMP (apt-get install clang libomp-dev)");
     }
@@ -342,14 +342,14 @@ fn memory_follows_its_program_to_another_package_unbound() {
     session.start("a", "", &format!("/apps/breathe 20 {MIB}"));
     for (place, here) in [("0-3", 0), ("4-7", 1), ("0-3", 0)] {
         session.set_policy(&format!("fixed --set 'plan=a on {place}'"));
-        let seen = session.until_seen("it is there", |seen| seen["a"].cpus == place);
+        let sights = session.until_all("it is there", |sights| sights["a"].cpus == place);
         // All of its memory has been touched by then.
         let pages = session.until("its memory is there, and hardly any elsewhere", |session| {
-            let pages = pages(session, &seen["a"]);
+            let pages = pages(session, &sights["a"]);
             (pages[here] * 4096 >= MIB << 20 && pages[1 - here] * 20 < pages[here]).then_some(pages)
         });
         println!("on {place}: {} pages on node 0, {} on node 1", pages[0], pages[1]);
-        assert_eq!(session.look()["a"].mems, "0-1", "bound to no node");
+        assert_eq!(session.sample()["a"].mems, "0-1", "bound to no node");
     }
     session.end();
 }
@@ -369,12 +369,12 @@ fn programs_of_killed_schedulers_and_runs_are_restored() {
     let mut session = guest.as_mut().unwrap().session(options);
     let names = ["a", "b", "c", "d"];
     names.iter().for_each(|name| session.start(name, "", BREATHE));
-    let seen = session.until_seen("packages, in turn", |seen| {
-        Session::places(seen) == ["0-3", "0-3", "4-7", "4-7"] && seen.values().any(|sight| sight.frozen)
+    let sights = session.until_all("packages, in turn", |sights| {
+        Session::places(sights) == ["0-3", "0-3", "4-7", "4-7"] && sights.values().any(|sight| sight.frozen)
     });
-    let pids: Vec<String> = seen.values().flat_map(|sight| &sight.pids).map(u32::to_string).collect();
+    let pids: Vec<String> = sights.values().flat_map(|sight| &sight.pids).map(u32::to_string).collect();
     // With its `run` a program loses who would look after it next; the guard alone is left.
-    let took = session.sh(&format!(
+    let longest = session.sh(&format!(
         "PIDS='{}'; kill -9 $(cat $OUT/daemon.pid $OUT/[abcd].pid)
          read -r began rest < /proc/uptime
          left() {{ {FREE}; }}
@@ -384,29 +384,29 @@ fn programs_of_killed_schedulers_and_runs_are_restored() {
          left; read -r now rest < /proc/uptime; echo $began $now; kill -TERM $PIDS",
         pids.join(" ")
     ));
-    let last = took.lines().last().unwrap_or_default();
+    let last = longest.lines().last().unwrap_or_default();
     let times: Vec<f64> = last.split(' ').filter_map(|time| time.parse().ok()).collect();
-    if took.lines().count() != 1 {
+    if longest.lines().count() != 1 {
         let known = "cat $COPLACE_RUNTIME_DIR/apps/*";
-        panic!("not free after 20 s: {took}; {}; {}", session.sh(known), session.traces());
+        panic!("not free after 20 s: {longest}; {}; {}", session.sh(known), session.traces());
     }
     println!("free after {:.1} s of an emulated machine's time", times[1] - times[0]);
     // A second is promised; emulated CPUs that share two real ones may take some.
-    assert!(times[1] - times[0] < 20.0, "{took}");
+    assert!(times[1] - times[0] < 20.0, "{longest}");
     session.end();
 }
 
 #[test]
-fn a_stopped_scheduler_takes_its_freed_programs_back() {
+fn a_stopped_scheduler_readopts_its_freed_programs() {
     let Some(mut guest) = two_packages() else { return };
     let mut session = guest.as_mut().unwrap().session("--policy TA");
     session.start("a", "", BREATHE);
     session.start("b", "", BREATHE);
-    session.until_seen("a package each", |seen| Session::places(seen) == ["0-3", "4-7"]);
+    session.until_all("a package each", |sights| Session::places(sights) == ["0-3", "4-7"]);
     session.sh("kill -STOP $(cat $OUT/daemon.pid)");
-    session.until("the guard sets them free", |session| session.look().is_empty().then_some(()));
+    session.until("the guard sets them free", |session| session.sample().is_empty().then_some(()));
     session.sh("kill -CONT $(cat $OUT/daemon.pid)");
-    session.until_seen("a package each again", |seen| Session::places(seen) == ["0-3", "4-7"]);
+    session.until_all("a package each again", |sights| Session::places(sights) == ["0-3", "4-7"]);
     session.end();
 }
 
@@ -430,7 +430,7 @@ fn real_programs_end_with_the_right_result() {
 }
 
 #[test]
-fn groups_of_this_kernel_do_what_the_library_says() {
+fn groups_of_this_kernel_behave_as_the_library_expects() {
     let Some(mut guest) = two_packages() else { return };
     let (status, output) = guest.as_mut().unwrap().try_sh("/tests/groups_live --test-threads 1 --nocapture");
     println!("{output}");

@@ -85,8 +85,8 @@ fn typed(home: &Home, name: &str, line: &str) -> Child {
 }
 
 #[test]
-fn whichever_process_of_a_job_is_attached_takes_it_in_whole() {
-    const NAME: &str = "whichever_process_of_a_job_is_attached_takes_it_in_whole";
+fn attaching_any_process_of_a_job_attaches_all_of_it() {
+    const NAME: &str = "attaching_any_process_of_a_job_attaches_all_of_it";
     let home = Home::new();
     let every = every_mpi(NAME, &home);
     let mut daemon = home.daemon(&[]);
@@ -103,8 +103,8 @@ fn whichever_process_of_a_job_is_attached_takes_it_in_whole() {
         let own: Vec<_> = ranks.iter().map(condition).collect();
         let launcher = processes::groups(job.pid());
         for named in [ranks[1], job.pid()] {
-            let told = home.ask(&["attach", &named.to_string()]);
-            assert!(told.status.success(), "{}: {told:?}", mpi.name);
+            let output = home.ask(&["attach", &named.to_string()]);
+            assert!(output.status.success(), "{}: {output:?}", mpi.name);
             let apps = apps(&home);
             assert_eq!(apps.len(), 1, "{}: {apps:?}", mpi.name);
             // Whoever names the others, too, as `attach $(pgrep ring)` does, has nothing refused.
@@ -113,8 +113,8 @@ fn whichever_process_of_a_job_is_attached_takes_it_in_whole() {
             assert_eq!(processes::groups(job.pid()), launcher, "{}: its launcher was moved", mpi.name);
             let groups: BTreeSet<_> = ranks.iter().map(|pid| processes::groups(*pid)).collect();
             assert_eq!(groups.len(), 1, "{}: {groups:?}", mpi.name);
-            let given = home.ask(&["release", &ranks[0].to_string()]);
-            assert!(given.status.success(), "{}: {given:?}", mpi.name);
+            let released = home.ask(&["release", &ranks[0].to_string()]);
+            assert!(released.status.success(), "{}: {released:?}", mpi.name);
             let now: Vec<_> = ranks.iter().map(condition).collect();
             assert_eq!(now, own, "{}", mpi.name);
         }
@@ -132,12 +132,12 @@ fn two_jobs_as_advised(home: &Home, mpi: &Mpi, rounds: u64) -> Duration {
     let began = Instant::now();
     let mut jobs = ["one", "two"].map(|name| mpi.start(home, name, rounds));
     home.until("all ranks run", || jobs.iter().all(|job| mpi.ranks(home, job).len() == 2));
-    let told = home.coplace().args(["advise", "--json", "--seconds", "0.5"]).output().unwrap();
-    let told: Value = serde_json::from_slice(&told.stdout).unwrap_or_else(|e| panic!("{e}: {told:?}"));
-    let commands = told["remedies"].as_array().expect("remedies").iter();
+    let output = home.coplace().args(["advise", "--json", "--seconds", "0.5"]).output().unwrap();
+    let output: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    let commands = output["remedies"].as_array().expect("remedies").iter();
     let mut commands = commands.filter_map(|remedy| remedy["command"].as_str());
     let attach =
-        commands.find(|command| command.contains("coplace attach ")).unwrap_or_else(|| panic!("{told:#}"));
+        commands.find(|command| command.contains("coplace attach ")).unwrap_or_else(|| panic!("{output:#}"));
     // Others on this machine may be hurt, too; they are none of this test's business.
     let named: Vec<u32> = attach.split(' ').filter_map(|word| word.parse().ok()).collect();
     let ours: Vec<u32> =
@@ -195,7 +195,7 @@ fn two_jobs_end_in_time_once_the_advice_is_followed() {
 }
 
 #[test]
-fn nobody_is_sent_sigcont_who_was_not_stopped() {
+fn only_stopped_programs_are_sent_sigcont() {
     let home = Home::new();
     fs::write(
         home.path().join("config.toml"),
@@ -228,9 +228,12 @@ fn nobody_is_sent_sigcont_who_was_not_stopped() {
     assert!(home.ask(&["release", "attached"]).status.success());
     for job in [&mut started, &mut attached] {
         assert!(job.ended_within(LONGEST).success(), "{}", job.stderr());
-        let said = job.stdout();
-        assert!(said.contains("launcher continued 0\n"), "{said}");
-        assert!(said.lines().any(|line| line.starts_with("continued ") && line != "continued 0"), "{said}");
+        let printed = job.stdout();
+        assert!(printed.contains("launcher continued 0\n"), "{printed}");
+        assert!(
+            printed.lines().any(|line| line.starts_with("continued ") && line != "continued 0"),
+            "{printed}"
+        );
     }
     daemon.signal(libc::SIGTERM);
     daemon.ended_within(LONGEST);
@@ -239,8 +242,8 @@ fn nobody_is_sent_sigcont_who_was_not_stopped() {
 
 /// What `advise` prints, of the commands that are about these programs of ours: others use this machine, too,
 /// and their programs are none of this test's business.
-fn remedy(told: &Value, part: &str, ours: &[String]) -> String {
-    let remedies = told["remedies"].as_array().expect("remedies").iter();
+fn remedy(output: &Value, part: &str, ours: &[String]) -> String {
+    let remedies = output["remedies"].as_array().expect("remedies").iter();
     let mut commands = remedies.filter_map(|remedy| remedy["command"].as_str());
     let whole = commands.find(|command| command.contains(part)).unwrap_or_default();
     let parts = whole.split_inclusive(" &").filter(|part| ours.iter().any(|own| part.contains(own)));
@@ -252,8 +255,8 @@ fn verified(child: &Child) -> usize {
 }
 
 #[test]
-fn every_command_that_advice_consists_of_does_what_it_says() {
-    const NAME: &str = "every_command_that_advice_consists_of_does_what_it_says";
+fn every_command_of_the_advice_has_its_stated_effect() {
+    const NAME: &str = "every_command_of_the_advice_has_its_stated_effect";
     if processes::cpu_count() < 2 || !Path::new("/usr/bin/taskset").exists() {
         return skipped(NAME, "it needs two CPUs and taskset");
     }
@@ -265,8 +268,8 @@ fn every_command_that_advice_consists_of_does_what_it_says() {
         home.start(&format!("cg{scale}"), &mut command)
     };
     let advise = || -> Value {
-        let told = home.coplace().args(["advise", "--json", "--seconds", "0.4"]).output().unwrap();
-        serde_json::from_slice(&told.stdout).unwrap_or_else(|error| panic!("{error}: {told:?}"))
+        let output = home.coplace().args(["advise", "--json", "--seconds", "0.4"]).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
     };
     let mut teams = [start("0-1", &scales[0]), start("0-1", &scales[1])];
     home.until("both run", || home.running("cg").len() == 2);
@@ -274,12 +277,12 @@ fn every_command_that_advice_consists_of_does_what_it_says() {
     let (mut again, mut passive) = (String::new(), String::new());
     home.until("both are told of", || {
         assert_eq!(home.running("cg").len(), 2, "they have ended before");
-        let told = advise();
-        let commands = told["remedies"].as_array().expect("remedies").iter();
+        let output = advise();
+        let commands = output["remedies"].as_array().expect("remedies").iter();
         let stops =
             commands.filter(|remedy| remedy["command"].as_str().expect("text").starts_with("kill -STOP "));
         (again, passive) =
-            (remedy(&told, "coplace run ", &scales), remedy(&told, "OMP_WAIT_POLICY=", &scales));
+            (remedy(&output, "coplace run ", &scales), remedy(&output, "OMP_WAIT_POLICY=", &scales));
         let both = |command: &str| command.matches(" &").count() == 2;
         stops.count() == 1 && both(&again) && both(&passive)
     });

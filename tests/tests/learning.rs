@@ -12,7 +12,7 @@ const LONG_ENOUGH: Duration = Duration::from_millis(3_500);
 const TRIES: usize = 12;
 
 #[test]
-fn what_a_neighbour_costs_is_written_down_and_predict_reads_it() {
+fn neighbour_costs_are_recorded_and_read_by_predict() {
     if processes::cpu_count() < 2 {
         return skipped("what a neighbour costs", "there is one CPU only");
     }
@@ -53,11 +53,11 @@ fn what_a_neighbour_costs_is_written_down_and_predict_reads_it() {
         .iter()
         .find(pair)
         .unwrap_or_else(|| panic!("rates were not steady in {TRIES} tries: {lines:?}"));
-    let told = home.json(&["lab", "predict", "--json", "--observed", file.to_str().unwrap()]).unwrap();
+    let predictions = home.json(&["lab", "predict", "--json", "--observed", file.to_str().unwrap()]).unwrap();
     let slowdown = line["alone_per_s"].as_f64().unwrap() / line["together_per_s"].as_f64().unwrap();
-    let cells = told["cells"].as_array().unwrap();
+    let cells = predictions["cells"].as_array().unwrap();
     let of = |cell: &&Value| cell["program"] == "regions" && cell["beside"] == "ep";
-    let cell = cells.iter().find(of).unwrap_or_else(|| panic!("no such cell in {told}"));
+    let cell = cells.iter().find(of).unwrap_or_else(|| panic!("no such cell in {predictions}"));
     assert!((cell["value"].as_f64().unwrap() / slowdown - 1.0).abs() < 0.02, "{cell} {line}");
     daemon.signal(libc::SIGTERM);
     home.is_left_clean();

@@ -20,8 +20,8 @@ fn two_cpus(test: &str) -> bool {
 fn start(home: &Home, name: &str, before: &[&str]) -> Child {
     let coplace = coplace().to_string_lossy().into_owned();
     let regions = app("regions");
-    let words = ["run", "--name", name, &regions, "--size", "M", "--scale", "100"];
-    let all: Vec<&str> = before.iter().copied().chain([coplace.as_str()]).chain(words).collect();
+    let arguments = ["run", "--name", name, &regions, "--size", "M", "--scale", "100"];
+    let all: Vec<&str> = before.iter().copied().chain([coplace.as_str()]).chain(arguments).collect();
     // In a group of its own, as an interactive shell starts it: one that nobody controls cannot be stopped.
     home.start(name, home.command(all[0]).args(&all[1..]).process_group(0))
 }

@@ -49,7 +49,7 @@ fn a_program_that_prints_a_lot_fills_no_file_and_is_judged() {
 }
 
 #[test]
-fn who_prints_on_when_the_mix_is_killed_is_not_ended_by_it() {
+fn a_program_that_prints_on_survives_a_killed_mix() {
     let home = Home::new();
     let file = home.path().join("mix.toml");
     let (begun, done) = (home.path().join("begun"), home.path().join("done"));
@@ -69,7 +69,7 @@ fn who_prints_on_when_the_mix_is_killed_is_not_ended_by_it() {
 }
 
 #[test]
-fn what_a_program_leaves_behind_may_print_on() {
+fn descendants_of_an_ended_program_may_print_on() {
     let home = Home::new();
     let done = home.path().join("done");
     let text =

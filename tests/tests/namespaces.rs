@@ -9,9 +9,9 @@ use serde_json::Value;
 /// Words that run a program in a PID namespace; `None` where this user can make none.
 fn unshare(more: &str) -> Option<String> {
     let rights = if rustix::process::geteuid().is_root() { "" } else { "-Ur" };
-    let words = format!("unshare {rights} {more}");
-    let tried = Command::new("sh").arg("-c").arg(format!("{words} true")).output();
-    tried.is_ok_and(|output| output.status.success()).then_some(words)
+    let prefix = format!("unshare {rights} {more}");
+    let tried = Command::new("sh").arg("-c").arg(format!("{prefix} true")).output();
+    tried.is_ok_and(|output| output.status.success()).then_some(prefix)
 }
 
 fn two_cpus(test: &str) -> bool {
@@ -50,7 +50,7 @@ fn pages(home: &Home) -> Vec<String> {
 #[test]
 fn a_program_in_a_namespace_gets_its_threads_back() {
     const NAME: &str = "a_program_in_a_namespace_gets_its_threads_back";
-    let Some(words) = unshare("-pf --mount-proc") else {
+    let Some(prefix) = unshare("-pf --mount-proc") else {
         return skipped(NAME, "no PID namespaces for this user here");
     };
     if !two_cpus(NAME) {
@@ -59,10 +59,10 @@ fn a_program_in_a_namespace_gets_its_threads_back() {
     let (home, daemon) = home_with_daemon();
     let program = openmp_helper("briefly", &home);
     // Its own namespace, and one in another.
-    for (at, words) in [words.clone(), format!("{words} unshare -pf --mount-proc")].iter().enumerate() {
+    for (at, prefix) in [prefix.clone(), format!("{prefix} unshare -pf --mount-proc")].iter().enumerate() {
         let neighbour = run(&home, &format!("neighbour{at}"), &format!("exec {program} 600000"));
         let name = format!("inner{at}");
-        let mut inner = run(&home, &name, &format!("exec {words} {program} 600000"));
+        let mut inner = run(&home, &name, &format!("exec {prefix} {program} 600000"));
         home.until("it is as narrow as its place", || {
             field(&home, &name, "team") == 1 && field(&home, &name, "threads") == 1
         });
@@ -81,7 +81,7 @@ fn a_program_in_a_namespace_gets_its_threads_back() {
 #[test]
 fn two_containers_of_one_program_share_no_page() {
     const NAME: &str = "two_containers_of_one_program_share_no_page";
-    let Some(words) = unshare("-pf --mount-proc") else {
+    let Some(prefix) = unshare("-pf --mount-proc") else {
         return skipped(NAME, "no PID namespaces for this user here");
     };
     if !two_cpus(NAME) {
@@ -91,7 +91,7 @@ fn two_containers_of_one_program_share_no_page() {
     let program = openmp_helper("briefly", &home);
     // Two at once, both with the number 1 in there, and then a third in a namespace that may have the number of
     // one that has gone.
-    let one = |ms: u32| format!("{words} {program} {ms}");
+    let one = |ms: u32| format!("{prefix} {program} {ms}");
     let script = format!("{} & {} & wait; exec {}", one(1500), one(1500), one(600_000));
     let all = run(&home, "containers", &script);
     let own = |names: &[String]| names.iter().filter(|name| name.starts_with("1-")).count();
@@ -116,7 +116,7 @@ fn a_page_that_cannot_be_matched_makes_rigid_not_narrow() {
     const NAME: &str = "a_page_that_cannot_be_matched_makes_rigid_not_narrow";
     // Without /proc a program can tell neither its namespace nor when it started.
     let hidden = "-pfm --propagation private sh -c 'mount -t tmpfs none /proc && exec \"$@\"' sh";
-    let Some(words) = unshare(hidden) else {
+    let Some(prefix) = unshare(hidden) else {
         return skipped(NAME, "no namespaces with mounts for this user here");
     };
     if !two_cpus(NAME) {
@@ -125,7 +125,7 @@ fn a_page_that_cannot_be_matched_makes_rigid_not_narrow() {
     let (home, daemon) = home_with_daemon();
     let program = openmp_helper("briefly", &home);
     let neighbour = run(&home, "neighbour", &format!("exec {program} 600000"));
-    let inner = run(&home, "inner", &format!("exec {words} {program} 600000"));
+    let inner = run(&home, "inner", &format!("exec {prefix} {program} 600000"));
     home.until("it counts as one that cannot be resized", || {
         field(&home, "inner", "rigid").as_str().is_some_and(|why| why.contains("cannot be told"))
     });

@@ -13,15 +13,18 @@ fn bursts(home: &Home) -> Vec<Value> {
     output.lines().map(|line| serde_json::from_str(line).expect("it prints JSON")).collect()
 }
 
-fn evidence(home: &Home, words: &[&str]) -> String {
+fn evidence(home: &Home, arguments: &[&str]) -> String {
     let mut command = home.coplace();
-    let output =
-        command.env("COPLACE_EVIDENCE", home.path().join("evidence.sqlite")).args(words).output().unwrap();
+    let output = command
+        .env("COPLACE_EVIDENCE", home.path().join("evidence.sqlite"))
+        .args(arguments)
+        .output()
+        .unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 
 /// Bursts so far, and percent of the machine's time, as the status tells.
-fn told(home: &Home) -> (u64, f64) {
+fn bandwidth(home: &Home) -> (u64, f64) {
     let status = home.status().expect("the daemon runs");
     let line = status["services"][0].as_str().expect("the probe runs beside the scheduler").to_owned();
     let number = |before: &str| {
@@ -66,21 +69,21 @@ fn idle_cpu_bursts_measure_loss_and_stop_for_a_newcomer() {
         std::thread::sleep(Duration::from_secs(4));
     }
     // A machine that stood still during one lets it see no pace.
-    let seen = |burst: &Value| {
+    let is_of_run = |burst: &Value| {
         assert_eq!((burst["kind"].as_str(), burst["threads"].as_u64()), (Some("burst"), Some(1)));
         let paces = burst["value"]["burst"]["regions_per_s"].clone();
         let paces: Vec<f64> = serde_json::from_value(paces).expect("regions are seen");
         paces.len() == 3 && paces.iter().all(|pace| *pace > 10.0)
     };
     let mut found = bursts(&home);
-    while !found.iter().any(seen) {
+    while !found.iter().any(is_of_run) {
         assert!(began.elapsed() < PATIENCE, "no pace was seen: {found:?}");
         std::thread::sleep(Duration::from_secs(4));
         found = bursts(&home);
     }
-    let value = &found.iter().find(|burst| seen(burst)).expect("there is one")["value"]["burst"];
+    let value = &found.iter().find(|burst| is_of_run(burst)).expect("there is one")["value"]["burst"];
     assert!(value["probe_bytes_per_s"].as_f64().unwrap() > 1e8, "{value}");
-    let (_, percent) = told(&home);
+    let (_, percent) = bandwidth(&home);
     assert!(percent <= 1.0, "the probe took {percent}% of the machine's time");
     assert!(evidence(&home, &["profile", "show", "regions"]).contains("bursts"));
 
@@ -90,15 +93,15 @@ fn idle_cpu_bursts_measure_loss_and_stop_for_a_newcomer() {
         home.status().is_some_and(|status| status["plan"].as_str().unwrap().contains("wide on"))
     });
     // One that had begun before ends when it gets to run.
-    let (mut before, mut earlier) = (told(&home).0, None);
+    let (mut before, mut earlier) = (bandwidth(&home).0, None);
     while earlier != Some(before) {
         assert!(began.elapsed() < 2 * PATIENCE, "bursts go on");
         earlier = Some(before);
         std::thread::sleep(Duration::from_secs(3));
-        before = told(&home).0;
+        before = bandwidth(&home).0;
     }
     std::thread::sleep(Duration::from_secs(15));
-    let (after, percent) = told(&home);
+    let (after, percent) = bandwidth(&home);
     assert_eq!(after, before, "bursts beside two programs");
     assert!(percent <= 1.0);
     for program in [&mut narrow, &mut wide] {

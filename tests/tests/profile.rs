@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 use coplace_tests::{Home, app, processes, skipped, top};
 
 /// Exit status, stdout and stderr of a command with a store in this home.
-fn coplace(home: &Home, words: &[&str]) -> (Option<i32>, String, String) {
+fn coplace(home: &Home, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = home.coplace();
     command.env("COPLACE_EVIDENCE", home.path().join("store"));
     command.env("COPLACE_REUSE_TOOL", top().join("build/reuse-tool"));
-    let output = command.args(words).output().expect("coplace can be started");
+    let output = command.args(arguments).output().expect("coplace can be started");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
@@ -46,11 +46,11 @@ fn runs(word: &str) -> bool {
 fn a_program_is_measured_once_and_stores_exchange_it() {
     let home = Home::new();
     let cg = app("cg");
-    let profile = |store: &str, words: &[&str]| {
+    let profile = |store: &str, arguments: &[&str]| {
         let mut command = home.coplace();
         // Without the tool: the rest must work, and say so.
         command.env("COPLACE_EVIDENCE", home.path().join(store)).env("COPLACE_REUSE_TOOL", "/nowhere");
-        let output = command.arg("profile").args(words).output().expect("coplace can be started");
+        let output = command.arg("profile").args(arguments).output().expect("coplace can be started");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
         (output.status.code(), text(output.stdout), text(output.stderr))
     };
@@ -81,15 +81,15 @@ fn a_program_is_measured_once_and_stores_exchange_it() {
     assert!(error.contains("line 1"), "{error}");
     assert_eq!(profile("b", &["forget", "cg"]).0, Some(0));
     assert_eq!(samples("b"), 0);
-    for (words, status, said) in [
+    for (arguments, status, message) in [
         (vec!["show", "cg"], 1, "nothing is known of cg"),
         (vec!["--", "/nowhere/at/all"], 2, "/nowhere/at/all"),
         (vec!["--", "false"], 1, "nothing was kept"),
         (vec![], 2, "no program is given"),
     ] {
-        let (code, _, error) = profile("b", &words);
-        assert_eq!(code, Some(status), "{words:?}: {error}");
-        assert!(error.contains(said), "{words:?}: {error}");
+        let (code, _, error) = profile("b", &arguments);
+        assert_eq!(code, Some(status), "{arguments:?}: {error}");
+        assert!(error.contains(message), "{arguments:?}: {error}");
     }
     home.is_left_clean();
 }
@@ -104,10 +104,10 @@ fn is_apart(round: &serde_json::Value) -> bool {
 fn slowdowns_are_kept_by_round_and_support_a_class() {
     let home = Home::new();
     let cg = app("cg");
-    let coplace = |words: &[&str]| {
+    let coplace = |arguments: &[&str]| {
         let mut command = home.coplace();
         command.env("COPLACE_EVIDENCE", home.path().join("store"));
-        let output = command.args(words).output().expect("coplace can be started");
+        let output = command.args(arguments).output().expect("coplace can be started");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
         (output.status.code(), text(output.stdout), text(output.stderr))
     };
@@ -173,11 +173,12 @@ fn slowdowns_are_kept_by_round_and_support_a_class() {
     let count = |of: usize, part: &str| found[of][part].as_array().unwrap().len();
     let counts = |of| (count(of, "probe_cpus"), count(of, "rounds"), count(of, "curve"));
     assert_eq!((counts(0), counts(1), found[0]["whole"].as_bool()), ((1, 2, 1), (2, 2, 1), Some(true)));
-    for (program, status, said) in [("/nowhere/at/all", 2, "/nowhere/at/all"), ("false", 1, "exit status 1")]
+    for (program, status, message) in
+        [("/nowhere/at/all", 2, "/nowhere/at/all"), ("false", 1, "exit status 1")]
     {
         let (code, _, error) = slowdown(&["--rounds", "1", "--footprints", "1M"], &[program]);
         assert_eq!(code, Some(status), "{error}");
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(message), "{error}");
     }
     home.is_left_clean();
 }
@@ -186,8 +187,8 @@ fn slowdowns_are_kept_by_round_and_support_a_class() {
 fn an_endless_program_is_ended_and_the_partial_result_kept() {
     let home = Home::new();
     let script = "setsid sleep 86411 & while :; do :; done";
-    let words = ["profile", "--only", "alone,reuse,counters,slowdown", "--threads", "1", "--limit", "1s"];
-    let (code, shown, error) = coplace(&home, &[&words[..], &["--", "sh", "-c", script]].concat());
+    let arguments = ["profile", "--only", "alone,reuse,counters,slowdown", "--threads", "1", "--limit", "1s"];
+    let (code, shown, error) = coplace(&home, &[&arguments[..], &["--", "sh", "-c", script]].concat());
     assert_eq!(code, Some(1), "{error}");
     assert!(error.contains("no time alone: sh did not end within 1 s, the limit"), "{error}");
     for kind in ["counters", "slowdown"] {
@@ -214,8 +215,8 @@ fn nothing_is_kept_of_a_run_under_the_tool_that_failed() {
     let home = Home::new();
     // The first time, natively, it ends well.
     let script = format!("test ! -e {0} && touch {0}", home.path().join("ran").display());
-    let words = ["profile", "--only", "alone,reuse", "--threads", "1", "--", "sh", "-c", &script];
-    let (code, _, error) = coplace(&home, &words);
+    let arguments = ["profile", "--only", "alone,reuse", "--threads", "1", "--", "sh", "-c", &script];
+    let (code, _, error) = coplace(&home, &arguments);
     assert_eq!(code, Some(1), "{error}");
     assert!(
         error.contains("ended with status 1") && error.contains("nothing of that run was kept"),
@@ -243,8 +244,8 @@ fn of_a_32_bit_program_all_is_measured_but_reuse_distances() {
     let Some(narrow) = narrow(&home) else {
         return skipped("a 32-bit program's profile", "programs for 32 bits cannot be built or run here");
     };
-    let words = ["profile", "--threads", "1", "--only", "alone,reuse,slowdown", "--", &narrow];
-    let (code, _, error) = coplace(&home, &words);
+    let arguments = ["profile", "--threads", "1", "--only", "alone,reuse,slowdown", "--", &narrow];
+    let (code, _, error) = coplace(&home, &arguments);
     assert_eq!(code, Some(1), "{error}");
     assert!(error.contains("no reuse distances") && error.contains("is a 32-bit program"), "{error}");
     let kinds: Vec<String> = samples(&home).into_iter().map(|(kind, _)| kind).collect();
@@ -256,12 +257,12 @@ fn of_a_32_bit_program_all_is_measured_but_reuse_distances() {
 }
 
 /// Starts a command, sends it a Ctrl-C's signal once it has said this, and waits for its end.
-fn interrupted(mut command: Command, said: impl Fn(&str) -> bool) -> (Option<i32>, String) {
+fn interrupted(mut command: Command, matches: impl Fn(&str) -> bool) -> (Option<i32>, String) {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut text = String::new();
     for line in BufReader::new(child.stderr.take().unwrap()).lines() {
         let line = line.unwrap();
-        if said(&line) {
+        if matches(&line) {
             processes::signal(child.id(), libc::SIGINT);
         }
         text += &(line + "\n");

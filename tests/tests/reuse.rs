@@ -81,12 +81,12 @@ fn traced(
         report.into_iter().find(|path| path.to_string_lossy().contains("/report.")).expect("a report");
     let text = fs::read_to_string(&report).unwrap();
     fs::remove_file(report).unwrap();
-    let words = fs::read(&trace).unwrap();
+    let arguments = fs::read(&trace).unwrap();
     let entry = |word: &[u8]| {
         let word = u64::from_le_bytes(word.try_into().unwrap());
         (word & ((1 << 44) - 1), (word >> 44 & 0xff) + 1, (word >> 52 & 0x7ff) as u32, word & FETCH != 0)
     };
-    (Report::parse(&text).unwrap(), words.chunks_exact(8).map(entry).collect())
+    (Report::parse(&text).unwrap(), arguments.chunks_exact(8).map(entry).collect())
 }
 
 fn exact(lines: impl Iterator<Item = (u64, u64)>) -> Histogram {
@@ -98,7 +98,7 @@ fn exact(lines: impl Iterator<Item = (u64, u64)>) -> Histogram {
 }
 
 #[test]
-fn the_tool_says_of_its_own_trace_what_the_rust_engine_says() {
+fn the_tool_agrees_with_the_rust_engine_on_its_trace() {
     let Some(tool) = tool("the tool against the Rust engine") else { return };
     let home = Home::new();
     let program = [&*app("pthreads_spin"), "--size", "2000", "--iterations", "8", "--threads", "2"];
@@ -327,8 +327,8 @@ fn distgen_keeps_to_its_cpu_and_its_rate() {
     assert!((0.95..1.03).contains(&(rate / wanted)), "{rate} bytes/s of {wanted}: {lines:?}");
     for line in &lines {
         let number = |key: &str| line[key].as_f64().unwrap();
-        let told = number("bytes_per_s") * number("seconds") / 64.0 / number("accesses");
-        assert!((told - 1.0).abs() < 1e-6, "{line}");
+        let ratio = number("bytes_per_s") * number("seconds") / 64.0 / number("accesses");
+        assert!((ratio - 1.0).abs() < 1e-6, "{line}");
     }
 }
 
@@ -400,8 +400,8 @@ fn loops_have_their_accesses_and_registers_round_by_round() {
     same_natively_and_measured(&built, "loops ");
     let (tool, home, program) = &built;
     let [other, fault] = [rustix::process::Signal::USR1, rustix::process::Signal::SEGV].map(|signal| {
-        let words = [program.as_str(), &signal.as_raw().to_string()];
-        let (json, output) = measured(home, tool, &["--without-native"], &words);
+        let arguments = [program.as_str(), &signal.as_raw().to_string()];
+        let (json, output) = measured(home, tool, &["--without-native"], &arguments);
         assert!(output.status.success(), "{output:?}");
         part(&json, &"program".into()).clone()
     });
@@ -428,9 +428,9 @@ fn every_way_of_taking_a_sample_keeps_the_same_lines() {
         return;
     };
     let output = Command::new(program).output().expect("the program runs");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("plain agrees"), "{said}");
-    for way in said.split(", ").filter(|part| part.contains("is not there")) {
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && printed.contains("plain agrees"), "{printed}");
+    for way in printed.split(", ").filter(|part| part.contains("is not there")) {
         skipped_part(&format!("{TEST}, {}", way.trim()), "not on this processor");
     }
 }
@@ -489,12 +489,12 @@ fn programs_that_end_badly_or_never_are_reported_in_part() {
     let (json, error, _) = run(&["--without-native"], &["sh", "-c", "exit 3"]);
     assert_eq!(json["programs"][0]["ended"], serde_json::json!({ "exit": 3 }), "{error}");
     for endless in [vec![app("burn"), "--seconds".into(), "600".into()], vec!["sleep".into(), "600".into()]] {
-        let words: Vec<&str> = endless.iter().map(String::as_str).collect();
-        let (json, error, code) = run(&["--without-native", "--limit", "1s"], &words);
+        let arguments: Vec<&str> = endless.iter().map(String::as_str).collect();
+        let (json, error, code) = run(&["--without-native", "--limit", "1s"], &arguments);
         assert_eq!(code, Some(0), "{error}");
         assert!(
             part(&json, &Value::from("program"))["accesses"].as_f64().unwrap() > 1e4,
-            "{words:?}: {json}"
+            "{arguments:?}: {json}"
         );
     }
     // Children count if that is asked for, and what they become, too.
@@ -502,10 +502,10 @@ fn programs_that_end_badly_or_never_are_reported_in_part() {
     assert_eq!(run(&["--without-native"], &script).0["programs"].as_array().unwrap().len(), 1);
     let followed = run(&["--without-native", "--children"], &script).0;
     assert!(followed["programs"].as_array().unwrap().len() >= 3, "{followed}");
-    for (program, said) in [("/nowhere/at/all", "No such file"), ("no-such-program", "not found")] {
+    for (program, printed) in [("/nowhere/at/all", "No such file"), ("no-such-program", "not found")] {
         let (_, error, code) = run(&[], &[program]);
         assert_eq!(code, Some(2), "{error}");
-        assert!(error.contains(program) && error.to_lowercase().contains(&said.to_lowercase()), "{error}");
+        assert!(error.contains(program) && error.to_lowercase().contains(&printed.to_lowercase()), "{error}");
     }
     let missing =
         home.coplace().env("COPLACE_REUSE_TOOL", "/nowhere").args(["lab", "reuse", "--", "true"]).output();
@@ -515,7 +515,7 @@ fn programs_that_end_badly_or_never_are_reported_in_part() {
 }
 
 #[test]
-fn without_valgrind_in_path_it_is_said_what_to_install() {
+fn without_valgrind_in_path_the_package_is_named() {
     let home = Home::new();
     let mut command = home.coplace();
     command.env("PATH", home.path()).args(["lab", "reuse", "--", "/bin/true"]);
@@ -548,8 +548,8 @@ fn without_the_stack_only_data_counts_by_any_access() {
                 // All lines of the heap and nothing else, or those of both.
                 for (lines, wanted) in [(1_000.0, at_heap), (1_500.0, at_both)] {
                     let found = between(part, lines * 0.98, lines * 1.02 + 3.0);
-                    let told = format!("{flags:?} {options:?}, thread {thread}: {found} at {lines} lines");
-                    assert!((found - wanted).abs() < 0.02 * 1_500.0 * ROUNDS, "{told}, not {wanted}");
+                    let ratio = format!("{flags:?} {options:?}, thread {thread}: {found} at {lines} lines");
+                    assert!((found - wanted).abs() < 0.02 * 1_500.0 * ROUNDS, "{ratio}, not {wanted}");
                 }
             }
         }
@@ -620,7 +620,7 @@ fn a_machine_without_known_caches_still_has_distances() {
 }
 
 #[test]
-fn what_was_cut_off_has_no_accesses_a_second() {
+fn a_run_that_was_cut_off_has_no_accesses_a_second() {
     let Some(tool) = tool("a cut-off program's accesses a second") else { return };
     let home = Home::new();
     let walks = helper("walks", &home);

@@ -97,7 +97,7 @@ fn the_policy_is_set_while_programs_run() {
 }
 
 #[test]
-fn status_and_explain_tell_what_runs_where_and_why() {
+fn status_and_explain_show_places_and_reasons() {
     let home = Home::new();
     let daemon = home.daemon(&["--policy", "TA"]);
     let (mut a, mut b) = (run(&home, "a", "M"), run(&home, "b", "M"));

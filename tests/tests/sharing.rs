@@ -38,8 +38,9 @@ fn two_cpus(test: &str) -> bool {
 
 /// CPUs that a plan's text mentions, as the widths of its places.
 fn widths(plan: &str) -> Vec<usize> {
-    let words: Vec<&str> = plan.split_whitespace().collect();
-    let places = words.windows(2).filter(|pair| pair[0] == "on").map(|pair| pair[1].trim_matches([',', ']']));
+    let arguments: Vec<&str> = plan.split_whitespace().collect();
+    let places =
+        arguments.windows(2).filter(|pair| pair[0] == "on").map(|pair| pair[1].trim_matches([',', ']']));
     let width = |list: &str| -> usize {
         let range = |part: &str| match part.split_once('-') {
             Some((low, high)) => high.parse::<usize>().unwrap() - low.parse::<usize>().unwrap() + 1,
@@ -236,7 +237,7 @@ fn a_thread_that_spins_once_makes_no_program_rigid() {
 }
 
 #[test]
-fn what_run_is_told_of_a_program_reaches_the_library_in_it() {
+fn options_of_run_reach_the_preload_library() {
     let home = Home::new();
     let _daemon = home.daemon(&[]);
     // What a program that it executes is given.
@@ -254,7 +255,7 @@ fn what_run_is_told_of_a_program_reaches_the_library_in_it() {
 }
 
 #[test]
-fn a_late_program_of_plain_threads_is_seen_at_full_width() {
+fn a_late_program_of_plain_threads_counts_at_full_width() {
     if !two_cpus("a late program among many in turn") {
         return;
     }
@@ -316,7 +317,7 @@ fn under_a_quota_of_one_cpu_plans_are_one_cpu_wide() {
 }
 
 #[test]
-fn what_an_unmanaged_program_uses_is_left_to_it() {
+fn cpus_used_by_an_unmanaged_program_are_left_to_it() {
     if !two_cpus("an unmanaged neighbour") {
         return;
     }
@@ -342,10 +343,10 @@ fn what_an_unmanaged_program_uses_is_left_to_it() {
 }
 
 /// A program that behaves and one that does not; how the latter ended.
-fn beside_a_good_one(home: &Home, words: &[&str]) -> (Mix, serde_json::Value) {
+fn beside_a_good_one(home: &Home, arguments: &[&str]) -> (Mix, serde_json::Value) {
     let misbehave = helper("misbehave", home);
-    let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
-    let bad = format!("[[program]]\nname = 'bad'\ncommand = ['{misbehave}', {}]\n", words.join(", "));
+    let arguments: Vec<String> = arguments.iter().map(|word| format!("'{word}'")).collect();
+    let bad = format!("[[program]]\nname = 'bad'\ncommand = ['{misbehave}', {}]\n", arguments.join(", "));
     let mix = home.mix(&(regions("good", 1.0) + &bad), &[]);
     assert_eq!(mix.program("good")["verified"], true, "{}; {}", mix.json, mix.stderr);
     let bad = mix.program("bad").clone();

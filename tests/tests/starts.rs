@@ -6,28 +6,28 @@ use std::process::Stdio;
 use coplace_tests::{Home, processes, skipped};
 use serde_json::{Value, json};
 
-const TELL: [&str; 4] = ["--", "sh", "-c", r#"echo "$OMP_WAIT_POLICY $KMP_BLOCKTIME""#];
+const PRINT_WAITING: [&str; 4] = ["--", "sh", "-c", r#"echo "$OMP_WAIT_POLICY $KMP_BLOCKTIME""#];
 
 #[test]
 fn passive_waiting_is_a_last_resort_and_yields_to_the_user() {
     let home = Home::new();
-    let told = |options: &[&str], set: Option<&str>| {
+    let waiting_of = |options: &[&str], set: Option<&str>| {
         let mut command = home.coplace();
         for variable in ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY"] {
             command.env_remove(variable);
         }
         set.map(|value| command.env("OMP_WAIT_POLICY", value));
-        let command = command.args(["run", "-q", "--cpus", "0"]).args(options).args(TELL);
+        let command = command.args(["run", "-q", "--cpus", "0"]).args(options).args(PRINT_WAITING);
         let output = command.stderr(Stdio::inherit()).output().unwrap();
         assert!(output.status.success(), "{options:?}");
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     let wide = ["--rigid", "--max-threads", "4"];
-    assert_eq!(told(&wide, None), "passive 0");
-    assert_eq!(told(&wide, Some("active")), "active");
-    assert_eq!(told(&["--waiting", "passive"], None), "passive 0");
-    assert_eq!(told(&["--waiting", "active"], None), "active");
-    assert_eq!(told(&["--waiting", "passive"], Some("active")), "active");
+    assert_eq!(waiting_of(&wide, None), "passive 0");
+    assert_eq!(waiting_of(&wide, Some("active")), "active");
+    assert_eq!(waiting_of(&["--waiting", "passive"], None), "passive 0");
+    assert_eq!(waiting_of(&["--waiting", "active"], None), "active");
+    assert_eq!(waiting_of(&["--waiting", "passive"], Some("active")), "active");
     for nothing in [
         &[][..],
         &["--rigid", "--max-threads", "1"],
@@ -36,7 +36,7 @@ fn passive_waiting_is_a_last_resort_and_yields_to_the_user() {
         &["--rigid", "--max-threads", "4", "--no-coschedule"],
         &["--rigid", "--max-threads", "4", "--policy", "UE"],
     ] {
-        assert_eq!(told(nothing, None), "", "{nothing:?}");
+        assert_eq!(waiting_of(nothing, None), "", "{nothing:?}");
     }
     let mix = r#"
         [[program]]
@@ -64,7 +64,7 @@ fn passive_waiting_is_a_last_resort_and_yields_to_the_user() {
 }
 
 #[test]
-fn status_and_explain_say_how_threads_were_told_to_wait_and_why() {
+fn status_and_explain_show_how_threads_wait_and_why() {
     let home = Home::new();
     let mut command = home.coplace();
     command.env_remove("OMP_WAIT_POLICY");
@@ -74,12 +74,12 @@ fn status_and_explain_say_how_threads_were_told_to_wait_and_why() {
     home.until("it is known how it waits", || home.app("wide").and_then(waits).is_some());
     let why = "passively: it runs 4 threads on 1 CPU";
     assert_eq!(home.app("wide").and_then(waits).as_deref(), Some(why));
-    for (words, wanted) in [
+    for (arguments, wanted) in [
         (&["status"][..], format!("wide's threads were told to wait {why}")),
         (&["explain", "wide"], format!("its threads were told to wait {why}")),
     ] {
-        let shown = String::from_utf8(home.ask(words).stdout).unwrap();
-        assert!(shown.contains(&wanted), "{words:?}: {shown}");
+        let shown = String::from_utf8(home.ask(arguments).stdout).unwrap();
+        assert!(shown.contains(&wanted), "{arguments:?}: {shown}");
     }
     program.signal(libc::SIGTERM);
     program.ended_within(std::time::Duration::from_secs(10));
@@ -97,8 +97,8 @@ fn adaptive_starts_a_poorly_scaling_rigid_program_narrow() {
     let start = |name: &str, options: &[&str]| {
         let mut command = home.coplace();
         command.env_remove("OMP_NUM_THREADS");
-        let tell = ["--", "sh", "-c", r#"sleep 1; echo "threads $OMP_NUM_THREADS""#];
-        home.start(name, command.args(["run", "--name", name]).args(options).args(tell))
+        let print_threads = ["--", "sh", "-c", r#"sleep 1; echo "threads $OMP_NUM_THREADS""#];
+        home.start(name, command.args(["run", "--name", name]).args(options).args(print_threads))
     };
     let threads = |name: &str, options: &[&str]| {
         let mut program = start(name, options);
@@ -162,8 +162,8 @@ fn run_attach_and_rules_pass_on_all_thread_settings() {
     let attach = ["attach", "--name", "by_attach", "--evolving", "--min-threads", "2", "--no-coschedule"];
     let refused = home.ask(&[&attach[..], &["--max-threads", "1", &pid]].concat());
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-    let taken_in = home.ask(&[&attach[..], &[&pid]].concat());
-    assert!(taken_in.status.success(), "{taken_in:?}");
+    let attached = home.ask(&[&attach[..], &[&pid]].concat());
+    assert!(attached.status.success(), "{attached:?}");
     for (name, malleability, max_threads, coschedule) in [
         ("by_run", "moldable", json!(3), true),
         ("by_attach", "evolving", json!(null), false),

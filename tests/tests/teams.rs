@@ -91,8 +91,8 @@ impl Outcome {
     /// Whether it should have been resized and was not. With one that cannot be it may take turns.
     fn left_wide(&self) -> bool {
         let Situation { neighbours, bound, resizable } = self.situation;
-        let gives_way = resizable && !bound && neighbours != Neighbours::ComingAndGoing;
-        self.program.mark == Mark::Resizable && gives_way && !self.narrowed
+        let is_resized = resizable && !bound && neighbours != Neighbours::ComingAndGoing;
+        self.program.mark == Mark::Resizable && is_resized && !self.narrowed
     }
 
     fn json(&self) -> Value {
@@ -136,10 +136,10 @@ fn chosen() -> Vec<(Program, Situation)> {
 /// Each program once.
 fn rotated(listed: &[Program]) -> Vec<(Program, Situation)> {
     let mut chosen = Vec::new();
-    let mut seen_of = [0, 0];
+    let mut count_of = [0, 0];
     for variants in listed.chunk_by(|a, b| a.name == b.name) {
         let resizable = variants[0].mark == Mark::Resizable;
-        let at = &mut seen_of[usize::from(resizable)];
+        let at = &mut count_of[usize::from(resizable)];
         // Compilers and situations go round at different paces.
         let program = variants[(*at + *at / SITUATIONS.len()) % variants.len()].clone();
         // Most that can be resized are taken where it can be seen that they are.
@@ -187,7 +187,7 @@ impl Scene {
         alone
     }
 
-    fn run(&mut self, name: &str, words: &[&str], bound: bool) -> Child {
+    fn run(&mut self, name: &str, arguments: &[&str], bound: bool) -> Child {
         self.runs += 1;
         let mut run = self.home.coplace();
         if wanted().is_empty() {
@@ -197,7 +197,7 @@ impl Scene {
         if bound {
             run.env("OMP_PROC_BIND", "true");
         }
-        self.home.start(name, run.args(["run", "-q", "--name", name, "--"]).args(words))
+        self.home.start(name, run.args(["run", "-q", "--name", name, "--"]).args(arguments))
     }
 
     fn neighbour(&mut self, resizable: bool, ms: &str) -> Child {
@@ -331,7 +331,7 @@ fn results_beside_neighbours_are_those_alone_bit_for_bit() {
 }
 
 #[test]
-fn each_program_is_found_to_be_what_its_head_says() {
+fn each_program_is_found_as_its_header_states() {
     none_of("were misjudged", outcomes().iter().filter_map(Outcome::misjudged).collect());
 }
 
@@ -346,7 +346,7 @@ fn the_table_of_team_programs_names_each_with_its_marks() {
     let table = fs::read_to_string(top().join("tests/programs/teams/README.md")).expect("it is text");
     let missing = teams::sources().into_iter().filter(|source| {
         let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let marks = teams::said(source, "expect").unwrap_or_default().replace(' ', ", ");
+        let marks = teams::comment_value(source, "expect").unwrap_or_default().replace(' ', ", ");
         !table.lines().any(|line| line.contains(&format!("`{name}`")) && line.contains(&marks))
     });
     none_of("are not in README.md so", missing.map(|path| path.display().to_string()).collect());

@@ -20,7 +20,7 @@ fn in_page(home: &Home, pid: u32, offset: usize) -> Option<u64> {
 }
 
 /// What the runtime of a process has told it to be the greatest team.
-fn told(home: &Home, pid: u32) -> Option<u64> {
+fn max_team(home: &Home, pid: u32) -> Option<u64> {
     in_page(home, pid, 40)
 }
 
@@ -65,7 +65,7 @@ fn a_late_process_of_a_confined_program_grows_when_alone() {
         });
         // It began inside the place, and knows of the whole machine all the same.
         let pid = second().expect("it runs for long");
-        home.until("its runtime has told", || told(&home, pid) == Some(all));
+        home.until("its runtime has told", || max_team(&home, pid) == Some(all));
         other.signal(libc::SIGTERM);
         other.ended_within(Duration::from_secs(60));
         home.until("its team is the whole machine", || {
@@ -117,11 +117,11 @@ fn a_place_is_divided_among_the_teams_of_mpi_ranks() {
             skipped_part(&format!("{NAME}, {wanted}"), "it is not installed");
         }
     }
-    for (name, words) in launchers {
+    for (name, arguments) in launchers {
         let home = Home::new();
         let _daemon = home.daemon(&["--policy", "TA"]);
         let mut command = home.coplace();
-        command.args(["run", "-q", "--name", "job", "--"]).args(&words).args(["-np", "2"]);
+        command.args(["run", "-q", "--name", "job", "--"]).args(&arguments).args(["-np", "2"]);
         let mut run = home.start("job", command.arg(app("regions")).args(["--size", "S", "--scale", "2"]));
         home.until(&format!("the ranks of {name} run"), || home.running("regions").len() == 2);
         // Each page begins with what was asked of the whole program.
@@ -133,21 +133,21 @@ fn a_place_is_divided_among_the_teams_of_mpi_ranks() {
         home.until("together they have one thread a CPU", || team(&home, "job") == Some(cpus));
         let ranks = home.running("regions");
         assert!(
-            ranks.iter().all(|pid| told(&home, *pid).is_some_and(|told| told >= 2)),
+            ranks.iter().all(|pid| max_team(&home, *pid).is_some_and(|max_team| max_team >= 2)),
             "{name}: told of less"
         );
         // Each rank has a thread at least. A place that has just become narrower binds at the next regions.
-        let (mut looks, mut over) = (0, 0);
+        let (mut samples, mut over) = (0, 0);
         while run.has_ended().is_none() && home.running("regions").len() == 2 {
             let Some(job) = home.app("job") else { break };
             if let (Some(team), Some(place)) = (job["team"].as_u64(), job["place"].as_str()) {
                 assert!(team <= cpus.max(2), "{name}: {job}");
                 over = if team > width(place).max(2) { over + 1 } else { 0 };
                 assert!(over < 20, "{name}: {job}");
-                looks += 1;
+                samples += 1;
             }
         }
-        assert!(looks > 0, "{name}: the ranks were gone before anybody looked");
+        assert!(samples > 0, "{name}: the ranks were gone before anybody looked");
         assert!(run.ended_within(Duration::from_secs(90)).success(), "{name}: {}", run.stderr());
         let verified = run.stdout().lines().filter(|line| *line == "VERIFIED").count();
         assert_eq!(verified, 2, "{name}: {}", run.stdout());
@@ -164,7 +164,7 @@ fn launchers() -> Vec<(&'static str, Vec<&'static str>)> {
     let open_mpi = vec!["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"];
     let all = [("Open MPI", open_mpi), ("Hydra", vec!["mpiexec.hydra"])];
     let there = |command: &str| Path::new("/usr/bin").join(command).exists();
-    all.into_iter().filter(|(_, words)| there(words[0])).collect()
+    all.into_iter().filter(|(_, arguments)| there(arguments[0])).collect()
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn ranks_are_bound_by_their_launcher_only_on_request() {
     if processes::cpu_count() < 2 {
         return skipped("binding", "there is only one CPU");
     }
-    for (name, words) in launchers {
+    for (name, arguments) in launchers {
         for (option, bound) in [(None, false), (Some("--bind-to=core"), true), (Some("--rebind"), false)] {
             let home = Home::new();
             let _daemon = home.daemon(&[]);
@@ -186,7 +186,7 @@ fn ranks_are_bound_by_their_launcher_only_on_request() {
                 if option == Some("--rebind") {
                     command.arg("--rebind");
                 }
-                command.arg("--").args(&words).args(["-np", "2"]);
+                command.arg("--").args(&arguments).args(["-np", "2"]);
                 if option.is_some() {
                     command.args(["-bind-to", "core"]);
                 }
@@ -217,7 +217,7 @@ fn ranks_take_turns_and_their_launcher_is_never_stopped() {
         return skipped("MPI launchers", "neither Open MPI nor MPICH is installed");
     }
     for turns in ["auto", "stop"] {
-        for (name, words) in &launchers {
+        for (name, arguments) in &launchers {
             let home = Home::new();
             let config = format!(
                 "policy = 'CO'\nturns = '{turns}'\n[settings]\nallowed_widths = [{}]\n",
@@ -228,10 +228,10 @@ fn ranks_take_turns_and_their_launcher_is_never_stopped() {
             let mut runs = Vec::new();
             for job in ["job1", "job2"] {
                 let mut command = home.coplace();
-                command.args(["run", "-q", "--name", job, "--"]).args(words).args(["-np", "2"]);
+                command.args(["run", "-q", "--name", job, "--"]).args(arguments).args(["-np", "2"]);
                 runs.push(home.start(job, command.arg(app("burn")).args(["--seconds", "600"])));
             }
-            let launcher = words[0].trim_end_matches(".openmpi");
+            let launcher = arguments[0].trim_end_matches(".openmpi");
             let is_launcher = |pid: &u32| {
                 processes::program(*pid).is_some_and(|program| {
                     matches!(program.as_str(), "orterun" | "mpirun" | "mpiexec.hydra" | "hydra_pmi_proxy")
@@ -407,7 +407,7 @@ fn ranks_with_unused_openmp_are_not_squeezed_onto_one_cpu() {
         assert!(narrow_s < 2.0, "{widths:?}; {:?}", mix.plans());
         assert!(!is_known || narrow_s == 0.0, "it is known from before: {widths:?}; {:?}", mix.plans());
         // What bound itself while it was confined is free when it is not.
-        let said = mix.printed("ranks");
-        assert!(said.contains(&format!("cpus {cpus} {cpus}")), "{said}; {:?}", mix.plans());
+        let printed = mix.printed("ranks");
+        assert!(printed.contains(&format!("cpus {cpus} {cpus}")), "{printed}; {:?}", mix.plans());
     }
 }

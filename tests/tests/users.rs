@@ -70,27 +70,34 @@ fn roots_daemon_resizes_the_programs_of_two_users() {
     );
     let mut all = home.start("all", home.command("unshare").args(["--mount", "sh", "-c", &script]));
     let status = all.ended_within(Duration::from_secs(240));
-    let said = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
-    assert!(status.success(), "{status}: {}{}{}", all.stderr(), said("long.out"), said("short.out"));
-    assert!(said("long.out").contains("VERIFIED") && said("short.out").contains("VERIFIED"));
+    let output_of = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
+    assert!(
+        status.success(),
+        "{status}: {}{}{}",
+        all.stderr(),
+        output_of("long.out"),
+        output_of("short.out")
+    );
+    assert!(output_of("long.out").contains("VERIFIED") && output_of("short.out").contains("VERIFIED"));
 
-    let looks: Vec<Value> = all.stdout().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let app = |look: &Value, name: &str| -> Option<Value> {
-        look["apps"].as_array()?.iter().find(|app| app["id"] == name).cloned()
+    let samples: Vec<Value> =
+        all.stdout().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let app = |sample: &Value, name: &str| -> Option<Value> {
+        sample["apps"].as_array()?.iter().find(|app| app["id"] == name).cloned()
     };
-    let alone = |look: &Value| {
-        app(look, "long").is_some_and(|long| long["team"].as_u64() >= Some(2) && long["uid"] == FIRST)
-            && app(look, "short").is_none()
+    let alone = |sample: &Value| {
+        app(sample, "long").is_some_and(|long| long["team"].as_u64() >= Some(2) && long["uid"] == FIRST)
+            && app(sample, "short").is_none()
     };
-    let beside = |look: &Value| {
+    let beside = |sample: &Value| {
         ["long", "short"].iter().all(|name| {
-            app(look, name).is_some_and(|app| app["team"] == app["threads"] && app["rigid"].is_null())
-        }) && app(look, "long").map(|long| long["place"].clone())
-            != app(look, "short").map(|short| short["place"].clone())
+            app(sample, name).is_some_and(|app| app["team"] == app["threads"] && app["rigid"].is_null())
+        }) && app(sample, "long").map(|long| long["place"].clone())
+            != app(sample, "short").map(|short| short["place"].clone())
     };
-    let first = looks.iter().position(alone).expect("the first one has the machine to itself");
-    let both = looks[first..].iter().position(beside).expect("then both have their part, and keep to it");
-    assert!(looks[first + both..].iter().any(alone), "and the first one gets all of it back");
+    let first = samples.iter().position(alone).expect("the first one has the machine to itself");
+    let both = samples[first..].iter().position(beside).expect("then both have their part, and keep to it");
+    assert!(samples[first + both..].iter().any(alone), "and the first one gets all of it back");
     home.is_left_clean();
 }
 
@@ -132,9 +139,9 @@ fn cron_and_a_login_of_one_user_have_one_scheduler() {
     assert!(status.success(), "{status}: {}", all.stderr());
     let printed = all.stdout();
     let mut lines = printed.lines();
-    let look: Value = serde_json::from_str(lines.next().expect("it was looked")).expect("it is JSON");
+    let sample: Value = serde_json::from_str(lines.next().expect("it was looked")).expect("it is JSON");
     let mut names: Vec<_> =
-        look["apps"].as_array().expect("it is there").iter().map(|app| &app["id"]).collect();
+        sample["apps"].as_array().expect("it is there").iter().map(|app| &app["id"]).collect();
     names.sort_by_key(|name| name.to_string());
     assert_eq!(names, ["cron", "login", "su"]);
     // Nobody went to the login's place while somebody lived in the other, and everybody does afterwards.

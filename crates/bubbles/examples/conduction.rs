@@ -125,15 +125,15 @@ const WAYS: [(&str, Option<&str>); 4] =
     [("sequential", None), ("simple", Some("flat")), ("fixed", Some("fixed")), ("bubbles", Some("burst"))];
 
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     let usage = || -> ! {
         eprintln!(
             "usage: conduction conduction|advection sequential|simple|fixed|bubbles[,...] SIZE STEPS [PIECES]"
         );
         std::process::exit(2)
     };
-    let number = |word: &String| word.parse::<usize>().unwrap_or_else(|_| usage());
-    let (what, hows, size, steps, pieces) = match &words[..] {
+    let number = |argument: &String| argument.parse::<usize>().unwrap_or_else(|_| usage());
+    let (what, hows, size, steps, pieces) = match &arguments[..] {
         [what, hows, size, steps] => (what, hows, number(size), number(steps), 1),
         [what, hows, size, steps, pieces] => (what, hows, number(size), number(steps), number(pieces)),
         _ => usage(),

@@ -3,7 +3,7 @@
 //!
 //! `experiments/find-next` sets it beside the paper's table.
 
-use coplace_bubbles::hierarchy::{Bubble, Entity, Hierarchy, Kind, Levels, Lists, PRIORITY, Way, World};
+use coplace_bubbles::hierarchy::{Bubble, Entity, Hierarchy, Kind, Levels, Lists, PRIORITY, World, Yielded};
 use coplace_bubbles::schedulers;
 use topology::Machine;
 
@@ -47,7 +47,7 @@ fn turns(lists: &Hierarchy<Quiet>, processor: usize, count: u32) -> f64 {
         let began = cycles();
         for _ in 0..count {
             // SAFETY: the threads outlive the lists.
-            if let Way::Next(next) = lists.give_way(unsafe { &*running }, processor, false) {
+            if let Yielded::Next(next) = lists.yield_processor(unsafe { &*running }, processor, false) {
                 running = next;
             }
         }

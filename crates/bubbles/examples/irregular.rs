@@ -180,12 +180,12 @@ fn parallel(side: usize, cells: usize, steps: usize) -> Ended {
 }
 
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     let usage = || -> ! {
         eprintln!("usage: irregular sequential|flat|fixed|bubbles SIDE CELLS STEPS");
         std::process::exit(2)
     };
-    let [how, numbers @ ..] = &words[..] else { usage() };
+    let [how, numbers @ ..] = &arguments[..] else { usage() };
     let numbers: Vec<usize> = numbers.iter().filter_map(|number| number.parse().ok()).collect();
     let &[side, cells, steps] = &numbers[..] else { usage() };
     if side < 2 || cells == 0 {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use coplace_bubbles::{Bubble, Builder, Config, processor, processors, run, sleep, yield_now};
 
 const THREADS: usize = 10_000;
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 struct Shared {
     over: AtomicBool,
@@ -56,9 +56,9 @@ fn main() {
             move || {
                 let (began, mut last) = (Instant::now(), Vec::new());
                 while began.elapsed().as_secs_f64() < seconds {
-                    sleep(LOOK);
-                    let looks = shared.used.iter().enumerate();
-                    let used: Vec<usize> = looks
+                    sleep(POLL_INTERVAL);
+                    let samples = shared.used.iter().enumerate();
+                    let used: Vec<usize> = samples
                         .filter(|(_, used)| used.swap(false, Ordering::Relaxed))
                         .map(|(at, _)| at)
                         .collect();

@@ -124,9 +124,9 @@ fn speed_up(what: What, scheduler: &str, factor: f64, share: f64, seed: u64) -> 
 }
 
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let numbers: Vec<f64> = words.iter().skip(1).filter_map(|word| word.parse().ok()).collect();
-    let what = match words.first().map(String::as_str) {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let numbers: Vec<f64> = arguments.iter().skip(1).filter_map(|argument| argument.parse().ok()).collect();
+    let what = match arguments.first().map(String::as_str) {
         Some("conduction") => Some(What::Conduction),
         Some("irregular") => Some(What::Irregular),
         _ => None,

@@ -107,11 +107,11 @@ impl<S: System> Sleepers<S> {
     }
 
     /// Sleeps until it is woken, unless a last look finds something.
-    pub fn sleep(&self, worker: &Parking, look: impl FnOnce() -> Found) {
+    pub fn sleep(&self, worker: &Parking, recheck: impl FnOnce() -> Found) {
         self.count.fetch_add(1, Ordering::SeqCst);
         worker.0.store(ASLEEP, Ordering::SeqCst);
         self.system.heavy();
-        match look() {
+        match recheck() {
             Found::Nothing => self.system.wait(&worker.0, ASLEEP, None),
             Found::Something => self.system.wait(&worker.0, ASLEEP, Some(SOON)),
             Found::Stop => {}

@@ -13,7 +13,7 @@ fn waits_for_good(gate: &Semaphore) -> u32 {
 }
 
 /// What the debugger looks at.
-fn looked_at() {
+fn breakpoint() {
     // On one processor nobody else runs before who has come to the gate waits there.
     let machine = topology::Machine::synthetic("core:1").expect("a machine");
     let config = Config { machine: Some(machine), ..Config::default() };
@@ -41,7 +41,7 @@ fn looked_at() {
 #[test]
 fn gdb_lists_threads_and_shows_where_they_wait() {
     if std::env::var_os("COPLACE_LOOKED_AT").is_some() {
-        return looked_at();
+        return breakpoint();
     }
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/gdb-bubbles.py");
     let program = std::env::current_exe().expect("this test");

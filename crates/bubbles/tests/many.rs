@@ -90,7 +90,7 @@ fn ten_thousand_threads_run_on_while_processors_go_and_come() {
 }
 
 #[test]
-fn who_overflows_its_stack_is_named() {
+fn a_thread_that_overflows_its_stack_is_named() {
     if std::env::var_os("COPLACE_OVERFLOW").is_some() {
         #[allow(unconditional_recursion)]
         fn deeper(at: &[u8; 512]) -> u8 {
@@ -102,7 +102,7 @@ fn who_overflows_its_stack_is_named() {
         unreachable!("it ends the program");
     }
     let output = std::process::Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "who_overflows_its_stack_is_named", "--nocapture"])
+        .args(["--exact", "a_thread_that_overflows_its_stack_is_named", "--nocapture"])
         .env("COPLACE_OVERFLOW", "1")
         .output()
         .expect("it runs");

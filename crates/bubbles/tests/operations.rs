@@ -15,7 +15,7 @@ fn operations() -> usize {
 }
 
 #[test]
-fn nobody_is_in_two_hands_and_all_end() {
+fn no_thread_runs_twice_and_all_end() {
     let mut done = 0;
     let mut round = 0_u64;
     let machines = ["core:2", "core:3", "pack:2 core:2", "pack:2 [numa] core:2 pu:2"];

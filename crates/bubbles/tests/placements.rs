@@ -13,7 +13,7 @@ use topology::Machine;
 
 struct Case {
     name: String,
-    given: Vec<(String, String)>,
+    settings: Vec<(String, String)>,
     expected: String,
 }
 
@@ -25,20 +25,21 @@ fn read(path: &Path) -> Vec<Case> {
             let (head, expected) = case.split_once("---\n").expect("--- before what is expected");
             let mut lines = head.lines();
             let name = lines.next().expect("a name").to_owned();
-            let given = lines.map(|line| line.split_once(": ").expect("key: value"));
-            let given = given.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-            Case { name, given, expected: expected.trim_end().to_owned() }
+            let settings = lines.map(|line| line.split_once(": ").expect("key: value"));
+            let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+            Case { name, settings, expected: expected.trim_end().to_owned() }
         })
         .collect()
 }
 
 fn found(case: &Case) -> String {
-    let given = |key: &str| case.given.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
-    let machine = Machine::synthetic(given("machine").expect("machine")).expect("a machine");
-    let scheduler = schedulers::by_name(given("scheduler").expect("scheduler")).expect("a scheduler");
-    let program = parse(given("program").expect("program")).expect("a program");
+    let settings =
+        |key: &str| case.settings.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+    let machine = Machine::synthetic(settings("machine").expect("machine")).expect("a machine");
+    let scheduler = schedulers::by_name(settings("scheduler").expect("scheduler")).expect("a scheduler");
+    let program = parse(settings("program").expect("program")).expect("a program");
     let mut model = Model::new(&machine, scheduler, &program);
-    for step in given("steps").unwrap_or("wake; look").split(';') {
+    for step in settings("steps").unwrap_or("wake; look").split(';') {
         model.step(step.trim()).unwrap_or_else(|error| panic!("{}: {error}", case.name));
         model.check().unwrap_or_else(|error| panic!("{}: after '{}': {error}", case.name, step.trim()));
     }
@@ -46,7 +47,7 @@ fn found(case: &Case) -> String {
 }
 
 #[test]
-fn every_case_is_placed_as_its_file_says() {
+fn every_case_is_placed_as_its_file_expects() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/placements");
     let mut files: Vec<PathBuf> =
         fs::read_dir(folder).expect("the cases").map(|entry| entry.expect("a file").path()).collect();
@@ -60,8 +61,9 @@ fn every_case_is_placed_as_its_file_says() {
             if found != case.expected {
                 let _ = writeln!(wrong, "{}\nwanted:\n{}\nfound:\n{found}\n", case.name, case.expected);
             }
-            let given: String = case.given.iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
-            let _ = write!(rewritten, "== {}\n{given}---\n{found}\n\n", case.name);
+            let settings: String =
+                case.settings.iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
+            let _ = write!(rewritten, "== {}\n{settings}---\n{found}\n\n", case.name);
         }
         if std::env::var_os("COPLACE_REWRITE").is_some() {
             fs::write(&file, rewritten.trim_end().to_owned() + "\n").expect("the file can be written");

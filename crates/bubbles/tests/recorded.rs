@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coplace_bubbles::trace::{Trace, Who, replay};
+use coplace_bubbles::trace::{EntityId, Trace, replay};
 use coplace_bubbles::*;
 use topology::Machine;
 
@@ -44,7 +44,7 @@ fn busy() {
 }
 
 #[test]
-fn what_was_recorded_is_played_through_under_every_scheduler() {
+fn a_recorded_run_is_replayed_under_every_scheduler() {
     let path = std::env::temp_dir().join(format!("coplace-bubbles-{}.trace", std::process::id()));
     for machine in ["core:1", "pack:2 core:2"] {
         let machine = Machine::synthetic(machine).expect("a machine");
@@ -57,7 +57,7 @@ fn what_was_recorded_is_played_through_under_every_scheduler() {
         // The first one, eight in bubbles, who sends, and ten with one more each.
         assert_eq!((sum.threads, sum.bubbles, trace.lost), (30, 3, 0));
         assert_eq!(trace.scheduler, "burst");
-        assert!(trace.names.iter().any(|(who, name)| matches!(who, Who::Bubble(_)) && name == "left"));
+        assert!(trace.names.iter().any(|(id, name)| matches!(id, EntityId::Bubble(_)) && name == "left"));
         for name in schedulers::NAMES {
             let scheduler = schedulers::by_name(name).expect("it is known");
             let played = replay(&trace, &machine, scheduler)

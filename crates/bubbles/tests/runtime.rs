@@ -56,7 +56,7 @@ fn results_panics_and_large_values_come_back() {
 #[test]
 fn detached_threads_end_before_run_comes_back() {
     let ended = Arc::new(AtomicUsize::new(0));
-    let seen = ended.clone();
+    let observed = ended.clone();
     run(&on("core:2"), move || {
         for _ in 0..1000 {
             let ended = ended.clone();
@@ -67,8 +67,8 @@ fn detached_threads_end_before_run_comes_back() {
         }
     })
     .expect("it runs");
-    assert_eq!(seen.load(Ordering::SeqCst), 1000);
-    assert_eq!(Arc::strong_count(&seen), 1, "what threads held is dropped");
+    assert_eq!(observed.load(Ordering::SeqCst), 1000);
+    assert_eq!(Arc::strong_count(&observed), 1, "what threads held is dropped");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_mutex_excludes_and_a_condition_variable_wakes() {
 }
 
 #[test]
-fn semaphores_barriers_and_channels_do_what_they_say() {
+fn semaphores_barriers_and_channels_keep_their_contract() {
     for machine in ["core:1", "core:3"] {
         run(&on(machine), || {
             let inside = Arc::new((Semaphore::new(2), AtomicU32::new(0), Barrier::new(8)));
@@ -213,7 +213,7 @@ fn semaphores_barriers_and_channels_do_what_they_say() {
 }
 
 #[test]
-fn what_blocks_the_kernel_runs_aside() {
+fn calls_that_block_the_kernel_run_aside() {
     run(&on("core:1"), || {
         // Each waits, by the kernel's means, until all ten do.
         let here = Arc::new((std::sync::Mutex::new(0), std::sync::Condvar::new()));
@@ -338,9 +338,9 @@ fn a_thread_without_yields_is_preempted_if_its_bubble_allows() {
         let bubble = Bubble::new();
         bubble.slice_ns(2_000_000).preempt(true);
         let stop = Arc::new(AtomicBool::new(false));
-        let seen = stop.clone();
+        let observed = stop.clone();
         drop(Builder::new().inside(&bubble).spawn(move || {
-            while !seen.load(Ordering::Relaxed) {
+            while !observed.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
             }
         }));

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_cannot_be_meant_is_told_why() {
+    fn an_impossible_rule_is_refused_with_its_reason() {
         for (text, wanted) in [
             ("name = 'x'", "needs a path, a user or a cgroup"),
             ("path = 'solver'", "must begin with /"),

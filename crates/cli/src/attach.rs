@@ -58,11 +58,11 @@ Example:
 )]
 pub struct ReleaseArgs {
     /// Any process of the program, or its name in `coplace status`
-    #[arg(required = true, value_name = "PID|NAME", value_parser = which)]
+    #[arg(required = true, value_name = "PID|NAME", value_parser = parse_which)]
     programs: Vec<Which>,
 }
 
-fn which(text: &str) -> Result<Which, String> {
+fn parse_which(text: &str) -> Result<Which, String> {
     match text.parse::<u32>() {
         Ok(0) => Err("process numbers begin at 1".into()),
         Ok(pid) => Ok(Which::Pid(pid)),
@@ -76,7 +76,7 @@ fn which(text: &str) -> Result<Which, String> {
 pub fn attach(args: &AttachArgs) -> Outcome {
     args.demand.check()?;
     let mut client = scheduler::connect_soon()?;
-    client.be_patient(PATIENCE);
+    client.set_patience(PATIENCE);
     let demand = args.demand.demand(None);
     let mut refused = false;
     for &pid in &args.pids {
@@ -107,7 +107,7 @@ pub fn release(args: &ReleaseArgs) -> Outcome {
             Unscheduled::Begins => scheduler::connect_soon()?,
         },
     };
-    client.be_patient(PATIENCE);
+    client.set_patience(PATIENCE);
     let mut worst = 0;
     for which in &args.programs {
         match release_one(&mut client, which) {
@@ -126,12 +126,12 @@ fn release_one(client: &mut Client, which: &Which) -> Result<u8, ClientError> {
     let request = ToScheduler::Release { which: which.clone() };
     let answer = client.ask(&request, &mut Vec::new(), |m| matches!(m, FromScheduler::Released { .. }))?;
     match answer {
-        FromScheduler::Released { id, processes, problems } => Ok(told(&id, processes, &problems)),
+        FromScheduler::Released { id, processes, problems } => Ok(report_released(&id, processes, &problems)),
         _ => Err(ClientError::Ended),
     }
 }
 
-fn told(id: &AppId, processes: usize, problems: &[String]) -> u8 {
+fn report_released(id: &AppId, processes: usize, problems: &[String]) -> u8 {
     let of = if processes == 1 { "its process" } else { "its processes" };
     println!("{id} was given back with {of} ({processes})");
     problems.iter().for_each(|problem| eprintln!("coplace: {id}: {problem}"));
@@ -168,7 +168,7 @@ fn release_unscheduled(args: &ReleaseArgs) -> Unscheduled {
         let report = restore::set_free(known, &Root::live(), &home);
         registry.remove(&known.id);
         let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
-        worst = worst.max(told(&known.id, report.processes, &problems));
+        worst = worst.max(report_released(&known.id, report.processes, &problems));
     }
     Unscheduled::Done(Ok(ExitCode::from(worst)))
 }
@@ -179,10 +179,10 @@ mod tests {
 
     #[test]
     fn a_program_is_named_by_a_number_or_by_its_name() {
-        assert_eq!(which("4711"), Ok(Which::Pid(4711)));
-        assert_eq!(which("cg.2"), Ok(Which::Id("cg.2".parse().unwrap())));
+        assert_eq!(parse_which("4711"), Ok(Which::Pid(4711)));
+        assert_eq!(parse_which("cg.2"), Ok(Which::Id("cg.2".parse().unwrap())));
         for wrong in ["0", "12x", "-1", ""] {
-            assert!(which(wrong).is_err(), "{wrong}");
+            assert!(parse_which(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::neighbours;
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Choices {
     /// How to share the machine: letters or words from `coplace policy list`, or a Lua file
-    #[arg(long, value_name = "POLICY", help_heading = "Scheduling", value_parser = crate::words::policy_letters)]
+    #[arg(long, value_name = "POLICY", help_heading = "Scheduling", value_parser = crate::policy_name::policy_letters)]
     pub policy: Option<String>,
     /// A setting of the policy, as its page names it, in TOML: `allowed_widths=[2]` (repeatable)
     #[arg(long = "set", value_name = "KEY=VALUE", help_heading = "Scheduling")]
@@ -58,10 +58,10 @@ impl Choices {
     }
 
     pub fn options(&self) -> Result<Options, Failure> {
-        self.over(&Config::load().map_err(Failure::bad_input)?)
+        self.options_over(&Config::load().map_err(Failure::bad_input)?)
     }
 
-    fn over(&self, config: &Config) -> Result<Options, Failure> {
+    fn options_over(&self, config: &Config) -> Result<Options, Failure> {
         let settings = toml_settings(
             config.settings.clone().unwrap_or_default(),
             &self.set,
@@ -82,7 +82,7 @@ impl Choices {
         if let Some(cpus) = &options.cpus {
             check_cpus(cpus)?;
         }
-        options.settings.script = crate::words::script(&options.policy).map_err(Failure::bad_input)?;
+        options.settings.script = crate::policy_name::script(&options.policy).map_err(Failure::bad_input)?;
         // Settings that the policy refuses are bad input now, before anything starts.
         policy::by_name(&options.policy, &options.settings).map_err(Failure::bad_input)?;
         Ok(options)
@@ -171,12 +171,15 @@ mod tests {
             set: vec!["allowed_widths=[2]".into()],
             ..Choices::default()
         };
-        let options = choices.over(&config).unwrap();
+        let options = choices.options_over(&config).unwrap();
         assert_eq!(options.policy, "CO");
         assert_eq!(options.settings.allowed_widths, Some(vec![2]));
         assert_eq!((options.settings.slice_ns, options.settings.max_still_ns), (50_000_000, 100_000_000));
         assert_eq!(options.cpus, Some("0".parse().unwrap()));
-        assert_eq!(Choices::default().over(&Config::default()).unwrap().policy, Options::default().policy);
+        assert_eq!(
+            Choices::default().options_over(&Config::default()).unwrap().policy,
+            Options::default().policy
+        );
     }
 
     #[test]
@@ -187,13 +190,13 @@ mod tests {
             ("slice_ns=soon", "invalid type"),
         ] {
             let choices = Choices { set: vec![set.into()], ..Choices::default() };
-            let message = choices.over(&Config::default()).unwrap_err().message;
+            let message = choices.options_over(&Config::default()).unwrap_err().message;
             assert!(message.contains(wanted), "{set}: {message}");
         }
     }
 
     #[test]
-    fn neighbours_go_by_a_word_or_a_file() {
+    fn neighbours_go_by_a_keyword_or_a_file() {
         let of = |set: &[String], option| toml_settings(toml::Table::new(), set, option);
         let twins = Some(policy::Neighbours::Twins);
         assert_eq!(of(&[], Some("twins")).unwrap().neighbours, twins);

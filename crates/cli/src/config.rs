@@ -174,8 +174,8 @@ impl Config {
             config.adopt.push(rule.get_ref().rule().map_err(|why| at(rule.span().start, why))?);
         }
         if let Some(name) = file.policy {
-            let policy = crate::words::beside(path, name.get_ref());
-            crate::words::policy_letters(&policy).map_err(|why| at(name.span().start, why))?;
+            let policy = crate::policy_name::resolve(path, name.get_ref());
+            crate::policy_name::policy_letters(&policy).map_err(|why| at(name.span().start, why))?;
             config.policy = Some(policy);
         }
         if let Some(slice) = file.slice {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_told_with_its_line_and_column() {
+    fn each_mistake_is_reported_with_its_line_and_column() {
         for (text, wanted) in [
             ("policy = 'TA'\ncolour = 1\n", "c.toml:2:1: unknown field `colour`"),
             ("policy = ", "c.toml:1:10: "),

@@ -77,12 +77,14 @@ mod tests {
     }
 
     fn read(options: &[&str]) -> Result<DemandArgs, String> {
-        let words = ["coplace"].iter().chain(options);
-        <Cli as clap::Parser>::try_parse_from(words).map(|cli| cli.args).map_err(|error| error.to_string())
+        let arguments = ["coplace"].iter().chain(options);
+        <Cli as clap::Parser>::try_parse_from(arguments)
+            .map(|cli| cli.args)
+            .map_err(|error| error.to_string())
     }
 
     #[test]
-    fn every_kind_of_program_can_be_said_and_only_one_of_a_program() {
+    fn every_kind_can_be_declared_and_only_one_per_program() {
         let kind = |options: &[&str]| read(options).unwrap().demand(None).malleability;
         assert_eq!(kind(&[]), Malleability::Malleable);
         assert_eq!(kind(&["--rigid"]), Malleability::Rigid);
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_weight_and_coscheduling_are_taken_as_they_are_said() {
+    fn threads_weight_and_coscheduling_are_used_as_stated() {
         let args = read(&["--min-threads=3", "--max-threads=8", "--weight=0.5", "--no-coschedule"]).unwrap();
         assert!(args.check().is_ok());
         let demand = args.demand(None);

@@ -11,7 +11,7 @@ use node::mechanism::{Mechanisms, Reason};
 use probe::latency::Latency;
 use serde::Serialize;
 use topology::{CpuSet, Machine};
-use workload::show_bytes;
+use workload::format_bytes;
 
 use crate::config::Config;
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
@@ -80,7 +80,7 @@ pub fn main(args: &Args) -> Outcome {
     if args.json {
         println!("{:#}", serde_json::to_value(&diagnosis).map_err(Failure::ours)?);
     } else {
-        print!("{}", show(&diagnosis));
+        print!("{}", render(&diagnosis));
     }
     Ok(if diagnosis.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DOES_NOT_HOLD) })
 }
@@ -107,7 +107,11 @@ fn diagnose(root: &Root) -> Result<Diagnosis, Failure> {
     let home = home.map(|home| home.path().display().to_string()).map_err(|error| error.to_string());
     faults.extend(home.as_ref().err().cloned());
     let (placement, turns, mut reasons) = match &chosen {
-        Ok(chosen) => (Some(chosen.placement_words()), Some(chosen.turns_words()), words(&chosen.reasons)),
+        Ok(chosen) => (
+            Some(chosen.describe_placement()),
+            Some(chosen.describe_turns()),
+            describe_reasons(&chosen.reasons),
+        ),
         Err(error) => {
             faults.push(error.to_string());
             (None, None, Vec::new())
@@ -159,7 +163,7 @@ fn shared_caches(machine: &Machine, allowed: Option<&CpuSet>) -> Vec<SharedCache
 
 impl fmt::Display for SharedCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = self.size_bytes.map_or_else(|| "a last-level cache".to_owned(), show_bytes);
+        let size = self.size_bytes.map_or_else(|| "a last-level cache".to_owned(), format_bytes);
         write!(f, "CPUs {}: {size}", self.cpus)?;
         let Some(Latency { core_to_core_ns, memory_ns }) = self.latency else { return Ok(()) };
         write!(f, "; a line takes {core_to_core_ns:.0} ns between them, from memory {memory_ns:.0}")?;
@@ -173,7 +177,7 @@ impl fmt::Display for SharedCache {
     }
 }
 
-fn words(reasons: &[Reason]) -> Vec<String> {
+fn describe_reasons(reasons: &[Reason]) -> Vec<String> {
     reasons.iter().map(ToString::to_string).collect()
 }
 
@@ -215,7 +219,7 @@ fn rows(survey: &Survey, chosen: Option<&Mechanisms>) -> Vec<Row> {
         .collect()
 }
 
-fn show(diagnosis: &Diagnosis) -> String {
+fn render(diagnosis: &Diagnosis) -> String {
     let mut out = format!("Machine\n{}", diagnosis.machine);
     if let Some(allowed) = &diagnosis.allowed {
         out += &format!("  allowed     CPUs {allowed}\n");
@@ -244,12 +248,12 @@ fn show(diagnosis: &Diagnosis) -> String {
     for reason in &diagnosis.reasons {
         out += &format!("  because     {reason}\n");
     }
-    let told = |result: &Result<String, String>| match result {
+    let shown = |result: &Result<String, String>| match result {
         Ok(text) => text.clone(),
         Err(why) => format!("none: {why}"),
     };
-    out += &format!("  preload     {}\n", told(&diagnosis.preload));
-    out += &format!("  files in    {}\n", told(&diagnosis.home));
+    out += &format!("  preload     {}\n", shown(&diagnosis.preload));
+    out += &format!("  files in    {}\n", shown(&diagnosis.home));
     out += &format!("  configured  {}\n", diagnosis.config.as_deref().unwrap_or("by no file: all defaults"));
     if diagnosis.faults.is_empty() {
         out += "\nPrograms can be placed and take turns here.\n";
@@ -265,19 +269,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_cache_that_is_shared_in_word_only_it_is_said() {
-        let told = |core_to_core_ns| {
+    fn a_cache_that_is_shared_in_name_only_is_reported() {
+        let shown = |core_to_core_ns| {
             let latency = Latency { core_to_core_ns, memory_ns: 136.0 };
             let shared = Some(!latency.is_apart());
             let cpus = CpuSet::first(2);
             SharedCache { cpus, size_bytes: Some(32 << 20), latency: Some(latency), shared }.to_string()
         };
-        assert_eq!(told(25.6), "CPUs 0-1: 32.0 MiB; a line takes 26 ns between them, from memory 136");
-        assert!(told(180.0).contains("they do not share it now"), "{}", told(180.0));
+        assert_eq!(shown(25.6), "CPUs 0-1: 32.0 MiB; a line takes 26 ns between them, from memory 136");
+        assert!(shown(180.0).contains("they do not share it now"), "{}", shown(180.0));
     }
 
     #[test]
-    fn caches_with_two_cpus_of_ours_or_more_are_told() {
+    fn caches_with_two_or_more_allowed_cpus_are_listed() {
         let machine = Machine::synthetic("pack:2 l3:1(size=32MB) core:2 pu:1").unwrap();
         let found = |allowed: &str| -> Vec<String> {
             let allowed: CpuSet = allowed.parse().unwrap();

@@ -47,7 +47,7 @@ fn commands(text: &str) -> Vec<(usize, &str, bool)> {
 }
 
 /// As a shell splits them, without what is the shell's own.
-fn words(command: &str) -> Vec<String> {
+fn split_words(command: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for letter in command.chars() {
         match (letter, quote) {
@@ -66,7 +66,7 @@ fn words(command: &str) -> Vec<String> {
 }
 
 /// Why a command is refused.
-fn refused(command: &str, typed: bool) -> Option<String> {
+fn refusal(command: &str, typed: bool) -> Option<String> {
     let own = top().join("docs/policies/lua/ta.lua").display().to_string();
     // What stands for whatever the reader has.
     let put = |word: String| match word.as_str() {
@@ -74,7 +74,7 @@ fn refused(command: &str, typed: bool) -> Option<String> {
         "PID" => "1".to_owned(),
         _ => word.replace("docs/policies/lua/wider.lua", "mine.lua").replace("mine.lua", &own),
     };
-    let error = Cli::try_parse_from(words(command).into_iter().map(put)).err()?;
+    let error = Cli::try_parse_from(split_words(command).into_iter().map(put)).err()?;
     let unfinished = matches!(
         error.kind(),
         ErrorKind::MissingRequiredArgument
@@ -86,8 +86,8 @@ fn refused(command: &str, typed: bool) -> Option<String> {
 }
 
 #[test]
-fn every_command_in_a_document_is_one_that_coplace_takes() {
-    let (mut wrong, mut seen) = (Vec::new(), 0);
+fn every_command_in_a_document_is_accepted() {
+    let (mut wrong, mut count) = (Vec::new(), 0);
     for path in documents() {
         let text = std::fs::read_to_string(&path).expect("a document is text");
         let inside_docs = path.starts_with(top().join("docs"));
@@ -95,24 +95,24 @@ fn every_command_in_a_document_is_one_that_coplace_takes() {
             if inside_docs && !typed {
                 continue;
             }
-            seen += 1;
-            if let Some(why) = refused(command, typed) {
+            count += 1;
+            if let Some(why) = refusal(command, typed) {
                 wrong.push(format!("{}:{line}: {command}\n  {why}", path.display()));
             }
         }
     }
-    assert!(seen > 50, "only {seen} commands were found");
+    assert!(count > 50, "only {count} commands were found");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn what_would_be_refused_is_found() {
+fn a_command_that_would_be_refused_is_found() {
     let text = "`coplace run`, `coplace simulate --steps --policy TA`\n```console\n$ coplace run\n$ coplace mix 'a b' &\n```\n";
     let found = commands(text);
     let lines: Vec<(usize, bool)> = found.iter().map(|(line, _, typed)| (*line, *typed)).collect();
     assert_eq!(lines, [(1, false), (1, false), (3, true), (4, true)]);
     let wrong: Vec<bool> =
-        found.iter().map(|(_, command, typed)| refused(command, *typed).is_some()).collect();
+        found.iter().map(|(_, command, typed)| refusal(command, *typed).is_some()).collect();
     assert_eq!(wrong, [false, true, true, false]);
-    assert_eq!(words(found[3].1), ["coplace", "mix", "a b"]);
+    assert_eq!(split_words(found[3].1), ["coplace", "mix", "a b"]);
 }

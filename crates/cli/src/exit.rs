@@ -35,7 +35,7 @@ impl Failure {
     }
 
     /// A file that could not be written.
-    pub fn writing(path: &std::path::Path, error: impl Display) -> Failure {
+    pub fn unwritable(path: &std::path::Path, error: impl Display) -> Failure {
         Failure::ours(format!("cannot write {}: {error}", path.display()))
     }
 }

@@ -55,7 +55,8 @@ fn json(explanation: &Explanation) -> serde_json::Result<serde_json::Value> {
 
 fn lines(explanation: &Explanation) -> Vec<String> {
     let app = explanation.app.as_ref().map(|app| &app.id);
-    let mut lines: Vec<String> = explanation.history.iter().flat_map(|entry| happened(entry, app)).collect();
+    let mut lines: Vec<String> =
+        explanation.history.iter().flat_map(|entry| render_entry(entry, app)).collect();
     lines.push(format!("now: {}", explanation.plan));
     lines.extend(explanation.report.lines().iter().map(|line| format!("  {line}")));
     if let Some(app) = &explanation.app {
@@ -67,12 +68,12 @@ fn lines(explanation: &Explanation) -> Vec<String> {
 }
 
 /// One entry, and below a plan what was said of it; of `app` alone, if one is asked about.
-fn happened(entry: &HistoryEntry, app: Option<&AppId>) -> Vec<String> {
+fn render_entry(entry: &HistoryEntry, app: Option<&AppId>) -> Vec<String> {
     let at_s = entry.at_ns as f64 / 1e9;
     let mut lines = vec![format!("{at_s:9.3} s  {}", news::sentence(&entry.news))];
     if let News::Plan { report, .. } = &entry.news {
-        let said = report.remarks.iter().filter(|remark| app.is_none_or(|app| remark.concerns(app)));
-        lines.extend(said.map(|remark| format!("{:13}  {remark}", "")));
+        let remarks = report.remarks.iter().filter(|remark| app.is_none_or(|app| remark.concerns(app)));
+        lines.extend(remarks.map(|remark| format!("{:13}  {remark}", "")));
     }
     lines
 }

@@ -16,7 +16,7 @@ pub struct Args {
 
 pub fn main(args: &Args) -> Outcome {
     // A mix that was over before its guard began has removed its directory, which is to stay so.
-    let Some(home) = Home::existing(&args.home) else { return Ok(std::process::ExitCode::SUCCESS) };
+    let Some(home) = Home::find_existing(&args.home) else { return Ok(std::process::ExitCode::SUCCESS) };
     node::guard::run(&home).map_err(Failure::ours)?;
     Ok(std::process::ExitCode::SUCCESS)
 }

@@ -39,9 +39,9 @@ impl Sources {
             None => Matrix::unknown(Vec::new()),
         };
         let observed = self.observed.as_deref().map(read_observed).transpose()?;
-        let seen = observed.as_ref().map(|(notebook, now_s)| notebook.matrix(*now_s));
-        let seen_names = seen.as_ref().map_or(&[][..], Matrix::names);
-        matrix = with(&with(&matrix, seen_names), programs);
+        let observed_matrix = observed.as_ref().map(|(notebook, now_s)| notebook.matrix(*now_s));
+        let observed_names = observed_matrix.as_ref().map_or(&[][..], Matrix::names);
+        matrix = extend_names(&extend_names(&matrix, observed_names), programs);
         let mut knowledge = Knowledge::of(matrix);
         if let Some((notebook, now_s)) = &observed {
             add_observed(&mut knowledge, notebook, *now_s);
@@ -72,7 +72,7 @@ impl Sources {
 }
 
 /// Every program of which nothing at all is known: no measured pair, no profile.
-pub fn strangers(knowledge: &Knowledge, programs: &[String]) -> Vec<String> {
+pub fn unknown_programs(knowledge: &Knowledge, programs: &[String]) -> Vec<String> {
     let known = |at: usize| {
         let size = knowledge.matrix.len();
         !knowledge.profiles[at].is_empty()
@@ -91,21 +91,23 @@ pub fn strangers(knowledge: &Knowledge, programs: &[String]) -> Vec<String> {
 }
 
 /// What is said of programs of which nothing is known.
-pub fn tell_strangers(strangers: &[String]) -> Option<String> {
-    (!strangers.is_empty()).then(|| {
+pub fn describe_unknown(unknown_programs: &[String]) -> Option<String> {
+    (!unknown_programs.is_empty()).then(|| {
         format!(
             "Nothing is known of {}: no measured pair, no profile. What is said of {} is what is true of programs on \
              average; where no pair at all is known, the prior (two of one program 1.25, others 1.17).",
-            strangers.join(", "),
-            if strangers.len() == 1 { "it" } else { "them" }
+            unknown_programs.join(", "),
+            if unknown_programs.len() == 1 { "it" } else { "them" }
         )
     })
 }
 
 /// Measured where it was measured, else predicted.
 pub fn grid(knowledge: &Knowledge, predictor: &dyn Predictor) -> Grid {
-    let told = predictor.predict(knowledge);
-    Grid::new(told.len(), |(a, b)| interference::measured(knowledge, a, b).or_else(|| told.get(a, b)))
+    let predicted = predictor.predict(knowledge);
+    Grid::new(predicted.len(), |(a, b)| {
+        interference::measured(knowledge, a, b).or_else(|| predicted.get(a, b))
+    })
 }
 
 fn read_observed(path: &Path) -> Result<(Notebook, f64), Failure> {
@@ -128,7 +130,7 @@ fn add_observed(knowledge: &mut Knowledge, notebook: &Notebook, now_s: f64) {
     }
 }
 
-fn with(matrix: &Matrix, programs: &[String]) -> Matrix {
+fn extend_names(matrix: &Matrix, programs: &[String]) -> Matrix {
     let mut names = matrix.names().to_vec();
     for name in programs {
         if !names.contains(name) {
@@ -149,7 +151,7 @@ pub fn read_profiles(path: &Path) -> Result<Profiles, Failure> {
         Failure::bad_input(format!("{shown}:{line}:{column}: {}", error.message()))
     })?;
     match profiles.fault() {
-        Some((whose, why)) => Err(Failure::bad_input(format!("{shown}: {whose}: {why}"))),
+        Some((owner, why)) => Err(Failure::bad_input(format!("{shown}: {owner}: {why}"))),
         None => Ok(profiles),
     }
 }
@@ -159,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_seen_fills_what_was_not_measured_with_its_own_error() {
+    fn observations_fill_unmeasured_pairs_with_their_own_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let line = |beside: &str, together: f64| {
             format!(
@@ -168,12 +170,12 @@ mod tests {
         };
         std::fs::write(file.path(), format!("{}\n{}\n", line("b", 5.0), line("c", 8.0))).unwrap();
         let (notebook, now_s) = read_observed(file.path()).unwrap();
-        let matrix = with(&Matrix::parse("m", ",a,b\na,1.5,1.1\nb,,\n").unwrap(), &["c".to_owned()]);
+        let matrix = extend_names(&Matrix::parse("m", ",a,b\na,1.5,1.1\nb,,\n").unwrap(), &["c".to_owned()]);
         let mut knowledge = Knowledge::of(matrix);
         add_observed(&mut knowledge, &notebook, now_s);
-        let told = |b| interference::measured(&knowledge, 0, b).unwrap();
-        assert_eq!(told(1).value, 1.1);
-        assert!((told(2).value - 1.25).abs() < 1e-9 && told(2).error > told(1).error);
+        let pair_of = |b| interference::measured(&knowledge, 0, b).unwrap();
+        assert_eq!(pair_of(1).value, 1.1);
+        assert!((pair_of(2).value - 1.25).abs() < 1e-9 && pair_of(2).error > pair_of(1).error);
         std::fs::write(file.path(), "{}").unwrap();
         assert!(read_observed(file.path()).unwrap_err().message.contains(":1: "));
     }

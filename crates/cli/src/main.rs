@@ -24,6 +24,7 @@ mod mix;
 mod neighbours;
 mod overview;
 mod policy_cmd;
+mod policy_name;
 mod position;
 mod probing;
 mod profile;
@@ -37,7 +38,6 @@ mod sweep;
 mod table;
 mod timeline;
 mod units;
-mod words;
 
 use std::process::ExitCode;
 

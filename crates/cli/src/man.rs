@@ -14,8 +14,8 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Outcome {
-    std::fs::create_dir_all(&args.directory).map_err(|error| Failure::writing(&args.directory, error))?;
+    std::fs::create_dir_all(&args.directory).map_err(|error| Failure::unwritable(&args.directory, error))?;
     clap_mangen::generate_to(crate::Cli::command(), &args.directory)
-        .map_err(|error| Failure::writing(&args.directory, error))?;
+        .map_err(|error| Failure::unwritable(&args.directory, error))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -10,12 +10,12 @@ use crate::exit::Failure;
 use crate::known;
 
 /// What the settings know by themselves.
-const WORDS: [&str; 2] = ["twins", "profile"];
+const KEYWORDS: [&str; 2] = ["twins", "profile"];
 
 /// Takes the path of a file out of a table of settings; a word stays there.
 pub fn take_path(table: &mut toml::Table) -> Option<PathBuf> {
     let path = match table.get("neighbours") {
-        Some(toml::Value::String(text)) if !WORDS.contains(&text.as_str()) => PathBuf::from(text),
+        Some(toml::Value::String(text)) if !KEYWORDS.contains(&text.as_str()) => PathBuf::from(text),
         _ => return None,
     };
     table.remove("neighbours");
@@ -31,9 +31,9 @@ pub fn predicted(path: &Path) -> Result<Neighbours, Failure> {
         Knowledge { profiles: profile, machine: profiles.machine, ..Knowledge::of(matrix) }
     } else {
         Knowledge::of(Matrix::read(path).map_err(|error| {
-            let words = WORDS.join(", ");
+            let keywords = KEYWORDS.join(", ");
             Failure::bad_input(format!(
-                "neighbours: {error}; {words}, a matrix (.csv) or profiles (.toml) are expected"
+                "neighbours: {error}; {keywords}, a matrix (.csv) or profiles (.toml) are expected"
             ))
         })?)
     };
@@ -47,10 +47,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_stay_and_paths_are_read() {
+    fn keywords_stay_and_paths_are_read() {
         let table = |text: &str| toml::from_str::<toml::Table>(text).unwrap();
-        let mut words = table("neighbours = 'twins'");
-        assert_eq!((take_path(&mut words), words.len()), (None, 1));
+        let mut twins = table("neighbours = 'twins'");
+        assert_eq!((take_path(&mut twins), twins.len()), (None, 1));
         let mut path = table("neighbours = 'pairs.csv'\nslice_ns = 1");
         assert_eq!((take_path(&mut path), path.len()), (Some("pairs.csv".into()), 1));
         assert!(
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_alone_tell_who_suits_whom() {
+    fn profiles_alone_predict_good_neighbours() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("p.toml");
         let profile = |name: &str, bandwidth: f64| {
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_goes_before_what_is_predicted() {
+    fn measurements_go_before_predictions() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), ",a,b\na,1.5,\nb,1.2,1.1\n").unwrap();
         let Neighbours::Predicted(known) = predicted(file.path()).unwrap() else { panic!("a table") };

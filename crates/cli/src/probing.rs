@@ -19,13 +19,17 @@ pub fn start() -> Result<Option<Online>, Failure> {
         eprintln!("coplace: no probe: this machine does not tell the size of its last-level cache");
         return Ok(None);
     };
-    let kept = Kept { store: profile::open()?, machine_words: profile::machine_words(&machine), llc_bytes };
+    let kept = Kept {
+        store: profile::open()?,
+        machine_description: profile::machine_description(&machine),
+        llc_bytes,
+    };
     Online::start(machine, footprints.to_vec(), Box::new(kept)).map(Some).map_err(Failure::ours)
 }
 
 struct Kept {
     store: Store,
-    machine_words: String,
+    machine_description: String,
     llc_bytes: u64,
 }
 
@@ -43,7 +47,7 @@ impl Evidence for Kept {
         let same = |sample: &&Sample| {
             sample.kind == Kind::Burst
                 && sample.threads == company.threads
-                && sample.machine == self.machine_words
+                && sample.machine == self.machine_description
         };
         let mut known = BTreeMap::new();
         for sample in samples.iter().filter(same) {
@@ -58,7 +62,7 @@ impl Evidence for Kept {
         let sample = Sample {
             program: program(company),
             threads: company.threads,
-            machine: self.machine_words.clone(),
+            machine: self.machine_description.clone(),
             kind: Kind::Burst,
             at_ns: profile::now_ns(),
             value: json!({ "burst": burst, "llc_bytes": self.llc_bytes, "probe_threads": 1 }),

@@ -14,7 +14,7 @@ use protocol::ProgramKey;
 use crate::exit::{Failure, Outcome};
 use crate::units::parse_duration_ns;
 
-pub use known::machine_words;
+pub use known::machine_description;
 
 /// Names the file of the evidence store.
 const STORE_VARIABLE: &str = "COPLACE_EVIDENCE";

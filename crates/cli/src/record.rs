@@ -15,7 +15,7 @@ use crate::exit::{Failure, Outcome};
 use crate::scheduler;
 
 /// How often a signal is looked for while nothing is recorded.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Records what the scheduler that runs sees and decides, until it ends
 #[derive(clap::Args)]
@@ -53,9 +53,9 @@ pub fn main(args: &Args) -> Outcome {
     let (mut file, mut plans) = match first {
         FromScheduler::Refused { why } => return Err(Failure::bad_input(why)),
         first => {
-            let file = File::create(&args.file).map_err(|error| Failure::writing(&args.file, error))?;
+            let file = File::create(&args.file).map_err(|error| Failure::unwritable(&args.file, error))?;
             let mut file = BufWriter::new(file);
-            let plans = write(&mut file, [first]).map_err(|error| Failure::writing(&args.file, error))?;
+            let plans = write(&mut file, [first]).map_err(|error| Failure::unwritable(&args.file, error))?;
             (file, plans)
         }
     };
@@ -63,13 +63,13 @@ pub fn main(args: &Args) -> Outcome {
         let mut fds: Vec<_> =
             client.poll_fd().into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // An interrupted poll only means looking a little earlier.
-        if poll(&mut fds, Some(&LOOK)) == Ok(0) {
+        if poll(&mut fds, Some(&POLL_INTERVAL)) == Ok(0) {
             continue;
         }
         match client.drain() {
             Ok(messages) => {
                 let written = write(&mut file, messages);
-                plans += written.map_err(|error| Failure::writing(&args.file, error))?;
+                plans += written.map_err(|error| Failure::unwritable(&args.file, error))?;
             }
             Err(ClientError::Ended) => break,
             Err(error) => return Err(Failure::ours(error)),

@@ -9,7 +9,7 @@ use policy::{Policy, Settings};
 use serde_json::json;
 
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
-use crate::{units, words};
+use crate::{policy_name, units};
 
 /// Plays a record again, and shows where plans differ
 #[derive(clap::Args)]
@@ -30,7 +30,7 @@ pub struct Args {
     /// The record
     file: PathBuf,
     /// Let this policy decide instead
-    #[arg(long, value_name = "POLICY", value_parser = words::policy_letters)]
+    #[arg(long, value_name = "POLICY", value_parser = policy_name::policy_letters)]
     policy: Option<String>,
     /// Show all plans, not only those that differ
     #[arg(long)]
@@ -43,7 +43,8 @@ pub struct Args {
 pub fn main(args: &Args) -> Outcome {
     let text = std::fs::read_to_string(&args.file)
         .map_err(|error| Failure::bad_input(format!("cannot read {}: {error}", args.file.display())))?;
-    let script = args.policy.as_deref().map(words::script).transpose().map_err(Failure::bad_input)?.flatten();
+    let script =
+        args.policy.as_deref().map(policy_name::script).transpose().map_err(Failure::bad_input)?.flatten();
     let make = |recorded: &str, settings: &Settings| -> Option<Box<dyn Policy>> {
         match &args.policy {
             None => policy::by_name(recorded, settings).ok(),
@@ -62,7 +63,7 @@ pub fn main(args: &Args) -> Outcome {
         let shown: Vec<_> = plans.iter().filter(|plan| args.all || plan.differs()).map(as_json).collect();
         println!("{:#}", json!({ "plans": plans.len(), "differ": differ, "shown": shown }));
     } else {
-        plans.iter().filter(|plan| args.all || plan.differs()).for_each(show);
+        plans.iter().filter(|plan| args.all || plan.differs()).for_each(print_plan);
         match differ {
             0 => println!("{} plans, all the same", plans.len()),
             _ => println!("{differ} of {} plans differ", plans.len()),
@@ -90,9 +91,9 @@ fn as_json(plan: &Replayed) -> serde_json::Value {
     value
 }
 
-fn show(plan: &Replayed) {
-    println!("line {}, at {}", plan.line, units::show_ns(plan.now_ns));
-    let (recorded, again) = (decided(&plan.recorded), decided(&plan.again));
+fn print_plan(plan: &Replayed) {
+    println!("line {}, at {}", plan.line, units::format_ns(plan.now_ns));
+    let (recorded, again) = (render_decided(&plan.recorded), render_decided(&plan.again));
     for (recorded, again) in recorded.into_iter().zip(again) {
         match (recorded, again) {
             (recorded, again) if recorded != again => {
@@ -106,8 +107,8 @@ fn show(plan: &Replayed) {
 }
 
 /// The plan, who starts, and which CPUs are usable, where that was decided.
-fn decided(decided: &Decided) -> [Option<String>; 3] {
-    let starts = starts(&decided.starts);
+fn render_decided(decided: &Decided) -> [Option<String>; 3] {
+    let starts = render_starts(&decided.starts);
     [
         Some(decided.plan.to_string()),
         (!starts.is_empty()).then(|| starts.join("; ")),
@@ -115,7 +116,7 @@ fn decided(decided: &Decided) -> [Option<String>; 3] {
     ]
 }
 
-fn starts(starts: &Starts) -> Vec<String> {
+fn render_starts(starts: &Starts) -> Vec<String> {
     let admitted = starts.admitted.iter().map(|admitted| match &admitted.narrow {
         Some(start) => format!("{} is admitted and {start}", admitted.app),
         None => format!("{} is admitted", admitted.app),

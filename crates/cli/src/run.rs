@@ -38,9 +38,9 @@ use signals::{Arrival, STOPS, Signals, die_by};
 use witness::Witness;
 
 /// How often is looked whether the program has stopped itself, if nothing else happens.
-const LOOK_NS: u64 = 250_000_000;
+const POLL_NS: u64 = 250_000_000;
 /// The same where the kernel cannot tell of its end.
-const LOOK_WITHOUT_PIDFD_NS: u64 = 20_000_000;
+const POLL_WITHOUT_PIDFD_NS: u64 = 20_000_000;
 /// A program that outlives a terminating signal for this long has handled it, and is scheduled again.
 const SURVIVED_NS: u64 = 1_000_000_000;
 /// How long a program is given to stop after Ctrl-Z, before it counts as unwilling.
@@ -93,7 +93,7 @@ pub struct Args {
     rebind: bool,
     /// How its threads are told to wait for one another: auto tells them to sleep where nothing else helps against
     /// their spinning, as-is tells them nothing; what its own variables say stays
-    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = PossibleValuesParser::new(WaitPolicy::WORDS).try_map(|word| word.parse::<WaitPolicy>()))]
+    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = PossibleValuesParser::new(WaitPolicy::NAMES).try_map(|word| word.parse::<WaitPolicy>()))]
     waiting: WaitPolicy,
     /// Write what it got into this file
     #[arg(long, value_name = "FILE")]
@@ -121,7 +121,7 @@ pub fn main(args: Args) -> ExitCode {
         }
         Err(failure) => failure,
     };
-    say(&format!("coplace: {}", failure.message));
+    write_stderr(&format!("coplace: {}", failure.message));
     ExitCode::from(failure.status)
 }
 
@@ -150,7 +150,7 @@ fn run(args: &Args) -> Result<Ended, Failure> {
         resume_at_ns: None,
         decided: None,
     };
-    if let Some(variable) = environment::says_waiting(|name| held.variable(name))
+    if let Some(variable) = environment::waiting_variable(|name| held.variable(name))
         && matches!(args.waiting, WaitPolicy::Passive | WaitPolicy::Active)
     {
         args.notice(&format!("--waiting {} is not told to it: it finds {variable} set", args.waiting));
@@ -191,24 +191,24 @@ fn run(args: &Args) -> Result<Ended, Failure> {
 impl Args {
     fn notice(&self, text: &str) {
         if !self.quiet {
-            say(&format!("coplace: {text}"));
+            write_stderr(&format!("coplace: {text}"));
         }
     }
 
     /// What the preload library is told beside its pages (`preload/README.md`); what the user's own
     /// variables name stays.
-    fn for_library(&self, variable: impl Fn(&str) -> Option<OsString>) -> Vec<(OsString, OsString)> {
-        let mut told = Vec::new();
+    fn library_variables(&self, variable: impl Fn(&str) -> Option<OsString>) -> Vec<(OsString, OsString)> {
+        let mut variables = Vec::new();
         if self.no_inherit {
-            told.push(("COPLACE_INHERIT".into(), "0".into()));
+            variables.push(("COPLACE_INHERIT".into(), "0".into()));
         }
         if !self.tolerant.is_empty() {
             let already = variable("COPLACE_TOLERANT").filter(|value| !value.is_empty());
             let named = self.tolerant.iter().map(OsString::from);
             let all: Vec<OsString> = already.into_iter().chain(named).collect();
-            told.push(("COPLACE_TOLERANT".into(), all.join(OsStr::new(":"))));
+            variables.push(("COPLACE_TOLERANT".into(), all.join(OsStr::new(":"))));
         }
-        told
+        variables
     }
 }
 
@@ -248,13 +248,13 @@ impl Guardian {
         let library = preload::find(&home);
         let mut member = Membership::new(home, Some(options))?;
         let process = held.process();
-        let pages = member.home().make_pages(process)?;
+        let pages = member.home().create_pages(process)?;
         let terms = Terms {
             attached: false,
             threads: args.threads,
             memory_bytes: args.mem,
             rebind: args.rebind,
-            waiting: environment::left_open(args.waiting, |name| held.variable(name)),
+            waiting: environment::open_wait_policy(args.waiting, |name| held.variable(name)),
             may_start_narrow: args.may_start_narrow
                 && environment::may_start_narrow(|name| held.variable(name)),
             narrow: None,
@@ -263,7 +263,7 @@ impl Guardian {
         };
         self.pages = pages.clone();
         let record = record(args, self.name.clone(), process, pages.clone(), terms);
-        let registered = member.bring(&record);
+        let registered = member.register_until_accepted(&record);
         let (name, environment) = registered.inspect_err(|_| drop(std::fs::remove_dir_all(&pages)))?;
         self.name = name;
         let bindings =
@@ -277,18 +277,18 @@ impl Guardian {
             Ok(library) => {
                 let file = held.file().unwrap_or_default();
                 additions.extend(preload::environment(&file, &library, &pages, |name| held.variable(name)));
-                additions.extend(args.for_library(|name| held.variable(name).map(OsStr::to_owned)));
+                additions.extend(args.library_variables(|name| held.variable(name).map(OsStr::to_owned)));
             }
             Err(preload::Absent::SwitchedOff) => {}
             Err(absent) => args.notice(&absent.to_string()),
         }
         if !args.choices.is_empty()
-            && !member.leads()
+            && !member.is_leader()
             && let Some((role, pid)) = member.scheduler()
         {
-            let who = if role == Role::Leader { "another coplace run" } else { "a coplace daemon" };
+            let rival = if role == Role::Leader { "another coplace run" } else { "a coplace daemon" };
             args.notice(&format!(
-                "{who} (process {pid}) schedules; what was asked for counts only if this run comes to lead"
+                "{rival} (process {pid}) schedules; what was asked for counts only if this run comes to lead"
             ));
         }
         self.may_start = false;
@@ -302,13 +302,13 @@ impl Guardian {
             Ok(running) => running,
             Err(error) => {
                 if let Some(mut member) = self.member.take() {
-                    member.ended(&self.name);
+                    member.report_ended(&self.name);
                 }
                 return Err(Failure::new(error.exit_status(), error));
             }
         };
         if let Some(member) = &mut self.member {
-            member.started(&self.name);
+            member.report_started(&self.name);
         }
         loop {
             if let Some(ended) = self.watch(&mut running).map_err(Failure::ours)? {
@@ -329,7 +329,7 @@ impl Guardian {
         }
         self.wait(child);
         let arrivals = self.signals.arrivals();
-        self.deal_with(arrivals, child)?;
+        self.handle_arrivals(arrivals, child)?;
         if let Some(signal) = child.stop_signal().filter(|signal| STOPS.contains(signal)) {
             // It stopped itself, as editors do at Ctrl-Z.
             self.stop_together(signal, child)?;
@@ -353,13 +353,13 @@ impl Guardian {
                     self.decided = Some((threads, waiting));
                 }
                 FromScheduler::Waits { id, why } if id == self.name && !self.quiet => {
-                    say(&format!("coplace: {id} waits: {why}"));
+                    write_stderr(&format!("coplace: {id} waits: {why}"));
                 }
                 FromScheduler::Released { id, .. } if id == self.name => {
                     self.may_start = true;
                     self.released = true;
                     if !self.quiet {
-                        say(&format!("coplace: {id} was released; it goes on as without coplace"));
+                        write_stderr(&format!("coplace: {id} was released; it goes on as without coplace"));
                     }
                 }
                 _ => {}
@@ -375,9 +375,9 @@ impl Guardian {
     fn wait(&self, child: &Running) {
         let end = child.end_fd();
         let now = now_ns();
-        let look = if end.is_some() { LOOK_NS } else { LOOK_WITHOUT_PIDFD_NS };
+        let poll_ns = if end.is_some() { POLL_NS } else { POLL_WITHOUT_PIDFD_NS };
         let member_wakes_ns = self.member.as_ref().and_then(Membership::wake_at_ns);
-        let times = [Some(now + look), self.resume_at_ns, member_wakes_ns, self.copies.next_ns()];
+        let times = [Some(now + poll_ns), self.resume_at_ns, member_wakes_ns, self.copies.next_ns()];
         let until = times.into_iter().flatten().min().unwrap_or(now);
         let left = until.saturating_sub(now);
         let timeout =
@@ -390,48 +390,50 @@ impl Guardian {
         let _ = poll(&mut fds, Some(&timeout));
     }
 
-    fn deal_with(&mut self, arrivals: Vec<Arrival>, child: &mut Running) -> io::Result<()> {
+    fn handle_arrivals(&mut self, arrivals: Vec<Arrival>, child: &mut Running) -> io::Result<()> {
         let now = now_ns();
         if arrivals.is_empty() && self.copies.next_ns().is_none_or(|at| now < at) {
             return Ok(());
         }
         if let Some(witness) = &mut self.witness {
             match witness.signals() {
-                Some(signals) => signals.into_iter().for_each(|signal| self.copies.witnessed(signal, now)),
+                Some(signals) => {
+                    signals.into_iter().for_each(|signal| self.copies.note_witnessed(signal, now))
+                }
                 None => self.witness = None,
             }
         }
         for arrival in arrivals {
-            self.take(arrival, now, child)?;
+            self.handle_arrival(arrival, now, child)?;
         }
         for signal in self.copies.due(now) {
-            self.pass_on(signal, child)?;
+            self.forward(signal, child)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, arrival: Arrival, now_ns: u64, child: &mut Running) -> io::Result<()> {
+    fn handle_arrival(&mut self, arrival: Arrival, now_ns: u64, child: &mut Running) -> io::Result<()> {
         let signal = arrival.signal;
         let terminates = matches!(signal, libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTERM);
         if let Some(member) = self.member.as_mut().filter(|_| terminates) {
-            member.terminating(&self.name);
+            member.report_terminating(&self.name);
             self.resume_at_ns = Some(now_ns + SURVIVED_NS);
         }
         if arrival.from_terminal {
             // The program has it, as the witness has.
-            self.copies.has_got(signal, now_ns);
+            self.copies.was_delivered(signal, now_ns);
             return if STOPS.contains(&signal) { self.stop_together(signal, child) } else { Ok(()) };
         }
-        if self.witness.is_some() && counts(signal, child) {
-            self.copies.arrived(signal, now_ns);
+        if self.witness.is_some() && acts_on_each_copy(signal, child) {
+            self.copies.note_arrived(signal, now_ns);
             return Ok(());
         }
-        self.copies.has_got(signal, now_ns);
-        self.pass_on(signal, child)
+        self.copies.was_delivered(signal, now_ns);
+        self.forward(signal, child)
     }
 
     /// What was sent to us alone, or does no more than the program's own copy of it.
-    fn pass_on(&mut self, signal: i32, child: &mut Running) -> io::Result<()> {
+    fn forward(&mut self, signal: i32, child: &mut Running) -> io::Result<()> {
         child.signal(signal);
         if STOPS.contains(&signal) { self.stop_together(signal, child) } else { Ok(()) }
     }
@@ -458,16 +460,16 @@ impl Guardian {
         if let Some(member) = &mut self.member {
             member.resume(&self.name);
         }
-        self.deal_with(arrivals, child)
+        self.handle_arrivals(arrivals, child)
     }
 
     fn finish(mut self, args: &Args, ended: Ended) {
         let took_ns = now_ns() - self.began_ns;
         self.signals.leave_job_control();
         let managed = self.member.is_some();
-        let led = self.member.as_ref().is_some_and(Membership::leads);
+        let led = self.member.as_ref().is_some_and(Membership::is_leader);
         let unscheduled_ns = self.member.as_ref().map(|member| member.unscheduled_ns(&self.name));
-        let account = self.member.as_mut().and_then(|member| member.ended(&self.name));
+        let account = self.member.as_mut().and_then(|member| member.report_ended(&self.name));
         // Others take the lead over before anybody reads what we write.
         drop(self.member);
         if self.released {
@@ -483,17 +485,17 @@ impl Guardian {
         if let Some(path) = &args.json
             && let Err(failure) = summary::write_json(path, &result)
         {
-            say(&format!("coplace: {}", failure.message));
+            write_stderr(&format!("coplace: {}", failure.message));
         }
         if managed && !args.quiet {
-            say(&summary::line(&self.name, took_ns, account.as_ref()));
+            write_stderr(&summary::line(&self.name, took_ns, account.as_ref()));
         }
     }
 }
 
 /// Whether the program acts on each copy of the signal: one that it does not handle ends or stops it, or does
 /// nothing, and a second one changes nothing about that.
-fn counts(signal: i32, child: &Running) -> bool {
+fn acts_on_each_copy(signal: i32, child: &Running) -> bool {
     let handled = |status: procfs::Status| (status.sig_caught | status.sig_blocked) >> (signal - 1) & 1 == 1;
     procfs::status(child.process().pid, &Root::live()).is_ok_and(handled)
 }
@@ -558,7 +560,7 @@ fn record(args: &Args, id: AppId, process: ProcessId, pages: PathBuf, terms: Ter
 
 /// One line on stderr, once: where the terminal refuses it (a background job under `stty tostop`)
 /// trying again would never end.
-fn say(text: &str) {
+fn write_stderr(text: &str) {
     let _ = rustix::io::write(rustix::stdio::stderr(), format!("{text}\n").as_bytes());
 }
 
@@ -573,21 +575,22 @@ mod tests {
             #[command(flatten)]
             args: Args,
         }
-        let told = |options: &[&str], set: Option<&str>| {
-            let words = ["coplace"].iter().chain(options).chain(&["--", "prog", "--tolerant", "x"]);
-            let args = <Cli as clap::Parser>::try_parse_from(words).unwrap().args;
-            let told = args.for_library(|name| set.filter(|_| name == "COPLACE_TOLERANT").map(Into::into));
-            let told = told
+        let variables = |options: &[&str], set: Option<&str>| {
+            let arguments = ["coplace"].iter().chain(options).chain(&["--", "prog", "--tolerant", "x"]);
+            let args = <Cli as clap::Parser>::try_parse_from(arguments).unwrap().args;
+            let variables =
+                args.library_variables(|name| set.filter(|_| name == "COPLACE_TOLERANT").map(Into::into));
+            let variables = variables
                 .into_iter()
                 .map(|(name, value)| format!("{}={}", name.to_string_lossy(), value.to_string_lossy()));
-            told.collect::<Vec<_>>().join(" ")
+            variables.collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(told(&[], Some("liba.so")), "");
-        assert_eq!(told(&["--no-inherit"], None), "COPLACE_INHERIT=0");
+        assert_eq!(variables(&[], Some("liba.so")), "");
+        assert_eq!(variables(&["--no-inherit"], None), "COPLACE_INHERIT=0");
         let two = ["--tolerant", "liba.so", "--tolerant=libb*"];
-        assert_eq!(told(&two, None), "COPLACE_TOLERANT=liba.so:libb*");
-        assert_eq!(told(&two[..2], Some("libc.so")), "COPLACE_TOLERANT=libc.so:liba.so");
-        assert_eq!(told(&two[..2], Some("")), "COPLACE_TOLERANT=liba.so");
+        assert_eq!(variables(&two, None), "COPLACE_TOLERANT=liba.so:libb*");
+        assert_eq!(variables(&two[..2], Some("libc.so")), "COPLACE_TOLERANT=libc.so:liba.so");
+        assert_eq!(variables(&two[..2], Some("")), "COPLACE_TOLERANT=liba.so");
         assert!(library_pattern("").is_err());
     }
 }

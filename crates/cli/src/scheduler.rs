@@ -17,14 +17,14 @@ const NOBODY: &str = "no scheduler runs: nothing is under coplace now. `coplace 
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub fn connect() -> Result<Client, Failure> {
-    look_for()?.ok_or_else(|| Failure::new(DOES_NOT_HOLD, NOBODY))
+    find_scheduler()?.ok_or_else(|| Failure::new(DOES_NOT_HOLD, NOBODY))
 }
 
 /// The same for who was typed together with a daemon that is only starting.
 pub fn connect_soon() -> Result<Client, Failure> {
     let began = Instant::now();
     loop {
-        match look_for()? {
+        match find_scheduler()? {
             Some(client) => return Ok(client),
             None if began.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 50),
             None => return Err(Failure::new(DOES_NOT_HOLD, NOBODY)),
@@ -33,7 +33,7 @@ pub fn connect_soon() -> Result<Client, Failure> {
 }
 
 /// `None`: nobody schedules.
-fn look_for() -> Result<Option<Client>, Failure> {
+fn find_scheduler() -> Result<Option<Client>, Failure> {
     let home = Home::find().map_err(Failure::ours)?;
     match Client::connect_within(&home.socket(), PATIENCE) {
         Ok(client) => Ok(Some(client)),
@@ -43,7 +43,7 @@ fn look_for() -> Result<Option<Client>, Failure> {
         {
             Ok(mixes(&home).iter().find_map(|socket| Client::connect_within(socket, PATIENCE).ok()))
         }
-        Err(other) => Err(told(other)),
+        Err(other) => Err(client_failure(other)),
     }
 }
 
@@ -78,10 +78,10 @@ pub fn ask(
     request: &ToScheduler,
     is_answer: impl Fn(&FromScheduler) -> bool,
 ) -> Result<FromScheduler, Failure> {
-    connect()?.ask(request, &mut Vec::new(), is_answer).map_err(told)
+    connect()?.ask(request, &mut Vec::new(), is_answer).map_err(client_failure)
 }
 
-fn told(error: ClientError) -> Failure {
+fn client_failure(error: ClientError) -> Failure {
     match error {
         ClientError::Refused(why) => Failure::bad_input(why),
         other => Failure::ours(other),

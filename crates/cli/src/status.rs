@@ -33,12 +33,12 @@ pub fn main(args: &Args) -> Outcome {
     if args.json {
         println!("{:#}", serde_json::to_value(&status).map_err(Failure::ours)?);
     } else {
-        print!("{}", show(&status));
+        print!("{}", render(&status));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(status: &Status) -> String {
+fn render(status: &Status) -> String {
     let role = match status.role {
         Role::Daemon => "daemon",
         Role::Observer => "daemon that only observes",
@@ -55,15 +55,15 @@ fn show(status: &Status) -> String {
     out += &format!(
         "scheduler  {role} (process {}), up {}, used {} of CPU time\n",
         status.pid,
-        units::show_ns(status.uptime_ns),
-        units::show_ns(status.cpu_time_ns)
+        units::format_ns(status.uptime_ns),
+        units::format_ns(status.cpu_time_ns)
     );
     if status.switches > 0 {
         out += &format!(
             "switches   {}, late by {} (median), {} (95th percentile)\n",
             status.switches,
-            units::show_ns(status.jitter_median_ns),
-            units::show_ns(status.jitter_p95_ns)
+            units::format_ns(status.jitter_median_ns),
+            units::format_ns(status.jitter_p95_ns)
         );
     }
     for service in &status.services {
@@ -93,7 +93,7 @@ fn show(status: &Status) -> String {
             app.place.to_string(),
             app.team.map_or(app.threads.to_string(), |team| format!("{team}/{}", app.threads)),
             app.account.turns.to_string(),
-            units::show_ns(app.account.response_ns),
+            units::format_ns(app.account.response_ns),
             slowdown,
             clip(&shell(&app.command), 48),
         ]);
@@ -116,13 +116,13 @@ fn show(status: &Status) -> String {
             out += &format!(
                 "\n{}: {} of memory followed it to other nodes, which took {}{}{}\n",
                 app.id,
-                workload::show_bytes(memory.bytes),
-                units::show_ns(memory.cost_ns),
+                workload::format_bytes(memory.bytes),
+                units::format_ns(memory.cost_ns),
                 match memory.failed_pages {
                     0 => String::new(),
                     pages => format!("; {pages} pages could not be moved"),
                 },
-                memory.brought.map_or(String::new(), brought)
+                memory.brought.map_or(String::new(), describe_move_gain)
             );
         }
     }
@@ -130,7 +130,7 @@ fn show(status: &Status) -> String {
 }
 
 /// What moving brought, for people.
-fn brought(rates: Brought) -> String {
+fn describe_move_gain(rates: Brought) -> String {
     let per_s = |milli: u64| milli as f64 / 1000.0;
     let change = (rates.after_milli as f64 / rates.before_milli.max(1) as f64 - 1.0) * 100.0;
     format!(
@@ -159,11 +159,12 @@ mod tests {
 
     #[test]
     fn status_reports_a_memory_move_with_rates_before_and_after() {
-        let told = |before_milli, after_milli| brought(Brought { threads: 2, before_milli, after_milli });
+        let shown =
+            |before_milli, after_milli| describe_move_gain(Brought { threads: 2, before_milli, after_milli });
         assert_eq!(
-            told(1_000_000, 1_300_000),
+            shown(1_000_000, 1_300_000),
             "; with 2 threads it entered 1000.0 regions a second before and 1300.0 since (+30%)"
         );
-        assert!(told(2_000, 1_500).ends_with("2.0 regions a second before and 1.5 since (-25%)"));
+        assert!(shown(2_000, 1_500).ends_with("2.0 regions a second before and 1.5 since (-25%)"));
     }
 }

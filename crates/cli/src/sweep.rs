@@ -14,11 +14,11 @@ use workload::{Generator, Scenario, ScenarioFile};
 
 use crate::choices::toml_settings;
 use crate::exit::{Failure, Outcome};
+use crate::policy_name::{Chosen, resolve};
 use crate::position::line_and_column;
-use crate::simulate::scenario::{Batch, Ran, fitting, left_out, play, workload_of};
+use crate::simulate::scenario::{Batch, Ran, fit_to_machine, left_out, play, workload_of};
 use crate::simulate::{How, output};
 use crate::table::Table;
-use crate::words::{Chosen, beside};
 
 /// Simulates over a grid of machines, arrival rates and policies
 #[derive(clap::Args)]
@@ -58,19 +58,19 @@ struct File {
     machines: Spanned<Vec<Spanned<String>>>,
     policies: Spanned<Vec<Spanned<String>>>,
     arrivals_per_minute: Option<Spanned<Vec<Spanned<f64>>>>,
-    #[serde(default = "ten")]
+    #[serde(default = "default_seeds")]
     seeds: u64,
-    #[serde(default = "one")]
+    #[serde(default = "default_first_seed")]
     first_seed: u64,
     #[serde(default)]
     settings: Option<Spanned<toml::Table>>,
 }
 
-fn ten() -> u64 {
+fn default_seeds() -> u64 {
     10
 }
 
-fn one() -> u64 {
+fn default_first_seed() -> u64 {
     1
 }
 
@@ -114,9 +114,9 @@ pub fn main(args: &Args) -> Outcome {
     };
     let cells: Vec<Cell> = places.zip(ran.into_iter().zip(&batches)).map(cell).collect();
     for cell in &cells {
-        if let Some(told) = left_out(&cell.skipped) {
+        if let Some(note) = left_out(&cell.skipped) {
             let (workload, machine) = (&grid.workload, &cell.machine.name);
-            eprintln!("coplace: {told} of {workload} are wrong or unfit for {machine} and were left out");
+            eprintln!("coplace: {note} of {workload} are wrong or unfit for {machine} and were left out");
         }
     }
     if let Some(path) = &args.csv {
@@ -163,7 +163,7 @@ impl Grid {
             crate::machine::named(&found).map(Arc::new).map_err(|error| at(spec.span().start, &error.message))
         });
         let chosen = file.policies.get_ref().iter().map(|name| {
-            Chosen::new(&beside(path, name.get_ref()), &settings).map_err(|why| at(name.span().start, &why))
+            Chosen::new(&resolve(path, name.get_ref()), &settings).map_err(|why| at(name.span().start, &why))
         });
         let (machines, chosen) = (machines.collect::<Result<_, _>>()?, chosen.collect::<Result<_, _>>()?);
         let source = source.file;
@@ -223,7 +223,7 @@ impl Grid {
             }
         };
         let fitting = |scenario| {
-            fitting(scenario, machine.pu_count() as u32, lenient)
+            fit_to_machine(scenario, machine.pu_count() as u32, lenient)
                 .map_err(|why| Failure::bad_input(format!("{} on {}: {why}", self.workload, machine.name)))
         };
         scenarios.into_iter().map(fitting).collect()

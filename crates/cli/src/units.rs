@@ -24,7 +24,7 @@ pub fn parse_duration_ns(text: &str) -> Result<u64, String> {
 }
 
 /// Three significant digits with a fitting unit: `12.3 ms`.
-pub fn show_ns(ns: u64) -> String {
+pub fn format_ns(ns: u64) -> String {
     let value = ns as f64;
     let (scaled, unit) = match ns {
         0 => return "0 s".to_owned(),
@@ -72,7 +72,7 @@ mod tests {
             (123_456_789, "123 ms"),
             (61_500_000_000, "61.5 s"),
         ] {
-            assert_eq!(show_ns(ns), text);
+            assert_eq!(format_ns(ns), text);
         }
     }
 }

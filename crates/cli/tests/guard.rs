@@ -56,7 +56,7 @@ fn stopped_program(home: &Home) -> (Process, AppRecord) {
         guardian: process,
         command: vec!["sleep".into()],
         directory: "/".into(),
-        pages: home.make_pages(process).unwrap(),
+        pages: home.create_pages(process).unwrap(),
         original_cpus: linux::affinity::get(process.pid).unwrap(),
         demand: Demand::default(),
         arrived_ns: 0,

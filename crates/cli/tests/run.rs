@@ -193,7 +193,7 @@ fn environment_arguments_and_directory_reach_the_program() {
 #[test]
 fn descriptors_signals_and_mask_reach_the_program_unchanged() {
     let place = Place::new();
-    let look = "ls /proc/self/fd | wc -l; grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status";
+    let script = "ls /proc/self/fd | wc -l; grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status";
     // SAFETY: signal and close are async-signal-safe.
     let prepare = |command: &mut Command| unsafe {
         command.stdout(Stdio::piped()).pre_exec(|| {
@@ -203,15 +203,15 @@ fn descriptors_signals_and_mask_reach_the_program_unchanged() {
         });
     };
     let mut without = Command::new("bash");
-    without.args(["-c", look]).stdin(Stdio::null());
-    let mut with = place.run(&["-q"], &["bash", "-c", look]);
+    without.args(["-c", script]).stdin(Stdio::null());
+    let mut with = place.run(&["-q"], &["bash", "-c", script]);
     prepare(&mut without);
     prepare(&mut with);
     assert_eq!(text(&with.output().unwrap()), text(&without.output().unwrap()));
 }
 
 #[test]
-fn what_is_sent_to_us_reaches_the_program() {
+fn signals_sent_to_run_reach_the_program() {
     let place = Place::new();
     for (signal, name) in
         [(libc::SIGTERM, "TERM"), (libc::SIGUSR1, "USR1"), (libc::SIGHUP, "HUP"), (libc::SIGINT, "INT")]
@@ -387,8 +387,8 @@ fn a_stopped_leader_leaves_the_others_a_scheduler() {
     terminal.expect("Stopped");
     // One that nobody answers says so, and one that is answered says how it ended.
     let output = place.run(&[], &["sh", "-c", "exit 6"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(6) && !said.contains("runs as without coplace"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(6) && !stderr.contains("runs as without coplace"), "{stderr}");
     terminal.type_line("fg");
     until("the program to run again", || stat_of(program) == Some('S'));
     terminal.puts_in_front(program);

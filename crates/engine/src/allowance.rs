@@ -12,9 +12,9 @@ pub(crate) fn usable(current: &CpuSet, allowance: &Allowance, machine: &Machine)
     let Allowance { allowed, paid_milli_cpus, unmanaged_milli } = allowance;
     let (usable, reasons) = topology::usable(allowed, *paid_milli_cpus, unmanaged_milli, machine);
     // Unmanaged programs that roam must not make managed ones roam too.
-    let taken = |cpus: &CpuSet| cpus.iter().filter_map(|cpu| unmanaged_milli.get(&cpu)).sum::<u32>();
+    let used = |cpus: &CpuSet| cpus.iter().filter_map(|cpu| unmanaged_milli.get(&cpu)).sum::<u32>();
     let same = current.len() == usable.len() && current.is_subset(allowed);
-    let stays = same && taken(current) <= taken(&usable) + WORTH_A_MOVE_MILLI;
+    let stays = same && used(current) <= used(&usable) + WORTH_A_MOVE_MILLI;
     (if stays { current.clone() } else { usable }, reasons)
 }
 

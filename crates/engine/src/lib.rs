@@ -239,7 +239,7 @@ impl Engine {
     /// the step's change out. Time that runs backwards stands still.
     pub fn handle_all(&mut self, now_ns: u64, events: Vec<Event>) -> Step {
         let step = self.advance(now_ns, events);
-        self.was_carried();
+        self.mark_carried_out();
         step
     }
 
@@ -254,7 +254,7 @@ impl Engine {
         let step = self.advance(now_ns, events);
         actuator.admit(&step.starts.admitted, &self.snapshot.apps);
         let done = if step.change.is_empty() { Ok(()) } else { actuator.carry_out(&step.plan, &step.change) };
-        self.was_carried();
+        self.mark_carried_out();
         if done.is_err() {
             // The actuator has begun with it: what it is to do next is told from there, and all of this again.
             self.arrived.extend(step.change.apps.keys().cloned());
@@ -262,7 +262,7 @@ impl Engine {
         (step, done)
     }
 
-    fn was_carried(&mut self) {
+    fn mark_carried_out(&mut self) {
         self.carried = Arc::clone(&self.plan);
         self.arrived.clear();
     }
@@ -278,13 +278,14 @@ impl Engine {
             if !self.recorders.is_empty() {
                 self.record(Entry::Event { now_ns, event: event.recorded() });
             }
-            self.take(event);
+            self.apply(event);
         }
         let rejected_before = std::mem::take(&mut self.rejected);
         let (mut step, refused) = self.decide();
         step.change = diff(&self.carried, &step.plan);
         self.arrived.iter().for_each(|app| step.change.begin_anew(app, &step.plan));
-        let powers = Powers { holds: !self.observes, tells: !self.observes && !self.policy.hands_off() };
+        let powers =
+            Powers { holds_back: !self.observes, sets_waiting: !self.observes && !self.policy.hands_off() };
         step.starts = std::mem::take(&mut self.starts);
         step.starts.let_go = self.held.let_go(&step.plan, &self.snapshot.apps, powers);
         // One test case for each way in which a policy goes wrong, however often it is asked.
@@ -345,7 +346,7 @@ impl Engine {
         apps.sort_by_key(|app| app.arrived_ns);
     }
 
-    fn take(&mut self, event: Event) {
+    fn apply(&mut self, event: Event) {
         let apps = &mut self.snapshot.apps;
         match event {
             Event::Arrived(app) => {

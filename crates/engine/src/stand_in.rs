@@ -21,7 +21,7 @@ fn run(app: &App, snapshot: &Snapshot) -> Run {
     let place = snapshot.overflow_place(app).unwrap_or_else(|| snapshot.room(app));
     let cpus = place.len() as u32;
     let mut run = Run::new(app.id.clone(), place);
-    run.threads = if app.takes_orders() {
+    run.threads = if app.accepts_width() {
         let least = app.demand.min_threads.min(snapshot.wide_room(app).len() as u32);
         app.demand.max_threads.map_or(cpus, |most| most.min(cpus)).max(least).max(1)
     } else {

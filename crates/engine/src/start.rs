@@ -17,7 +17,7 @@ use std::fmt;
 use plan::{App, Plan, Run};
 use policy::NarrowStart;
 use serde::{Deserialize, Serialize};
-use workload::{AppId, Malleability, show_bytes};
+use workload::{AppId, Malleability, format_bytes};
 
 /// Nothing new starts while somebody waits for memory for more than this share of ten seconds, in thousandths.
 const PRESSURE_MILLI: u32 = 100;
@@ -78,8 +78,8 @@ impl fmt::Display for Shortage {
             Shortage::Bytes { expected, left } => write!(
                 f,
                 "it is expected to need {} of memory, and {} are left",
-                show_bytes(*expected),
-                show_bytes(*left)
+                format_bytes(*expected),
+                format_bytes(*left)
             ),
             Shortage::Behind { app } => write!(f, "{app} came before it and waits for memory"),
         }
@@ -165,9 +165,9 @@ impl Starts {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Powers {
     /// Hold them back while the plan makes them wait.
-    pub holds: bool,
+    pub holds_back: bool,
     /// Tell their runtimes how to wait.
-    pub tells: bool,
+    pub sets_waiting: bool,
 }
 
 /// Programs that are held: those that wait for memory, in order of arrival, and those that the plan may still keep.
@@ -179,7 +179,7 @@ pub struct Held {
     admitted: BTreeMap<AppId, bool>,
     /// What those admitted in this instant are expected to take.
     #[serde(skip)]
-    taken_bytes: u64,
+    reserved_bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -190,7 +190,7 @@ struct Queued {
 
 impl Held {
     pub(crate) fn begin_instant(&mut self) {
-        self.taken_bytes = 0;
+        self.reserved_bytes = 0;
     }
 
     pub fn is_empty(&self) -> bool {
@@ -246,7 +246,7 @@ impl Held {
     }
 
     fn admit(&mut self, arrival: Arrival) -> Arrival {
-        self.taken_bytes = self.taken_bytes.saturating_add(arrival.expected_bytes.unwrap_or(0));
+        self.reserved_bytes = self.reserved_bytes.saturating_add(arrival.expected_bytes.unwrap_or(0));
         self.admitted.insert(arrival.app.id.clone(), arrival.may_wait_passively);
         arrival
     }
@@ -270,7 +270,7 @@ impl Held {
         if room.pressure_milli >= PRESSURE_MILLI {
             return Some(Shortage::Pressure { milli: room.pressure_milli });
         }
-        let left = room.left_bytes.get(&arrival.app.id)?.saturating_sub(self.taken_bytes);
+        let left = room.left_bytes.get(&arrival.app.id)?.saturating_sub(self.reserved_bytes);
         let expected = arrival.expected_bytes.filter(|expected| *expected > left)?;
         Some(Shortage::Bytes { expected, left })
     }
@@ -282,13 +282,13 @@ impl Held {
         apps: &[App],
         powers: Powers,
     ) -> BTreeMap<AppId, Option<PassiveReason>> {
-        let passive = |id: &AppId| nothing_else_helps(plan, apps.iter().find(|app| app.id == *id)?);
+        let passive = |id: &AppId| passive_reason(plan, apps.iter().find(|app| app.id == *id)?);
         let mut let_go = BTreeMap::new();
         self.admitted.retain(|id, may_wait_passively| {
-            let waits = powers.holds && plan.waiting.contains(id);
+            let waits = powers.holds_back && plan.waiting.contains(id);
             if !waits {
-                let tells = powers.tells && *may_wait_passively;
-                let_go.insert(id.clone(), if tells { passive(id) } else { None });
+                let sets_waiting = powers.sets_waiting && *may_wait_passively;
+                let_go.insert(id.clone(), if sets_waiting { passive(id) } else { None });
             }
             waits
         });
@@ -298,8 +298,8 @@ impl Held {
 
 /// Why the plan leaves threads of `app` waiting for one another while some of them have no CPU; `None` where it does
 /// not, and where they need not run at the same time or follow the plan.
-fn nothing_else_helps(plan: &Plan, app: &App) -> Option<PassiveReason> {
-    if app.takes_orders() || !app.demand.coschedule {
+fn passive_reason(plan: &Plan, app: &App) -> Option<PassiveReason> {
+    if app.accepts_width() || !app.demand.coschedule {
         return None;
     }
     let its = |run: &&&Run| run.app == app.id && run.threads > 1;
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_cannot_come() {
+    fn no_program_waits_for_memory_that_never_comes() {
         let mut held = Held::default();
         assert!(held.arrive(arrival("big", Some(9), 1), false).is_ok());
         let pressed = Arrival { room: room(400, &[]), ..arrival("any", None, 9) };
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn who_expects_something_does_not_pass_by_others() {
+    fn a_program_that_expects_memory_does_not_overtake_others() {
         let mut held = Held::default();
         held.arrive(arrival("big", Some(8), 4), true).unwrap_err();
         let (_, why) = held.arrive(arrival("small", Some(1), 4), true).unwrap_err();
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_not_given_twice_in_one_instant() {
+    fn memory_is_not_promised_twice_in_one_instant() {
         let mut held = Held::default();
         for name in ["a", "b", "c"] {
             held.arrive(arrival(name, Some(2), 0), true).unwrap_err();
@@ -394,9 +394,9 @@ mod tests {
         let came = held.arrive(arrival("a", None, 9), false).unwrap();
         let apps = [came.app];
         let waits: Plan = "b on 0-1 waiting [a]".parse().unwrap();
-        let acting = Powers { holds: true, tells: true };
+        let acting = Powers { holds_back: true, sets_waiting: true };
         assert!(held.let_go(&waits, &apps, acting).is_empty());
-        let observing = Powers { holds: false, tells: false };
+        let observing = Powers { holds_back: false, sets_waiting: false };
         assert_eq!(held.let_go(&waits, &apps, observing).len(), 1);
         assert!(held.let_go(&waits, &apps, observing).is_empty(), "once");
     }
@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn waiting_is_made_passive_only_where_nothing_else_helps() {
         let why = |plan: &str, app: &str| {
-            let reason = nothing_else_helps(&plan.parse().unwrap(), &app.parse().unwrap());
+            let reason = passive_reason(&plan.parse().unwrap(), &app.parse().unwrap());
             reason.map_or(String::new(), |reason| reason.to_string())
         };
         let rigid = "r rigid max 4 team 4";

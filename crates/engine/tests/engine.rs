@@ -31,7 +31,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn the_plan_in_force_is_valid_whatever_a_policy_says(
+    fn the_plan_in_force_is_valid_whatever_a_policy_returns(
         policy in any_policy(), history in any_history(),
     ) {
         let machine = machine();
@@ -98,7 +98,7 @@ fn an_invalid_plan_is_dropped_for_the_old_valid_one() {
 }
 
 #[test]
-fn without_a_valid_old_plan_everybody_runs_unmanaged() {
+fn without_a_valid_old_plan_all_programs_run_unmanaged() {
     let mut engine = engine(First);
     engine.handle(0, arrived("a"));
     let waits = engine.handle(1, arrived("b")).plan;
@@ -138,9 +138,9 @@ fn another_policy_finds_the_programs_as_they_are() {
 fn an_observation_leaves_arrival_suspension_and_membership() {
     let mut engine = engine(Everywhere);
     engine.handle_all(0, vec![arrived("a arrived 5ns"), Event::Suspend(id("a"))]);
-    let seen: App = "a rigid team 3 arrived 9ns".parse().unwrap();
+    let app: App = "a rigid team 3 arrived 9ns".parse().unwrap();
     let ghost: App = "ghost team 3".parse().unwrap();
-    engine.handle_all(1, vec![Event::Observed(seen), Event::Observed(ghost), Event::Left(id("nobody"))]);
+    engine.handle_all(1, vec![Event::Observed(app), Event::Observed(ghost), Event::Left(id("nobody"))]);
     assert_eq!(engine.apps(), ["a rigid team 3 arrived 5ns suspended".parse().unwrap()]);
 }
 
@@ -201,7 +201,7 @@ impl Actuator for Shaky {
 }
 
 #[test]
-fn what_an_actuator_failed_to_carry_out_is_asked_of_it_again() {
+fn a_change_that_failed_is_tried_again() {
     let mut engine = engine(Everywhere);
     let mut shaky = Shaky { failures: 1, carried_out: Vec::new() };
     let (_, done) = engine.run_step(0, vec![arrived("a")], &mut shaky);
@@ -377,7 +377,7 @@ fn the_policy_starts_a_program_narrow_where_others_run() {
 }
 
 #[test]
-fn who_shares_cpus_without_turns_waits_passively() {
+fn a_program_that_shares_cpus_without_turns_waits_passively() {
     let mut engine = engine(Everywhere);
     engine.handle(0, arrived("a rigid max 8"));
     let step = engine.handle(1, held("b rigid max 8", None, 0));
@@ -386,7 +386,7 @@ fn who_shares_cpus_without_turns_waits_passively() {
 }
 
 #[test]
-fn an_observer_holds_nobody_and_tells_nobody_how_to_start() {
+fn an_observer_neither_holds_programs_nor_sets_their_waiting() {
     let mut engine = engine(First).observing(true);
     engine.handle(0, arrived("a rigid max 8"));
     let step = engine.handle(1, held("b rigid max 8", None, 0));

@@ -42,7 +42,7 @@ proptest! {
 }
 
 #[test]
-fn a_trace_of_another_policy_is_seen_to_differ() {
+fn a_trace_of_another_policy_differs() {
     let tape = Tape::default();
     let mut engine = Engine::new(machine(), set("0-7"), set("0-7"), Box::new(Everywhere));
     engine.record_to(Box::new(tape.clone()));

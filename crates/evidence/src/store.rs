@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_is_there_after_opening_again() {
+    fn added_samples_are_there_after_opening_again() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("deep/evidence.sqlite");
         let samples = [sample("a", Kind::Alone, 1), sample("a", Kind::Reuse, 2), sample("b", Kind::Alone, 3)];

@@ -43,15 +43,15 @@ fn write(path: &Path, from: i64) {
 
 #[test]
 fn a_kill_at_any_moment_loses_nothing_reported_as_stored() {
-    if let Ok(told) = std::env::var(WRITER) {
-        let (from, path) = told.split_once(' ').unwrap();
+    if let Ok(stored_numbers) = std::env::var(WRITER) {
+        let (from, path) = stored_numbers.split_once(' ').unwrap();
         return write(Path::new(path), from.parse().unwrap());
     }
     let kills: u64 = std::env::var("COPLACE_KILLS").map_or(60, |count| count.parse().unwrap());
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("evidence.sqlite");
     let mut random = Random::for_purpose(1, "kills");
-    let (mut next, mut told_in_all) = (0, 0);
+    let (mut next, mut stored_in_all) = (0, 0);
     for kill in 0..kills {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--nocapture", "--test-threads=1"])
@@ -63,18 +63,22 @@ fn a_kill_at_any_moment_loses_nothing_reported_as_stored() {
         let mut stored = lines.by_ref().filter_map(|line| line.strip_prefix("stored ")?.parse::<i64>().ok());
         // By turns at any moment, the opening among them, and in the midst of writes, however slow the machine is.
         let (writes, longest_us) = if kill % 2 == 0 { (0, 60_000) } else { (1 + random.below(20), 3_000) };
-        let mut told: Vec<i64> = stored.by_ref().take(writes as usize).collect();
-        assert_eq!(told.len() as u64, writes, "kill {kill}: the writer ended by itself");
+        let mut stored_numbers: Vec<i64> = stored.by_ref().take(writes as usize).collect();
+        assert_eq!(stored_numbers.len() as u64, writes, "kill {kill}: the writer ended by itself");
         std::thread::sleep(Duration::from_micros(random.below(longest_us)));
         child.kill().unwrap();
         child.wait().unwrap();
-        told.extend(stored);
+        stored_numbers.extend(stored);
         // Told one after the other, from where it was to go on.
-        assert_eq!(told, (next..next + told.len() as i64).collect::<Vec<_>>(), "kill {kill}");
-        told_in_all += told.len() as u64;
+        assert_eq!(
+            stored_numbers,
+            (next..next + stored_numbers.len() as i64).collect::<Vec<_>>(),
+            "kill {kill}"
+        );
+        stored_in_all += stored_numbers.len() as u64;
         let there = Store::open(&path).unwrap().samples(None).unwrap();
         let numbers: Vec<i64> = there.iter().map(|sample| sample.at_ns).collect();
-        let last = told.last().copied().unwrap_or(next - 1);
+        let last = stored_numbers.last().copied().unwrap_or(next - 1);
         // Everything up to the last that was told, without gaps, and at most one more.
         assert_eq!(numbers, (0..numbers.len() as i64).collect::<Vec<_>>(), "kill {kill}");
         assert!(
@@ -90,6 +94,9 @@ fn a_kill_at_any_moment_loses_nothing_reported_as_stored() {
             next = 0;
         }
     }
-    assert!(told_in_all >= kills / 2, "only {told_in_all} writes were reported as stored in {kills} kills");
-    eprintln!("{kills} kills, {told_in_all} writes reported as stored, all there");
+    assert!(
+        stored_in_all >= kills / 2,
+        "only {stored_in_all} writes were reported as stored in {kills} kills"
+    );
+    eprintln!("{kills} kills, {stored_in_all} writes reported as stored, all there");
 }

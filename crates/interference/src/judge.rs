@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn as_much_is_shown_as_was_asked_for() {
+    fn the_requested_share_of_cells_is_shown() {
         let (_, part) = made_up(10, 100, 2);
         for percent in [10.0, 40.0, 90.0] {
             for (shown, _) in hidden(&Knowledge::of(part.clone()), 10, percent, 1) {
@@ -176,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn a_predictor_that_looks_at_the_mirrored_cell_finds_nothing() {
+    fn a_predictor_that_reads_the_mirrored_cell_finds_nothing() {
         let (whole, _) = made_up(8, 100, 2);
         let judged = judge(&Spy, &Knowledge::of(whole), 10, 90.0, 1);
         assert_eq!((judged.predicted.len(), judged.silent), (0, 64));
     }
 
     #[test]
-    fn errors_and_shares_are_what_they_say() {
+    fn errors_and_shares_follow_their_definitions() {
         let judged = Judged { predicted: vec![(1.0, 1.1, 0.2), (2.0, 1.0, 0.2), (1.5, 1.5, 0.2)], silent: 0 };
         assert!((judged.mean_error().unwrap() - 0.2).abs() < 1e-12);
         assert!((judged.within(0.3).unwrap() - 2.0 / 3.0).abs() < 1e-12);

@@ -28,7 +28,7 @@ pub struct Observation {
 /// another with as many threads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Seen {
+pub struct ObservedPair {
     pub program: String,
     pub beside: String,
     /// Seconds on any clock that all lines share.
@@ -41,13 +41,14 @@ pub struct Seen {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Notebook {
     pub half_life_s: f64,
-    seen: BTreeMap<String, BTreeMap<String, Vec<Observation>>>,
+    #[serde(rename = "seen")]
+    pairs: BTreeMap<String, BTreeMap<String, Vec<Observation>>>,
 }
 
 /// A week: programs change with their data and their builds, not by the hour.
 impl Default for Notebook {
     fn default() -> Notebook {
-        Notebook { half_life_s: 7.0 * 86_400.0, seen: BTreeMap::new() }
+        Notebook { half_life_s: 7.0 * 86_400.0, pairs: BTreeMap::new() }
     }
 }
 
@@ -65,27 +66,34 @@ impl Notebook {
         if !(slowdown.is_finite() && slowdown > 0.0 && at_s.is_finite()) {
             return false;
         }
-        let pairs = self.seen.entry(program.to_owned()).or_default();
+        let pairs = self.pairs.entry(program.to_owned()).or_default();
         pairs.entry(beside.to_owned()).or_default().push(Observation { at_s, slowdown });
         true
     }
 
-    /// Out of lines of JSON, one [`Seen`] each, and the time of the newest; else which line is wrong, and why.
+    /// Out of lines of JSON, one [`ObservedPair`] each, and the time of the newest; else which line is wrong, and why.
     pub fn read(text: &str) -> Result<(Notebook, f64), (usize, String)> {
         let (mut notebook, mut now_s) = (Notebook::default(), f64::NEG_INFINITY);
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let seen: Seen = serde_json::from_str(line).map_err(|error| (at + 1, error.to_string()))?;
-            if !notebook.note(&seen.program, &seen.beside, seen.at_s, seen.alone_per_s, seen.together_per_s) {
+            let observed: ObservedPair =
+                serde_json::from_str(line).map_err(|error| (at + 1, error.to_string()))?;
+            if !notebook.note(
+                &observed.program,
+                &observed.beside,
+                observed.at_s,
+                observed.alone_per_s,
+                observed.together_per_s,
+            ) {
                 return Err((at + 1, "rates must be above 0, and times finite".to_owned()));
             }
-            now_s = now_s.max(seen.at_s);
+            now_s = now_s.max(observed.at_s);
         }
         Ok((notebook, now_s))
     }
 
     /// The observations of a pair, oldest first as they were noted.
     pub fn of(&self, program: &str, beside: &str) -> &[Observation] {
-        self.seen.get(program).and_then(|pairs| pairs.get(beside)).map_or(&[], Vec::as_slice)
+        self.pairs.get(program).and_then(|pairs| pairs.get(beside)).map_or(&[], Vec::as_slice)
     }
 
     fn weight(&self, observation: &Observation, now_s: f64) -> f64 {
@@ -94,13 +102,13 @@ impl Notebook {
 
     /// Slowdown of a pair and its relative error.
     pub fn slowdown(&self, program: &str, beside: &str, now_s: f64) -> Option<(f64, f64)> {
-        let seen = self.of(program, beside);
-        let weights: Vec<f64> = seen.iter().map(|observation| self.weight(observation, now_s)).collect();
+        let observed = self.of(program, beside);
+        let weights: Vec<f64> = observed.iter().map(|observation| self.weight(observation, now_s)).collect();
         let whole: f64 = weights.iter().sum();
         if whole < LEAST_WEIGHT {
             return None;
         }
-        let logs = || seen.iter().zip(&weights).map(|(one, weight)| (libm::log(one.slowdown), weight));
+        let logs = || observed.iter().zip(&weights).map(|(one, weight)| (libm::log(one.slowdown), weight));
         let mean = logs().map(|(log, weight)| weight * log).sum::<f64>() / whole;
         let spread = logs().map(|(log, weight)| weight * (log - mean) * (log - mean)).sum::<f64>() / whole;
         // As if it had been seen once before, one observation's error off.
@@ -113,17 +121,17 @@ impl Notebook {
         let half_life_s = self.half_life_s.max(1.0);
         let counts =
             |one: &Observation| libm::exp2(-(now_s - one.at_s).max(0.0) / half_life_s) >= LEAST_WEIGHT;
-        for pairs in self.seen.values_mut() {
+        for pairs in self.pairs.values_mut() {
             pairs.values_mut().for_each(|observations| observations.retain(counts));
             pairs.retain(|_, observations| !observations.is_empty());
         }
-        self.seen.retain(|_, pairs| !pairs.is_empty());
+        self.pairs.retain(|_, pairs| !pairs.is_empty());
     }
 
     /// The matrix of all programs that were seen.
     pub fn matrix(&self, now_s: f64) -> Matrix {
-        let neighbours = self.seen.values().flat_map(BTreeMap::keys);
-        let names: std::collections::BTreeSet<&String> = self.seen.keys().chain(neighbours).collect();
+        let neighbours = self.pairs.values().flat_map(BTreeMap::keys);
+        let names: std::collections::BTreeSet<&String> = self.pairs.keys().chain(neighbours).collect();
         let mut matrix = Matrix::unknown(names.into_iter().cloned().collect());
         for a in 0..matrix.len() {
             for b in 0..matrix.len() {
@@ -140,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_seen_often_is_surer_and_what_is_new_counts_more() {
+    fn frequent_observations_are_surer_and_new_ones_count_more() {
         let mut notebook = Notebook { half_life_s: 100.0, ..Notebook::default() };
         assert!(notebook.note("a", "b", 0.0, 10.0, 5.0));
         let (once, unsure) = notebook.slowdown("a", "b", 0.0).unwrap();
@@ -164,16 +172,16 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_and_a_wrong_one_is_told_by_its_number() {
+    fn lines_are_read_and_a_wrong_one_is_reported_by_number() {
         let line = |rate: f64| {
-            let seen = Seen {
+            let observed = ObservedPair {
                 program: "a".into(),
                 beside: "b".into(),
                 at_s: 3.0,
                 alone_per_s: 10.0,
                 together_per_s: rate,
             };
-            serde_json::to_string(&seen).unwrap()
+            serde_json::to_string(&observed).unwrap()
         };
         let (notebook, now_s) = Notebook::read(&format!("{}\n\n{}\n", line(5.0), line(5.0))).unwrap();
         assert_eq!((notebook.of("a", "b").len(), now_s), (2, 3.0));

@@ -203,12 +203,12 @@ fn check_names(names: &[String]) -> Result<(), (usize, String)> {
     if names.len() > MOST_PROGRAMS {
         return Err((MOST_PROGRAMS + 2, format!("more than {MOST_PROGRAMS} programs")));
     }
-    let mut seen = HashMap::new();
+    let mut first_at = HashMap::new();
     for (at, name) in names.iter().enumerate() {
         if name.is_empty() {
             return Err((at + 2, "a program without a name".into()));
         }
-        if let Some(first) = seen.insert(name, at) {
+        if let Some(first) = first_at.insert(name, at) {
             let why = format!("'{name}' stands in column {} already; name every program once", first + 2);
             return Err((at + 2, why));
         }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_file_line_and_column() {
+    fn mistakes_are_reported_by_file_line_and_column() {
         for (text, wanted) in [
             ("", "m.csv:1:1: the file is empty"),
             ("x\n", "m.csv:1:1: the first row names no program"),

@@ -93,7 +93,7 @@ impl Profile {
     }
 
     fn fault(&self) -> Option<String> {
-        let refused = |words: &str| Some(words.to_owned());
+        let refused = |message: &str| Some(message.to_owned());
         let amounts = [self.bandwidth_bytes_per_s, self.pressure, self.accesses_per_s];
         if amounts.into_iter().flatten().any(|value| !(value.is_finite() && value >= 0.0)) {
             return refused("bandwidth, pressure and accesses must not be below 0");
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_profiles_are_told_by_the_name_of_their_program() {
+    fn impossible_profiles_are_reported_by_their_program() {
         let falling = Profile { curve: vec![(1.0, 1.0), (0.5, 1.0)], ..Profile::default() };
         let below = Profile { pressure: Some(-1.0), ..Profile::default() };
         let sure = Profile { misses: vec![(1.0, 1.5)], ..Profile::default() };

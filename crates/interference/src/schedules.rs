@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn going_through_them_finds_as_many_as_the_formulas_say() {
+    fn enumeration_finds_as_many_as_the_formulas() {
         for n in 0..=8 {
             let (mut all, mut without) = (0u128, 0u128);
             visit_all(&vec![vec![0.0; n]; n], |_, twins| {
@@ -201,12 +201,12 @@ mod tests {
             (costs[a][b], costs[b][a]) = (power, power);
             power *= 4.0;
         }
-        let mut seen = Vec::new();
-        visit_all(&costs, |sum, _| seen.push(sum as u64));
-        let found = seen.len();
-        seen.sort_unstable();
-        seen.dedup();
-        assert_eq!((found, seen.len()), (17, 17));
+        let mut costs_found = Vec::new();
+        visit_all(&costs, |sum, _| costs_found.push(sum as u64));
+        let found = costs_found.len();
+        costs_found.sort_unstable();
+        costs_found.dedup();
+        assert_eq!((found, costs_found.len()), (17, 17));
     }
 
     #[test]

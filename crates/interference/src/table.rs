@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_spreadsheets_and_r_put_around_a_table_is_taken_away() {
+    fn decorations_by_spreadsheets_and_r_are_stripped() {
         let wanted = cells(",a,b\na,1,2\nb,3,4\n");
         for text in [
             "sep=;\r\n;a;b\r\na;1;2\r\nb;3;4\r\n",

@@ -16,7 +16,7 @@ use crate::host;
 use crate::procfs::Tid;
 
 pub use chosen::Chosen;
-pub use masks::{Changed, Masks, Outcome, Own, Said, set_all};
+pub use masks::{Changed, Masks, Outcome, Own, Stated, set_all};
 
 fn call_error(call: &'static str, tid: Tid, source: io::Error) -> Error {
     Error::call(call, format!("thread {tid}"), source)

@@ -62,8 +62,8 @@ fn interpreter_of_script(path: &Path) -> io::Result<Option<PathBuf>> {
     let mut start = BufReader::new(io::Read::take(File::open(path)?, 256));
     start.read_until(b'\n', &mut line)?;
     let Some(rest) = line.strip_prefix(b"#!") else { return Ok(None) };
-    let word = rest.trim_ascii().split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
-    Ok(Some(PathBuf::from(std::ffi::OsStr::from_bytes(word))))
+    let first = rest.trim_ascii().split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
+    Ok(Some(PathBuf::from(std::ffi::OsStr::from_bytes(first))))
 }
 
 fn damaged() -> io::Error {
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ordinary_program_takes_the_library_and_names_its_needs() {
+    fn an_ordinary_program_loads_the_library_and_names_its_needs() {
         let sh = Binary::read(Path::new("/bin/sh")).unwrap();
         assert_eq!(sh.obstacle, None);
         assert!(sh.needed.iter().any(|name| name.starts_with("libc.so")), "{:?}", sh.needed);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_what_its_interpreter_is() {
+    fn a_script_is_judged_by_its_interpreter() {
         let dir = tempfile::tempdir().unwrap();
         let script = dir.path().join("script");
         fs::write(&script, "#! /bin/sh -e\nexit 0\n").unwrap();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_and_privileged_and_static_programs_are_told_apart() {
+    fn foreign_privileged_and_static_programs_are_distinguished() {
         let dir = tempfile::tempdir().unwrap();
         let copy = dir.path().join("copy");
         fs::copy("/bin/sh", &copy).unwrap();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::cgroup::{
-    self, CpuMax, Group, Membership, Mount, Place, TOP, Version, group_path, make_dir, make_levels,
+    self, CpuMax, Group, Membership, Mount, Place, TOP, Version, create_dir, create_levels, group_path,
     membership, missing, mounts, subgroups, weight_text,
 };
 use crate::error::{Absent, Result};
@@ -97,12 +97,12 @@ impl Hierarchy {
         let path = group_path(scheduler, app)?;
         let mut places = Vec::new();
         for (controller, mount, base) in &self.bases {
-            let dir = make_levels(|| {
+            let dir = create_levels(|| {
                 let mut dir = base.clone();
                 for part in path.iter() {
                     let parent = dir.clone();
                     dir.push(part);
-                    make_dir(&dir)?;
+                    create_dir(&dir)?;
                     if *controller == "cpuset" {
                         inherit(&parent, &dir, "cpuset.cpus")?;
                         inherit(&parent, &dir, "cpuset.mems")?;

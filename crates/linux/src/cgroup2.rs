@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::cgroup::{
-    self, CpuMax, Group, Members, Membership, Mount, Origins, Place, TOP, Version, existing, group_path,
-    make_dir, make_levels, membership, mounts, subgroups, weight_text,
+    self, CpuMax, Group, Members, Membership, Mount, Origins, Place, TOP, Version, create_dir, create_levels,
+    group_path, membership, mounts, require_file, subgroups, weight_text,
 };
 use crate::error::{Absent, Error, Result};
 use crate::root::{Root, number, read, write};
 
 pub use crate::cgroup::DELEGATE;
-pub use delegation::{delegated_scope, find_base, user_manager_answers};
+pub use delegation::{check_user_manager, delegated_scope, find_base};
 
 /// Where this user may make groups, and with which controllers.
 #[derive(Clone, Debug)]
@@ -69,12 +69,12 @@ impl Hierarchy {
     /// Makes the group of an application (or takes the existing one), empty and unconfined.
     pub fn group(&self, scheduler: &str, app: &str, root: &Root) -> Result<Group> {
         let path = group_path(scheduler, app)?;
-        let dir = make_levels(|| {
+        let dir = create_levels(|| {
             let mut dir = self.base.clone();
             for part in path.iter() {
-                self.hand_down(&dir, root)?;
+                self.enable_controllers(&dir, root)?;
                 dir.push(part);
-                make_dir(&dir)?;
+                create_dir(&dir)?;
             }
             Ok(dir)
         })?;
@@ -102,7 +102,7 @@ impl Hierarchy {
     }
 
     /// Enables the controllers for the groups below `dir`.
-    fn hand_down(&self, dir: &Path, root: &Root) -> Result<()> {
+    fn enable_controllers(&self, dir: &Path, root: &Root) -> Result<()> {
         let path = dir.join("cgroup.subtree_control");
         for controller in ["cpuset", "cpu"].into_iter().filter(|controller| self.has(controller)) {
             if read(&path)?.split_ascii_whitespace().any(|enabled| enabled == controller) {
@@ -113,7 +113,7 @@ impl Hierarchy {
                 Err(Error::Io { source, .. })
                     if source.raw_os_error() == Some(libc::EBUSY) && dir == self.base =>
                 {
-                    self.make_room(root)?;
+                    self.vacate_base(root)?;
                     enable()?;
                 }
                 result => result?,
@@ -124,9 +124,9 @@ impl Hierarchy {
 
     /// Moves the processes that stand in a delegated base itself (we and our parents in the same
     /// scope) into a leaf beside our groups: the kernel wants processes in leaves only.
-    fn make_room(&self, root: &Root) -> Result<()> {
+    fn vacate_base(&self, root: &Root) -> Result<()> {
         let leaf = self.base.join(cgroup::OUTSIDE);
-        make_dir(&leaf)?;
+        create_dir(&leaf)?;
         let place = Place {
             controller: None,
             mount: self.mount.clone(),
@@ -160,7 +160,7 @@ impl Hierarchy {
     pub fn set_weight(&self, scheduler: &str, weight: u32) -> Result<()> {
         cgroup::check_name("a scheduler", scheduler)?;
         let dir = self.base.join(TOP).join(scheduler);
-        let file = existing(&dir, "cpu weights", "cpu.weight", Version::V2)?;
+        let file = require_file(&dir, "cpu weights", "cpu.weight", Version::V2)?;
         write(&file, &weight_text(weight, Version::V2))
     }
 }

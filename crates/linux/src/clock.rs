@@ -125,7 +125,7 @@ pub(crate) fn raise_own_priority() -> Priority {
 
 /// From now on the calling thread runs only where nobody else wants the CPU (`SCHED_IDLE`): an ordinary thread that
 /// wakes there takes it at once. Programs and threads that it starts inherit it.
-pub fn only_idle_time() -> io::Result<()> {
+pub fn set_idle_policy() -> io::Result<()> {
     set_scheduler(libc::SCHED_IDLE, 0)
 }
 

@@ -119,7 +119,7 @@ impl Planned<cgroup1::Hierarchy> {
         self.hierarchy.dirs(&self.scheduler, &self.app)
     }
 
-    fn make(&self) -> Result<Group> {
+    fn create(&self) -> Result<Group> {
         self.hierarchy.group(&self.scheduler, &self.app)
     }
 }
@@ -129,7 +129,7 @@ impl Planned<cgroup2::Hierarchy> {
         self.hierarchy.dir(&self.scheduler, &self.app)
     }
 
-    fn make(&self, root: &Root) -> Result<Group> {
+    fn create(&self, root: &Root) -> Result<Group> {
         self.hierarchy.group(&self.scheduler, &self.app, root)
     }
 }
@@ -154,19 +154,19 @@ impl Prepared {
     }
 
     /// The groups, empty as yet. What they cannot do is left out of their uses.
-    pub fn make(self, root: &Root) -> Result<Groups> {
+    pub fn create(self, root: &Root) -> Result<Groups> {
         let mut each = BTreeMap::new();
         if let Some(v1) = &self.v1 {
-            each.insert(Version::V1, v1.make()?);
+            each.insert(Version::V1, v1.create()?);
         }
         if let Some(v2) = &self.v2
             // A group of a kind that takes none below it is no reason not to manage the program at all.
-            && let Ok(group) = v2.make(root)
+            && let Ok(group) = v2.create(root)
         {
             each.insert(Version::V2, group);
         }
         let mut groups = Groups { each, uses: self.uses, later: self.later };
-        groups.settle_for_what_there_is();
+        groups.drop_missing_uses();
         Ok(groups)
     }
 }
@@ -204,17 +204,17 @@ impl Groups {
     }
 
     /// Whether even a SIGKILL waits until it is thawed.
-    pub fn hold_back_kills(&self) -> bool {
+    pub fn delays_kills(&self) -> bool {
         self.uses.freezing == Some(Version::V1)
     }
 
-    fn using(&self, version: Option<Version>) -> Option<&Group> {
+    fn group_for(&self, version: Option<Version>) -> Option<&Group> {
         self.each.get(&version?)
     }
 
-    fn settle_for_what_there_is(&mut self) {
-        let has_cpus = self.using(self.uses.cpus).is_some_and(|group| group.cpus().is_ok());
-        let freezes = self.using(self.uses.freezing).is_some_and(|group| group.freeze_switch().is_ok());
+    fn drop_missing_uses(&mut self) {
+        let has_cpus = self.group_for(self.uses.cpus).is_some_and(|group| group.cpus().is_ok());
+        let freezes = self.group_for(self.uses.freezing).is_some_and(|group| group.freeze_switch().is_ok());
         self.uses.cpus.take_if(|_| !has_cpus);
         self.uses.freezing.take_if(|_| !freezes);
     }
@@ -229,31 +229,26 @@ impl Groups {
         let refused = |moved: &Moved| moved.failed.iter().any(|(process, _)| process.is_alive(root));
         for version in Version::BOTH {
             if let Some(group) = self.each.get_mut(&version)
-                && refused(&group.add_but(processes, outside, root)?)
+                && refused(&group.add_except(processes, outside, root)?)
                 && let Some(group) = self.each.remove(&version)
             {
                 group.remove(root)?;
             }
         }
-        self.settle_for_what_there_is();
+        self.drop_missing_uses();
         Ok(())
     }
 
     /// Brings in who belongs to the program and was not born inside.
-    pub fn bring_in(
-        &mut self,
-        processes: &[Process],
-        outside: &BTreeSet<Process>,
-        root: &Root,
-    ) -> Result<()> {
+    pub fn move_in(&mut self, processes: &[Process], outside: &BTreeSet<Process>, root: &Root) -> Result<()> {
         for group in self.each.values_mut() {
-            group.add_but(processes, outside, root)?;
+            group.add_except(processes, outside, root)?;
         }
         Ok(())
     }
 
     /// Moves processes back to where they came from.
-    pub fn let_out(&mut self, leaving: &[Process], root: &Root) {
+    pub fn move_out(&mut self, leaving: &[Process], root: &Root) {
         for group in self.each.values_mut() {
             group.release(leaving, root);
         }
@@ -261,17 +256,17 @@ impl Groups {
 
     /// Confines the members to these CPUs; to be asked of groups that do.
     pub fn set_cpus(&self, cpus: &CpuSet) -> Result<()> {
-        self.using(self.uses.cpus).map_or(Ok(()), |group| group.set_cpus(cpus))
+        self.group_for(self.uses.cpus).map_or(Ok(()), |group| group.set_cpus(cpus))
     }
 
     /// `None` where it is not frozen by groups.
     pub fn freeze_switch(&self) -> Result<Option<Switch>> {
-        self.using(self.uses.freezing).map(Group::freeze_switch).transpose()
+        self.group_for(self.uses.freezing).map(Group::freeze_switch).transpose()
     }
 
     /// The group among whose members `cpu.idle` would make this program the last; `None` where it has none. Of
     /// programs that have different ones none yields to another by it.
-    pub fn idles_within(&self, processes: impl FnOnce() -> Vec<Process>, root: &Root) -> Option<PathBuf> {
+    pub fn idle_scope(&self, processes: impl FnOnce() -> Vec<Process>, root: &Root) -> Option<PathBuf> {
         match self.uses.idling? {
             Version::V1 => {
                 let own = memberships(&processes(), root);
@@ -279,7 +274,7 @@ impl Groups {
                 hierarchy.base("cpu").map(PathBuf::from)
             }
             Version::V2 => {
-                let group = self.using(self.uses.idling).filter(|group| group.idle_switch().is_ok())?;
+                let group = self.group_for(self.uses.idling).filter(|group| group.idle_switch().is_ok())?;
                 group.dir("cpu")?.ancestors().nth(3).map(PathBuf::from)
             }
         }
@@ -287,12 +282,12 @@ impl Groups {
 
     /// What is to be made before `cpu.idle` can be written: to be noted, and given to [`Groups::make`] then. `None`
     /// where nothing is missing, or nothing can be made.
-    pub fn further_for_idling(
+    pub fn plan_idle_group(
         &self,
         processes: impl FnOnce() -> Vec<Process>,
         root: &Root,
     ) -> Result<Option<Further>> {
-        if self.uses.idling != Some(Version::V1) || self.idles_in_v1().is_some() {
+        if self.uses.idling != Some(Version::V1) || self.idle_group_v1().is_some() {
             return Ok(None);
         }
         let (Some(later), processes) = (&self.later, processes()) else { return Ok(None) };
@@ -304,13 +299,13 @@ impl Groups {
     }
 
     /// In version 1 that takes a group of its own.
-    fn idles_in_v1(&self) -> Option<&Group> {
+    fn idle_group_v1(&self) -> Option<&Group> {
         self.each.get(&Version::V1).filter(|group| group.dir("cpu").is_some())
     }
 
     /// Makes a further group and moves the program into it as well.
-    pub fn make(&mut self, further: Further, outside: &BTreeSet<Process>, root: &Root) -> Result<()> {
-        let (made, processes) = (further.group.make()?, further.processes);
+    pub fn create(&mut self, further: Further, outside: &BTreeSet<Process>, root: &Root) -> Result<()> {
+        let (made, processes) = (further.group.create()?, further.processes);
         let group = match self.each.remove(&Version::V1) {
             Some(mut group) => {
                 group.join(made);
@@ -318,15 +313,17 @@ impl Groups {
             }
             None => made,
         };
-        self.each.entry(Version::V1).or_insert(group).add_but(&processes, outside, root).map(drop)
+        self.each.entry(Version::V1).or_insert(group).add_except(&processes, outside, root).map(drop)
     }
 
     /// The switch of `cpu.idle`; `None` where it is not to be had.
     pub fn idle_switch(&self) -> Result<Option<Switch>> {
         match self.uses.idling {
             None => Ok(None),
-            Some(Version::V1) => self.idles_in_v1().map(Group::idle_switch).transpose(),
-            Some(Version::V2) => Ok(self.using(self.uses.idling).and_then(|group| group.idle_switch().ok())),
+            Some(Version::V1) => self.idle_group_v1().map(Group::idle_switch).transpose(),
+            Some(Version::V2) => {
+                Ok(self.group_for(self.uses.idling).and_then(|group| group.idle_switch().ok()))
+            }
         }
     }
 }

@@ -202,7 +202,7 @@ pub trait Host {
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
     fn inspect(&self, path: &Path) -> io::Result<FileInfo>;
     fn may_write(&self, path: &Path) -> bool;
-    fn make_directory(&self, path: &Path, mode: u32) -> io::Result<()>;
+    fn create_directory(&self, path: &Path, mode: u32) -> io::Result<()>;
     fn remove_directory(&self, path: &Path) -> io::Result<()>;
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// A directory with all that is in it.
@@ -244,7 +244,7 @@ const LOCK_PAUSE_NS: u64 = 20_000;
 const WAIT_PAUSE_NS: u64 = 1_000_000;
 const RECEIVE_PAUSE_NS: u64 = 5_000_000;
 
-fn let_others_run(pause_ns: u64, until_ns: u64) {
+fn yield_to_others(pause_ns: u64, until_ns: u64) {
     with(|host| host.sleep_until(until_ns.min(host.now_ns() + pause_ns)));
 }
 
@@ -254,7 +254,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         match mutex.try_lock() {
             Ok(guard) => return guard,
             Err(TryLockError::Poisoned(error)) => return error.into_inner(),
-            Err(TryLockError::WouldBlock) if is_model() => let_others_run(LOCK_PAUSE_NS, u64::MAX),
+            Err(TryLockError::WouldBlock) if is_model() => yield_to_others(LOCK_PAUSE_NS, u64::MAX),
             Err(TryLockError::WouldBlock) => return mutex.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
@@ -269,7 +269,7 @@ pub fn wait<'a, T>(
 ) -> MutexGuard<'a, T> {
     if is_model() {
         drop(guard);
-        let_others_run(WAIT_PAUSE_NS, until_ns.unwrap_or(u64::MAX));
+        yield_to_others(WAIT_PAUSE_NS, until_ns.unwrap_or(u64::MAX));
         return lock(mutex);
     }
     match until_ns {
@@ -287,7 +287,7 @@ pub fn receive<T>(receiver: &Receiver<T>) -> Option<T> {
         match receiver.try_recv() {
             Ok(next) => return Some(next),
             Err(TryRecvError::Disconnected) => return None,
-            Err(TryRecvError::Empty) => let_others_run(RECEIVE_PAUSE_NS, u64::MAX),
+            Err(TryRecvError::Empty) => yield_to_others(RECEIVE_PAUSE_NS, u64::MAX),
         }
     }
     receiver.recv().ok()

@@ -52,9 +52,9 @@ pub fn code(pid: u32, root: &Root) -> Result<Vec<Mapped>> {
 
 /// A line of `maps`, if it is of code from a file.
 fn parse(line: &str) -> Option<Mapped> {
-    let mut words = line.split_ascii_whitespace();
+    let mut fields = line.split_ascii_whitespace();
     let (_, rights, _, device, inode) =
-        (words.next()?, words.next()?, words.next()?, words.next()?, words.next()?.parse().ok()?);
+        (fields.next()?, fields.next()?, fields.next()?, fields.next()?, fields.next()?.parse().ok()?);
     // The name stands behind the five words and blanks, and may hold blanks itself.
     let name = line.get(line.find('/')?..)?;
     if rights.as_bytes().get(2) != Some(&b'x') || inode == 0 {
@@ -103,8 +103,8 @@ fn own_identity(file: &File) -> std::io::Result<Option<Identity>> {
     let start = format!("{:x}-", map.as_ptr() as usize);
     let text = fs::read_to_string(Path::new("/proc/self/maps"))?;
     let line = text.lines().find(|line| line.trim_start_matches('0').starts_with(&start));
-    let mut words = line.map(str::split_ascii_whitespace).into_iter().flatten().skip(3);
-    Ok(match (words.next(), words.next().map(str::parse)) {
+    let mut fields = line.map(str::split_ascii_whitespace).into_iter().flatten().skip(3);
+    Ok(match (fields.next(), fields.next().map(str::parse)) {
         (Some(device), Some(Ok(inode))) => Some(Identity { device: device.to_owned(), inode }),
         _ => None,
     })
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapped_file_is_told_from_its_successor() {
+    fn a_mapped_file_differs_from_its_successor() {
         let root = Root::live();
         let own = std::process::id();
         let exe = std::env::current_exe().unwrap();

@@ -21,17 +21,17 @@ pub fn available_bytes(root: &Root) -> Result<u64> {
 pub fn limit_left_bytes(pid: u32, root: &Root) -> Result<Option<u64>> {
     let (mounts, membership) = (mounts(root)?, membership(pid, root)?);
     let mut least: Option<u64> = None;
-    let mut take = |left: Option<u64>| least = [least, left].into_iter().flatten().min();
+    let mut tighten = |left: Option<u64>| least = [least, left].into_iter().flatten().min();
     if let (Some(mount), Some(path)) = (&mounts.v2, &membership.v2) {
         let dir = mount.dir(path);
         for level in dir.ancestors().take_while(|level| level.starts_with(&mount.point)) {
-            take(left(level, "memory.max", "memory.current", "inactive_file"));
+            tighten(left(level, "memory.max", "memory.current", "inactive_file"));
         }
     }
     if let (Some(mount), Some(path)) = (mounts.v1.get("memory"), membership.v1.get("memory")) {
         let dir = mount.dir(path);
         for level in dir.ancestors().take_while(|level| level.starts_with(&mount.point)) {
-            take(left(level, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"));
+            tighten(left(level, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"));
         }
     }
     Ok(least)
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_tells_its_memory() {
+    fn the_memory_of_this_machine_is_read() {
         let root = Root::live();
         assert!(available_bytes(&root).unwrap() > 1 << 20);
         let resident = resident(std::process::id(), &root).unwrap();

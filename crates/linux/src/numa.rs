@@ -43,7 +43,7 @@ pub fn nodes(root: &Root) -> Result<Vec<Node>> {
 }
 
 /// The nodes whose CPUs a place touches.
-pub fn touched(nodes: &[Node], place: &CpuSet) -> Vec<u32> {
+pub fn touched_nodes(nodes: &[Node], place: &CpuSet) -> Vec<u32> {
     nodes.iter().filter(|node| node.cpus.intersects(place)).map(|node| node.number).collect()
 }
 
@@ -80,7 +80,7 @@ pub fn data_ranges(process: Process, root: &Root) -> Result<Vec<Range>> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// Pages looked at.
-    pub looked_at: u64,
+    pub examined: u64,
     pub moved: u64,
     pub failed: u64,
 }
@@ -97,7 +97,7 @@ pub fn move_range(process: Process, range: Range, to: &[u32], root: &Root) -> Re
     let page = page_bytes();
     let mut pages: Vec<*mut libc::c_void> =
         (range.from..range.to).step_by(page as usize).map(|at| at as *mut libc::c_void).collect();
-    let mut batch = Batch { looked_at: pages.len() as u64, ..Batch::default() };
+    let mut batch = Batch { examined: pages.len() as u64, ..Batch::default() };
     if !process.is_same(root) {
         return Err(Error::Gone(process));
     }
@@ -177,8 +177,8 @@ mod tests {
         node(10, "4-7\n");
         let found = nodes(&root).unwrap();
         assert_eq!(found[1], Node { number: 10, cpus: cpus("4-7") });
-        assert_eq!(touched(&found, &cpus("2-4")), [0, 10]);
-        assert_eq!(touched(&found, &cpus("5")), [10]);
+        assert_eq!(touched_nodes(&found, &cpus("2-4")), [0, 10]);
+        assert_eq!(touched_nodes(&found, &cpus("5")), [10]);
         fs::write(root.sys.join("devices/system/node/node0/cpulist"), "x").unwrap();
         assert!(nodes(&root).unwrap_err().to_string().contains("node0/cpulist"));
     }
@@ -213,7 +213,7 @@ mod tests {
         let from = (memory.as_ptr() as u64).next_multiple_of(page_bytes());
         let range = Range { from, to: from + 8 * page_bytes() };
         match move_range(own, range, &[0], &root) {
-            Ok(batch) => assert_eq!((batch.looked_at, batch.failed), (8, 0)),
+            Ok(batch) => assert_eq!((batch.examined, batch.failed), (8, 0)),
             // A sandbox may forbid the call.
             Err(error) => assert!(error.is_denied() || matches!(error, Error::Absent(_)), "{error}"),
         }

@@ -153,7 +153,7 @@ fn unpack(word: u64) -> (u32, u32) {
     (half(0), half(4))
 }
 
-fn found_for(loads: u32, generation: u32) -> u64 {
+fn pack_found(loads: u32, generation: u32) -> u64 {
     u64::from(generation.wrapping_add(1)) << 32 | u64::from(loads)
 }
 
@@ -282,25 +282,25 @@ impl Page {
     pub fn may_resize(&self) -> bool {
         let raw = self.raw();
         let word = raw.resizable.load(Ordering::Acquire);
-        let now = found_for(raw.loads.load(Ordering::Relaxed), raw.generation.load(Ordering::Relaxed));
+        let now = pack_found(raw.loads.load(Ordering::Relaxed), raw.generation.load(Ordering::Relaxed));
         word == RESIZABLE_BY_WORD || word == now
     }
 
     /// Says that it was found to compute the same with fewer threads, with what it had loaded then.
     pub fn set_resizable(&self, loads: u32, generation: u32) {
-        self.put_resizable(found_for(loads, generation));
+        self.store_resizable(pack_found(loads, generation));
     }
 
     /// Takes the user's word for it.
-    pub fn set_resizable_by_word(&self) {
-        self.put_resizable(RESIZABLE_BY_WORD);
+    pub fn set_resizable_by_user(&self) {
+        self.store_resizable(RESIZABLE_BY_WORD);
     }
 
     pub fn set_not_resizable(&self) {
-        self.put_resizable(0);
+        self.store_resizable(0);
     }
 
-    fn put_resizable(&self, word: u64) {
+    fn store_resizable(&self, word: u64) {
         match &self.access {
             Access::Mapped(_) => self.raw().resizable.store(word, Ordering::SeqCst),
             // One that was cut short keeps its threads.
@@ -335,7 +335,7 @@ impl Page {
         }
     }
 
-    pub fn in_region(&self) -> bool {
+    pub fn is_in_region(&self) -> bool {
         self.raw().lane.iter().any(|lane| lane.now.load(Ordering::Acquire) >> 32 != 0)
     }
 
@@ -349,7 +349,7 @@ impl Page {
     }
 
     /// Threads whose CPUs the program chose itself by a call.
-    pub fn chose_cpus(&self) -> BTreeSet<u32> {
+    pub fn bound_threads(&self) -> BTreeSet<u32> {
         let raw = self.raw();
         raw.chose_cpus.iter().map(|tid| tid.load(Ordering::Relaxed)).filter(|tid| *tid != 0).collect()
     }

@@ -68,7 +68,7 @@ impl Counters {
 
 /// Whether instructions of this thread are counted: some virtual machines let a counter be opened that never
 /// moves.
-pub(crate) fn counts(root: &Root) -> Result<bool, Absent> {
+pub(crate) fn can_count(root: &Root) -> Result<bool, Absent> {
     let opened = Event::Instructions.builder().enabled(true).build();
     let mut counter = opened.map_err(|error| absent(&error, root))?;
     Ok(reading(&mut counter).is_ok_and(|reading| reading.count > 0))

@@ -165,7 +165,7 @@ impl fmt::Display for Reason {
 /// for one that may be, and for one that has ended.
 pub fn protected(process: Process, root: &Root) -> Option<Reason> {
     let stat = process.stat(root).ok()?;
-    always(&stat, root).or_else(|| {
+    fixed_reason(&stat, root).or_else(|| {
         if stat.is_session_leader() {
             Some(Reason::SessionLeader)
         } else if stat.tty_nr != 0 && stat.tpgid > 0 && stat.tpgid == stat.pgrp {
@@ -181,7 +181,7 @@ pub fn protected(process: Process, root: &Root) -> Option<Reason> {
 /// who types into it.
 pub fn protected_own(process: Process, root: &Root) -> Option<Reason> {
     let stat = process.stat(root).ok()?;
-    let reason = always(&stat, root);
+    let reason = fixed_reason(&stat, root);
     reason.filter(|reason| !matches!(reason, Reason::Shell { .. }) || !runs_script(&stat, root))
 }
 
@@ -192,14 +192,14 @@ pub fn is_launcher(process: Process, root: &Root) -> bool {
 
 /// By which name it launches parallel programs, if it does.
 pub(crate) fn launcher(stat: &Stat, root: &Root) -> Option<String> {
-    match by_name(stat, root) {
+    match reason_by_name(stat, root) {
         Some(Reason::Launcher { name }) => Some(name),
         _ => None,
     }
 }
 
 /// Whether it is a shell that works through a script: it waits for what it starts.
-pub fn works_through(process: Process, root: &Root) -> bool {
+pub fn is_script_shell(process: Process, root: &Root) -> bool {
     process.stat(root).is_ok_and(|stat| SHELLS.contains(&&*stat.comm) && runs_script(&stat, root))
 }
 
@@ -211,24 +211,27 @@ const SHELLS: &[&str] =
 fn runs_script(stat: &Stat, root: &Root) -> bool {
     let exe = procfs::exe(stat.pid, root).ok();
     let exe = exe.as_deref().and_then(|path| path.file_name()).and_then(|name| name.to_str());
-    let words = procfs::cmdline(stat.pid, root).unwrap_or_default();
-    let words: Vec<_> = words.iter().skip(1).map(|word| word.to_string_lossy()).collect();
-    let options = words.iter().take_while(|word| word.starts_with('-'));
-    let short = |letter: char| options.clone().any(|word| !word.starts_with("--") && word.contains(letter));
-    let interactive = short('i') || options.clone().any(|word| word == "--interactive" || word == "--login");
+    let arguments = procfs::cmdline(stat.pid, root).unwrap_or_default();
+    let arguments: Vec<_> = arguments.iter().skip(1).map(|argument| argument.to_string_lossy()).collect();
+    let options = arguments.iter().take_while(|argument| argument.starts_with('-'));
+    let short = |letter: char| {
+        options.clone().any(|argument| !argument.starts_with("--") && argument.contains(letter))
+    };
+    let interactive =
+        short('i') || options.clone().any(|argument| argument == "--interactive" || argument == "--login");
     exe.is_some_and(|exe| SHELLS.contains(&exe))
         && !interactive
-        && (short('c') || words.len() > options.clone().count() && !short('s'))
+        && (short('c') || arguments.len() > options.clone().count() && !short('s'))
 }
 
-fn always(stat: &Stat, root: &Root) -> Option<Reason> {
+fn fixed_reason(stat: &Stat, root: &Root) -> Option<Reason> {
     if stat.is_kernel_thread() {
         return Some(Reason::KernelThread);
     }
     if stat.pid <= 1 {
         return Some(Reason::Init);
     }
-    if let Some(reason) = ours(stat, root) {
+    if let Some(reason) = session_reason(stat, root) {
         return Some(reason);
     }
     if let Ok(status) = procfs::status(stat.pid, root)
@@ -236,10 +239,10 @@ fn always(stat: &Stat, root: &Root) -> Option<Reason> {
     {
         return Some(Reason::Traced { tracer_pid: status.tracer_pid });
     }
-    by_name(stat, root)
+    reason_by_name(stat, root)
 }
 
-fn ours(stat: &Stat, root: &Root) -> Option<Reason> {
+fn session_reason(stat: &Stat, root: &Root) -> Option<Reason> {
     let own = procfs::own_pid(root).ok()?;
     if stat.pid == own || stat.comm == "coplace" {
         return Some(Reason::Ourselves);
@@ -259,7 +262,7 @@ fn ours(stat: &Stat, root: &Root) -> Option<Reason> {
 }
 
 /// By the command's name, and by its file's: a script is named after itself but run by its shell.
-fn by_name(stat: &Stat, root: &Root) -> Option<Reason> {
+fn reason_by_name(stat: &Stat, root: &Root) -> Option<Reason> {
     let exe = procfs::exe(stat.pid, root).ok();
     let exe = exe.as_deref().and_then(|path| path.file_name()).and_then(|name| name.to_str());
     // Login shells and renamed services: "-bash", "sshd: user".

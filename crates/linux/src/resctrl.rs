@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
 
-use crate::cgroup::make_dir;
+use crate::cgroup::create_dir;
 use crate::error::{Absent, Result};
 use crate::host;
 use crate::root::{Root, read, write};
@@ -49,7 +49,7 @@ impl Monitor {
             ));
         }
         let group = resctrl.join("mon_groups").join(name);
-        make_dir(&group)
+        create_dir(&group)
             .map_err(|error| absent(&error, "root may make a group, while the CPU has one left"))?;
         let mut monitor = Monitor { tasks: resctrl.join("tasks"), group, before: Traffic::default() };
         enter(&monitor.group.join("tasks"))
@@ -135,7 +135,7 @@ mod tests {
         (directory, root)
     }
 
-    fn tells(group: &Path, cache: &str, values: [&str; 3]) {
+    fn write_values(group: &Path, cache: &str, values: [&str; 3]) {
         let cache = group.join("mon_data").join(cache);
         fs::create_dir_all(&cache).unwrap();
         for (name, value) in ["mbm_total_bytes", "mbm_local_bytes", "llc_occupancy"].iter().zip(values) {
@@ -150,10 +150,10 @@ mod tests {
         assert_eq!(monitor.read(), Traffic::default());
         let tasks = |path: &Path| fs::read_to_string(path.join("tasks")).unwrap_or_default();
         assert_eq!(tasks(&monitor.group), "0\n");
-        tells(&monitor.group, "mon_L3_00", ["1000", "600", "64"]);
-        tells(&monitor.group, "mon_L3_01", ["500", "100", "128"]);
+        write_values(&monitor.group, "mon_L3_00", ["1000", "600", "64"]);
+        write_values(&monitor.group, "mon_L3_01", ["500", "100", "128"]);
         monitor.before = monitor.now();
-        tells(&monitor.group, "mon_L3_00", ["5000", "Unavailable", "640"]);
+        write_values(&monitor.group, "mon_L3_00", ["5000", "Unavailable", "640"]);
         let found = monitor.read();
         assert_eq!(found.total_bytes, Some(4000));
         assert_eq!((found.local_bytes, found.occupancy_bytes), (None, Some(768)));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn without_monitoring_it_says_what_is_missing() {
+    fn without_monitoring_the_missing_feature_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let absent = Monitor::of_children(&Root::at(directory.path())).unwrap_err();
         assert!(absent.to_string().contains("mount -t resctrl"), "{absent}");

@@ -201,8 +201,8 @@ impl Targets {
     }
 
     /// Lets go of these processes for good, running.
-    pub fn let_out(&mut self, leaving: &[Process], root: &Root) {
-        self.continue_those(|process| leaving.contains(&process), root);
+    pub fn release(&mut self, leaving: &[Process], root: &Root) {
+        self.continue_where(|process| leaving.contains(&process), root);
         self.forget(leaving);
     }
 
@@ -228,11 +228,11 @@ impl Targets {
     /// waits, it has to get a CPU from them first, which takes a tick or several. So each thread is
     /// sent one of its own; SIGCONT takes back what is left of them.
     pub fn stop(&mut self, root: &Root) -> Sent {
-        self.stop_but(|_| false, root)
+        self.stop_except(|_| false, root)
     }
 
     /// The same without those that `spared` names.
-    pub fn stop_but(&mut self, spared: impl Fn(Process) -> bool, root: &Root) -> Sent {
+    pub fn stop_except(&mut self, spared: impl Fn(Process) -> bool, root: &Root) -> Sent {
         let mut sent = Sent::default();
         for process in self.processes().into_iter().filter(|process| !spared(*process)) {
             let stands = match process.stat(root) {
@@ -257,10 +257,10 @@ impl Targets {
 
     /// Continues those that were stopped by this, unless somebody else wants them to stand.
     pub fn cont(&mut self, root: &Root) -> Sent {
-        self.continue_those(|_| true, root)
+        self.continue_where(|_| true, root)
     }
 
-    fn continue_those(&mut self, which: impl Fn(Process) -> bool, root: &Root) -> Sent {
+    fn continue_where(&mut self, which: impl Fn(Process) -> bool, root: &Root) -> Sent {
         let mut sent = Sent::default();
         for target in self.targets.iter().filter(|target| which(target.process())) {
             let process = target.process();

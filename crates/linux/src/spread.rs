@@ -19,13 +19,13 @@ const MOST_THREADS: usize = 64;
 /// of the others is, and returns how many were moved. Masks are afterwards what they were; while a
 /// thread is moved, for some microseconds, it is bound to its new CPU.
 pub fn spread(processes: &[Process], root: &Root) -> usize {
-    let mut taken = CpuSet::new();
+    let mut occupied = CpuSet::new();
     let mut queued: Vec<(Process, Tid)> = Vec::new();
-    let mut seen = 0;
+    let mut count = 0;
     for process in processes {
         let threads = procfs::threads(process.pid, root).unwrap_or_default();
-        seen += threads.len();
-        if seen > MOST_THREADS {
+        count += threads.len();
+        if count > MOST_THREADS {
             return 0;
         }
         let running = threads.into_iter().filter_map(|tid| {
@@ -33,17 +33,17 @@ pub fn spread(processes: &[Process], root: &Root) -> usize {
             (stat.state == 'R').then_some((tid, stat.processor))
         });
         for (tid, cpu) in running {
-            match taken.contains(cpu) {
+            match occupied.contains(cpu) {
                 true => queued.push((*process, tid)),
-                false => taken.insert(cpu),
+                false => occupied.insert(cpu),
             }
         }
     }
     let mut moved = 0;
     for (process, tid) in queued.into_iter().filter(|(process, _)| process.is_same(root)) {
         let Ok(mask) = affinity::get(tid) else { continue };
-        let Some(free) = mask.difference(&taken).lowest() else { continue };
-        taken.insert(free);
+        let Some(free) = mask.difference(&occupied).lowest() else { continue };
+        occupied.insert(free);
         if move_to(process, tid, free, &mask, root).is_some() {
             moved += 1;
         }
@@ -55,18 +55,18 @@ fn move_to(process: Process, tid: Tid, cpu: u32, mask: &CpuSet, root: &Root) -> 
     let bound = CpuSet::from_cpus(&[cpu]);
     let before = procfs::threads(process.pid, root).ok()?;
     affinity::set(tid, &bound).ok()?;
-    let given_back = give_back(tid, mask);
+    let restored = restore_mask(tid, mask);
     // A thread that it made in between has inherited the one CPU.
     for new in procfs::threads(process.pid, root).unwrap_or_default() {
         if !before.contains(&new) && affinity::get(new).is_ok_and(|its| its == bound) {
-            give_back(new, mask);
+            restore_mask(new, mask);
         }
     }
-    given_back
+    restored
 }
 
 /// The exact mask is only set where it is narrower than the cpuset, which the thread follows otherwise.
-fn give_back(tid: Tid, mask: &CpuSet) -> Option<()> {
+fn restore_mask(tid: Tid, mask: &CpuSet) -> Option<()> {
     affinity::follow_cpuset(tid).ok()?;
     match affinity::get(tid) {
         Ok(now) if now == *mask => Some(()),

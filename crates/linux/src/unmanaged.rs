@@ -52,7 +52,7 @@ pub fn sample<'a>(
 /// What unmanaged programs used of each CPU between two samples. A program counts if it is in both;
 /// its place is the later one's. The counters behind it advance in ticks (10 ms): sample a second
 /// apart and smooth.
-pub fn between(before: &Sample, after: &Sample) -> MilliCpus {
+pub fn usage_between(before: &Sample, after: &Sample) -> MilliCpus {
     let interval_ns = after.at_ns.saturating_sub(before.at_ns);
     if interval_ns == 0 {
         return MilliCpus::new();

@@ -269,7 +269,7 @@ fn the_environment_finds_members_that_lost_their_parents() {
     machine.process(61, 1, "other", "");
     machine.put("proc/60/environ", "PATH=/bin\0COPLACE_APP=7\0");
     machine.put("proc/61/environ", "COPLACE_APP=77\0");
-    assert_eq!(procfs::carrying("COPLACE_APP", "7", &machine.root()).unwrap(), [marked]);
+    assert_eq!(procfs::with_variable("COPLACE_APP", "7", &machine.root()).unwrap(), [marked]);
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn groups_of(pid: u32) -> Membership {
 }
 
 #[test]
-fn a_v1_group_takes_a_forking_tree_whole_and_gives_it_back() {
+fn a_v1_group_takes_in_a_forking_tree_whole_and_returns_it() {
     let root = Root::live();
     let Some((hierarchy, scheduler, mut group)) = version1("forking") else { return };
     let program = forking();
@@ -70,7 +70,7 @@ fn a_v1_group_takes_a_forking_tree_whole_and_gives_it_back() {
 }
 
 #[test]
-fn a_v2_group_takes_a_forking_tree_whole_and_gives_it_back() {
+fn a_v2_group_takes_in_a_forking_tree_whole_and_returns_it() {
     let root = Root::live();
     let Some((hierarchy, scheduler, mut group)) = version2("forking") else { return };
     let program = forking();

@@ -114,7 +114,7 @@ fn a_page_that_is_being_made_is_not_read_yet() {
 }
 
 #[test]
-fn a_page_of_another_version_is_an_absence_that_says_so() {
+fn a_page_of_another_version_is_a_named_absence() {
     let pages = Pages::new();
     pages.write(7, &[("version", &9u32.to_ne_bytes()), ("magic", &page::MAGIC.to_ne_bytes())]);
     let error = pages.pages.page(7).unwrap_err().to_string();
@@ -138,13 +138,13 @@ fn a_wish_reaches_every_mapping_with_its_number() {
 fn the_figures_are_the_sum_of_both_lanes_and_the_nested_threads() {
     let pages = Pages::new();
     let page = pages.ready(SOMEBODY);
-    assert!(!page.in_region());
+    assert!(!page.is_in_region());
     let now = |regions: u64, threads: u64| (regions << 32 | threads).to_ne_bytes();
     pages.write(
         SOMEBODY.pid,
         &[("lane", &now(1, 4)), ("lane[1].now", &now(2, 6)), ("nested", &3u32.to_ne_bytes())],
     );
-    assert!(page.in_region());
+    assert!(page.is_in_region());
     assert_eq!(page.team(), 13);
     pages
         .write(SOMEBODY.pid, &[("lane[1].regions", &40u64.to_ne_bytes()), ("max_team", &8u32.to_ne_bytes())]);
@@ -159,7 +159,7 @@ fn the_figures_are_the_sum_of_both_lanes_and_the_nested_threads() {
 }
 
 #[test]
-fn cpus_are_taken_only_from_a_resizable_team_that_fits() {
+fn only_a_resizable_team_that_fits_loses_cpus() {
     let pages = Pages::new();
     let page = pages.ready(SOMEBODY);
     assert!(!page.fits_target(), "no target yet");

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{Program, SECOND_NS, eventually};
-use coplace_linux::affinity::{self, Chosen, Masks, Said};
+use coplace_linux::affinity::{self, Chosen, Masks, Stated};
 use coplace_linux::pidfd::PidFd;
 use coplace_linux::protection::{Reason, protected, protected_own};
 use coplace_linux::spread::spread;
@@ -27,7 +27,7 @@ fn family() -> Program {
 }
 
 #[test]
-fn a_process_is_not_taken_for_another_with_the_same_pid() {
+fn a_process_is_not_mistaken_for_another_with_the_same_pid() {
     let root = Root::live();
     let program = Program::sleep();
     assert!(program.process.is_alive(&root));
@@ -65,7 +65,7 @@ fn a_known_member_stays_in_the_tree_after_its_parent_has_ended() {
 }
 
 #[test]
-fn what_proc_says_of_ourselves_is_true() {
+fn proc_describes_this_process_correctly() {
     let root = Root::live();
     let own = Process::own(&root).unwrap();
     assert_eq!(own.pid, std::process::id());
@@ -183,9 +183,14 @@ time.sleep(1000)";
 }
 
 /// Looks at a program twice, as what is seen once only may be a library that looks at the machine.
-fn look(masks: &mut Masks, processes: &[Process], said: &BTreeMap<Process, Said>, root: &Root) -> bool {
-    masks.sample(processes, said.clone(), root);
-    masks.sample(processes, said.clone(), root)
+fn sample_twice(
+    masks: &mut Masks,
+    processes: &[Process],
+    stated: &BTreeMap<Process, Stated>,
+    root: &Root,
+) -> bool {
+    masks.sample(processes, stated.clone(), root);
+    masks.sample(processes, stated.clone(), root)
 }
 
 #[test]
@@ -196,26 +201,26 @@ fn a_mask_chosen_while_confined_is_found_and_kept() {
     let processes = [program.process];
     let mut masks = Masks::of(all.clone());
     let nothing = BTreeMap::new();
-    look(&mut masks, &processes, &nothing, &root);
+    sample_twice(&mut masks, &processes, &nothing, &root);
     assert_eq!(masks.chosen(), &Chosen::Nothing);
     affinity::set_all(&processes, &first, &mut masks, &root).unwrap();
-    assert!(!look(&mut masks, &processes, &nothing, &root), "all are where they were put");
+    assert!(!sample_twice(&mut masks, &processes, &nothing, &root), "all are where they were put");
     // Out of its place, and no mask of ours.
     affinity::set(program.process.pid, &last).unwrap();
-    assert!(!look(&mut masks, &processes, &nothing, &root), "it is left there");
+    assert!(!sample_twice(&mut masks, &processes, &nothing, &root), "it is left there");
     assert_eq!(masks.chosen(), &Chosen::Same(last.clone()));
     affinity::set_all(&processes, &first, &mut masks, &root).unwrap();
     assert_eq!(affinity::get(program.process.pid).unwrap(), last);
     assert_eq!(masks.own().len(), 1);
     // Anywhere is no choice: it is put back into its place.
     affinity::set(program.process.pid, &all).unwrap();
-    assert!(look(&mut masks, &processes, &nothing, &root));
+    assert!(sample_twice(&mut masks, &processes, &nothing, &root));
     assert_eq!((masks.chosen(), masks.own()), (&Chosen::Nothing, Vec::new()));
     affinity::set_all(&processes, &first, &mut masks, &root).unwrap();
     assert_eq!(affinity::get(program.process.pid).unwrap(), first);
     // It chose what it has: only the library can tell.
-    let chose = Said { chooses: true, chose: [program.process.pid].into(), ..Said::default() };
-    look(&mut masks, &processes, &[(program.process, chose)].into(), &root);
+    let chose = Stated { chooses: true, chose: [program.process.pid].into(), ..Stated::default() };
+    sample_twice(&mut masks, &processes, &[(program.process, chose)].into(), &root);
     assert_eq!(masks.chosen(), &Chosen::Same(first.clone()));
     affinity::set_all(&processes, &all, &mut masks, &root).unwrap();
     assert_eq!(affinity::get(program.process.pid).unwrap(), first);
@@ -234,17 +239,17 @@ fn a_mask_of_ours_that_is_set_back_is_no_choice() {
     // What it read in its first place.
     affinity::set(tid, &first).unwrap();
     let nothing = BTreeMap::new();
-    assert!(look(&mut masks, &processes, &nothing, &root), "it is to follow its place");
+    assert!(sample_twice(&mut masks, &processes, &nothing, &root), "it is to follow its place");
     affinity::set_all(&processes, &all, &mut masks, &root).unwrap();
     assert_eq!(affinity::get(tid).unwrap(), all);
     // The library knows better, both ways.
-    for (said, expected) in [
-        (Said::default(), Chosen::Nothing),
-        (Said { chooses: true, ..Said::default() }, Chosen::Same(first.clone())),
+    for (stated, expected) in [
+        (Stated::default(), Chosen::Nothing),
+        (Stated { chooses: true, ..Stated::default() }, Chosen::Same(first.clone())),
     ] {
         affinity::set_all(&processes, &all, &mut masks, &root).unwrap();
         affinity::set(tid, &first).unwrap();
-        look(&mut masks, &processes, &[(program.process, said)].into(), &root);
+        sample_twice(&mut masks, &processes, &[(program.process, stated)].into(), &root);
         assert_eq!(masks.chosen(), &expected);
     }
 }
@@ -255,12 +260,12 @@ fn threads_that_follow_their_place_by_themselves_choose_nothing() {
     let Some((all, first, last)) = all_first_and_last() else { return };
     let program = Program::sleep();
     let processes = [program.process];
-    let follows = Said { follows_place: true, ..Said::default() };
-    let said = BTreeMap::from([(program.process, follows)]);
+    let follows = Stated { follows_place: true, ..Stated::default() };
+    let stated = BTreeMap::from([(program.process, follows)]);
     let mut masks = Masks::of(all.clone());
-    masks.sample(&processes, said.clone(), &root);
+    masks.sample(&processes, stated.clone(), &root);
     affinity::set(program.process.pid, &first).unwrap();
-    look(&mut masks, &processes, &said, &root);
+    sample_twice(&mut masks, &processes, &stated, &root);
     assert_eq!(masks.chosen(), &Chosen::Nothing);
     affinity::set_all(&processes, &last, &mut masks, &root).unwrap();
     assert_eq!(affinity::get(program.process.pid).unwrap(), last);
@@ -408,7 +413,7 @@ fn waiting_for_a_stop_times_out_and_names_what_still_runs() {
 }
 
 #[test]
-fn the_end_of_a_process_that_is_not_our_child_is_seen() {
+fn the_end_of_a_process_that_is_no_child_is_noticed() {
     let root = Root::live();
     let family = family();
     let members = procfs::tree(family.process.pid, &root).unwrap();

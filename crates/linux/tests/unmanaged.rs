@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use coplace_linux::procfs::{CpuTicks, CpuTimes, ticks_per_second};
-use coplace_linux::unmanaged::{Managed, MilliCpus, Sample, between, smooth};
+use coplace_linux::unmanaged::{Managed, MilliCpus, Sample, smooth, usage_between};
 use topology::CpuSet;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -27,37 +27,37 @@ fn milli(cpus: &[(u32, u32)]) -> MilliCpus {
 
 #[test]
 fn without_managed_programs_everything_busy_is_unmanaged() {
-    let used = between(&sample(1, &[0, 100], &[]), &sample(2, &[700, 100], &[]));
+    let used = usage_between(&sample(1, &[0, 100], &[]), &sample(2, &[700, 100], &[]));
     assert_eq!(used, milli(&[(0, 700), (1, 0)]));
 }
 
 #[test]
-fn what_a_managed_program_used_is_taken_off_its_own_place_only() {
+fn managed_use_is_subtracted_from_the_own_place_only() {
     let before = sample(1, &[0, 0], &[(7, 0, "0")]);
     let after = sample(2, &[1_000, 500], &[(7, 800, "0")]);
-    assert_eq!(between(&before, &after), milli(&[(0, 200), (1, 500)]));
+    assert_eq!(usage_between(&before, &after), milli(&[(0, 200), (1, 500)]));
 }
 
 #[test]
 fn narrow_places_are_explained_first_and_wide_ones_after() {
     let before = sample(1, &[0, 0], &[(1, 0, "0-1"), (2, 0, "0")]);
     let after = sample(2, &[1_000, 1_000], &[(1, 1_000, "0-1"), (2, 1_000, "0")]);
-    assert_eq!(between(&before, &after), milli(&[(0, 0), (1, 0)]));
+    assert_eq!(usage_between(&before, &after), milli(&[(0, 0), (1, 0)]));
 }
 
 #[test]
 fn tick_rounding_keeps_results_between_zero_and_one_cpu() {
     let before = sample(1, &[0], &[(1, 500, "0")]);
-    assert_eq!(between(&before, &sample(2, &[900], &[(1, 1_700, "0")])), milli(&[(0, 0)]));
-    assert_eq!(between(&before, &sample(2, &[1_040], &[(1, 500, "0")])), milli(&[(0, 1_000)]));
+    assert_eq!(usage_between(&before, &sample(2, &[900], &[(1, 1_700, "0")])), milli(&[(0, 0)]));
+    assert_eq!(usage_between(&before, &sample(2, &[1_040], &[(1, 500, "0")])), milli(&[(0, 1_000)]));
     // A sum that falls because a member ended.
-    assert_eq!(between(&before, &sample(2, &[300], &[(1, 100, "0")])), milli(&[(0, 300)]));
-    assert_eq!(between(&before, &before), BTreeMap::new());
+    assert_eq!(usage_between(&before, &sample(2, &[300], &[(1, 100, "0")])), milli(&[(0, 300)]));
+    assert_eq!(usage_between(&before, &before), BTreeMap::new());
 }
 
 #[test]
 fn a_program_that_arrived_between_samples_waits_for_the_next() {
-    let used = between(&sample(1, &[0], &[]), &sample(2, &[600], &[(1, 600, "0")]));
+    let used = usage_between(&sample(1, &[0], &[]), &sample(2, &[600], &[(1, 600, "0")]));
     assert_eq!(used, milli(&[(0, 600)]));
 }
 

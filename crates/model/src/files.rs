@@ -104,7 +104,7 @@ impl Files {
         self.nodes.insert(path.to_owned(), Node { kind, uid, mode, inode });
     }
 
-    pub fn make_directory(&mut self, path: &Path, uid: u32, mode: u32) -> io::Result<()> {
+    pub fn create_directory(&mut self, path: &Path, uid: u32, mode: u32) -> io::Result<()> {
         self.put_where_nothing_is(path, Kind::Directory, uid, mode, libc::EEXIST)
     }
 

@@ -285,7 +285,7 @@ impl Host for ModelHost {
         begin_call().is_ok_and(|world| world.group_file(path).is_some() && world.uid_of_caller() == 0)
     }
 
-    fn make_directory(&self, path: &Path, mode: u32) -> io::Result<()> {
+    fn create_directory(&self, path: &Path, mode: u32) -> io::Result<()> {
         let world = begin_call()?;
         if world.kernel.borrow().groups.is_below_mount(path) {
             if world.uid_of_caller() != 0 {
@@ -296,7 +296,7 @@ impl Host for ModelHost {
             return Ok(());
         }
         let uid = world.uid_of_caller();
-        world.kernel.borrow_mut().files.make_directory(path, uid, mode)
+        world.kernel.borrow_mut().files.create_directory(path, uid, mode)
     }
 
     fn remove_directory(&self, path: &Path) -> io::Result<()> {

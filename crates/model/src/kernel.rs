@@ -131,7 +131,7 @@ impl Kernel {
         let init = kernel.plain(INIT, 0, "init");
         kernel.processes.insert(INIT, init);
         for directory in ["/run", "/tmp", "/home"] {
-            kernel.files.make_directory(Path::new(directory), 0, 0o755).expect("nothing is there yet");
+            kernel.files.create_directory(Path::new(directory), 0, 0o755).expect("nothing is there yet");
         }
         kernel
     }
@@ -222,7 +222,7 @@ impl Kernel {
         self.events.peek().map(|Reverse((at_ns, ..))| *at_ns)
     }
 
-    pub(crate) fn take_event(&mut self, until_ns: u64) -> Option<Event> {
+    pub(crate) fn pop_event(&mut self, until_ns: u64) -> Option<Event> {
         if self.next_event_ns()? > until_ns {
             return None;
         }

@@ -56,7 +56,7 @@ impl Kernel {
     }
 
     /// What the page of a process says, for people.
-    pub fn page_words(&self, process: &Process) -> String {
+    pub fn describe_page(&self, process: &Process) -> String {
         let Some(words) = &process.page else { return "no page".to_owned() };
         let half = |field| self.half(words, field);
         format!(

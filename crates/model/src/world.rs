@@ -357,7 +357,7 @@ impl World {
     /// Lets everything happen until then, or until something is found to be wrong. `after` is asked after each event.
     pub fn run_until(self: &Rc<World>, until_ns: u64, mut after: impl FnMut(&World)) {
         while self.kernel.borrow().violation.is_none() {
-            let event = self.kernel.borrow_mut().take_event(until_ns);
+            let event = self.kernel.borrow_mut().pop_event(until_ns);
             let Some(event) = event else {
                 let mut kernel = self.kernel.borrow_mut();
                 kernel.now_ns = kernel.now_ns.max(until_ns);

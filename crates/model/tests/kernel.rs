@@ -43,7 +43,7 @@ enum Step {
 }
 
 fn any_step(random: &mut Random, processes: usize, hierarchies: &[Hierarchy], cpus: &CpuSet) -> Step {
-    let who = random.below(processes as u64) as usize;
+    let index = random.below(processes as u64) as usize;
     let hierarchy = *random.pick(hierarchies);
     let freezes = *random.pick(&[Hierarchy::Freezer, hierarchy]);
     let freezes = if freezes == Hierarchy::Cpuset { Hierarchy::Freezer } else { freezes };
@@ -56,17 +56,17 @@ fn any_step(random: &mut Random, processes: usize, hierarchies: &[Hierarchy], cp
     let signals = [Signal::STOP, Signal::STOP, Signal::CONT, Signal::CONT, Signal::TERM, Signal::KILL];
     match random.below(15) {
         0 => Step::Start,
-        1 => Step::Fork(who),
-        2 => Step::Exec(who),
-        3 | 4 => Step::Mask(who, mask),
+        1 => Step::Fork(index),
+        2 => Step::Exec(index),
+        3 | 4 => Step::Mask(index, mask),
         5 => Step::Make(hierarchy),
-        6 | 7 => Step::Enter(who, hierarchy),
-        8 => Step::Leave(who, hierarchy),
+        6 | 7 => Step::Enter(index, hierarchy),
+        8 => Step::Leave(index, hierarchy),
         9 => Step::Confine(mask),
         10 => Step::Freeze(freezes, true),
         11 => Step::Freeze(freezes, false),
-        12 => Step::Signal(who, *random.pick(&signals)),
-        13 => Step::StopThread(who),
+        12 => Step::Signal(index, *random.pick(&signals)),
+        13 => Step::StopThread(index),
         _ => Step::Remove(hierarchy),
     }
 }
@@ -77,7 +77,7 @@ trait Side {
     fn step(&mut self, step: &Step) -> Result<(), i32>;
     fn show(&mut self) -> Vec<String>;
     /// Whether a process stands still, so that nothing can be asked of it.
-    fn stands(&mut self, who: usize) -> bool;
+    fn stands(&mut self, index: usize) -> bool;
 }
 
 /// The group of a hierarchy that the scripts use.
@@ -101,10 +101,10 @@ fn by_host(
     };
     match step {
         Step::Start | Step::Fork(_) | Step::Exec(_) => unreachable!("each side has its own way"),
-        Step::Mask(who, cpus) => errno(host.set_affinity(pids[*who], cpus)),
+        Step::Mask(index, cpus) => errno(host.set_affinity(pids[*index], cpus)),
         Step::Make(hierarchy) => {
             let dir = group(&mounts[hierarchy]);
-            errno(host.make_directory(&dir, 0o755))?;
+            errno(host.create_directory(&dir, 0o755))?;
             if *hierarchy == Hierarchy::Cpuset {
                 let all = host.read(&mounts[hierarchy].join("cpuset.cpus")).expect("the top has CPUs");
                 text(hierarchy, "cpuset.cpus", &String::from_utf8_lossy(&all))?;
@@ -112,17 +112,17 @@ fn by_host(
             }
             Ok(())
         }
-        Step::Enter(who, hierarchy) => text(hierarchy, "cgroup.procs", &pids[*who].to_string()),
-        Step::Leave(who, hierarchy) => {
-            errno(host.write(&mounts[hierarchy].join("cgroup.procs"), pids[*who].to_string().as_bytes()))
+        Step::Enter(index, hierarchy) => text(hierarchy, "cgroup.procs", &pids[*index].to_string()),
+        Step::Leave(index, hierarchy) => {
+            errno(host.write(&mounts[hierarchy].join("cgroup.procs"), pids[*index].to_string().as_bytes()))
         }
         Step::Confine(cpus) => text(&Hierarchy::Cpuset, "cpuset.cpus", &cpus.to_string()),
         Step::Freeze(Hierarchy::V2, on) => text(&Hierarchy::V2, "cgroup.freeze", if *on { "1" } else { "0" }),
         Step::Freeze(hierarchy, on) => {
             text(hierarchy, "freezer.state", if *on { "FROZEN" } else { "THAWED" })
         }
-        Step::Signal(who, signal) => errno(host.send(pids[*who], *signal)),
-        Step::StopThread(who) => errno(host.send_to_thread(pids[*who], pids[*who], Signal::STOP)),
+        Step::Signal(index, signal) => errno(host.send(pids[*index], *signal)),
+        Step::StopThread(index) => errno(host.send_to_thread(pids[*index], pids[*index], Signal::STOP)),
         Step::Remove(hierarchy) => errno(host.remove_directory(&group(&mounts[hierarchy]))),
     }
 }
@@ -156,14 +156,14 @@ fn shown(
         });
         lines.push(format!("{hierarchy:?}: {:?} {:?}", state.ok(), members.ok()));
     }
-    for (who, (pid, start)) in pids.iter().zip(started).enumerate() {
+    for (index, (pid, start)) in pids.iter().zip(started).enumerate() {
         let process = linux::Process { pid: *pid, start_time_ticks: *start };
         let Ok(stat) = process.stat(&root) else {
-            lines.push(format!("{who}: gone"));
+            lines.push(format!("{index}: gone"));
             continue;
         };
         if stat.has_ended() {
-            lines.push(format!("{who}: gone"));
+            lines.push(format!("{index}: gone"));
             continue;
         }
         let own = cgroup::membership(*pid, &root).unwrap_or_default();
@@ -196,7 +196,7 @@ fn shown(
         };
         let cpus = host.affinity(*pid).ok();
         lines.push(format!(
-            "{who}: {} stopped {stopped:?} kept {kept:?} in {groups:?} may use {cpus:?}",
+            "{index}: {} stopped {stopped:?} kept {kept:?} in {groups:?} may use {cpus:?}",
             stat.comm
         ));
     }
@@ -224,8 +224,8 @@ impl Real {
         self.shell_of.push(shell);
     }
 
-    fn tell(&mut self, who: usize, line: &str) -> bool {
-        let Some(shell) = self.shell_of[who] else { return false };
+    fn send_line(&mut self, index: usize, line: &str) -> bool {
+        let Some(shell) = self.shell_of[index] else { return false };
         self.shells[shell].1.as_mut().is_some_and(|stdin| stdin.write_all(line.as_bytes()).is_ok())
     }
 }
@@ -252,10 +252,10 @@ impl Side for Real {
                 self.shells.push((child, stdin));
                 self.note(pid, Some(self.shells.len() - 1));
             }
-            Step::Fork(who) => {
-                let pid = self.pids[*who];
+            Step::Fork(index) => {
+                let pid = self.pids[*index];
                 let before = linux::procfs::children(pid, &Root::live()).unwrap_or_default();
-                self.tell(*who, "sleep 1000 &\n");
+                self.send_line(*index, "sleep 1000 &\n");
                 let mut child = None;
                 until(|| {
                     let now = linux::procfs::children(pid, &Root::live()).unwrap_or_default();
@@ -266,11 +266,11 @@ impl Side for Real {
                 });
                 self.note(child.expect("the shell forks"), None);
             }
-            Step::Exec(who) => {
-                let pid = self.pids[*who];
-                self.tell(*who, "exec sleep 1000\n");
+            Step::Exec(index) => {
+                let pid = self.pids[*index];
+                self.send_line(*index, "exec sleep 1000\n");
                 until(|| linux::procfs::stat(pid, &Root::live()).is_ok_and(|stat| stat.comm == "sleep"));
-                self.shell_of[*who] = None;
+                self.shell_of[*index] = None;
             }
             step => by_host(&Kernel, step, &self.mounts, &self.pids)?,
         }
@@ -281,9 +281,9 @@ impl Side for Real {
         shown(&Kernel, &self.mounts, &self.pids, &self.started)
     }
 
-    fn stands(&mut self, who: usize) -> bool {
+    fn stands(&mut self, index: usize) -> bool {
         // What has executed something else obeys nobody.
-        self.shell_of[who].is_none()
+        self.shell_of[index].is_none()
     }
 }
 
@@ -323,9 +323,9 @@ impl Imagined {
         self.started.push(self.world.kernel.borrow().processes[&pid].start_ticks);
     }
 
-    fn is_gone(&self, who: usize) -> bool {
+    fn is_gone(&self, index: usize) -> bool {
         let kernel = self.world.kernel.borrow();
-        kernel.processes.get(&self.pids[who]).is_none_or(|process| process.zombie)
+        kernel.processes.get(&self.pids[index]).is_none_or(|process| process.zombie)
     }
 
     fn within<T>(&self, act: impl FnOnce() -> T) -> T {
@@ -349,16 +349,16 @@ impl Side for Imagined {
                 drop(kernel);
                 self.note(pid);
             }
-            Step::Fork(who) => {
+            Step::Fork(index) => {
                 let mut kernel = world.kernel.borrow_mut();
-                let pid = kernel.start(self.pids[*who], "sleep");
+                let pid = kernel.start(self.pids[*index], "sleep");
                 kernel.execute(pid, [Op::Sleep { ns: u64::MAX / 4000 }].into(), false, false);
                 drop(kernel);
                 self.note(pid);
             }
-            Step::Exec(who) => {
+            Step::Exec(index) => {
                 let mut kernel = world.kernel.borrow_mut();
-                if let Some(process) = kernel.processes.get_mut(&self.pids[*who]) {
+                if let Some(process) = kernel.processes.get_mut(&self.pids[*index]) {
                     process.name = "sleep".to_owned();
                 }
             }
@@ -371,9 +371,9 @@ impl Side for Imagined {
         self.within(|| host::with(|host| shown(host, &self.mounts, &self.pids, &self.started)))
     }
 
-    fn stands(&mut self, who: usize) -> bool {
+    fn stands(&mut self, index: usize) -> bool {
         let kernel = self.world.kernel.borrow();
-        let process = kernel.processes.get(&self.pids[who]).filter(|process| !process.zombie);
+        let process = kernel.processes.get(&self.pids[index]).filter(|process| !process.zombie);
         process.is_none_or(|process| kernel.stands_still(process))
     }
 }
@@ -409,19 +409,19 @@ fn play(script: u64, mounts: &BTreeMap<Hierarchy, PathBuf>) -> Result<(), String
         };
         // What becomes of the dead is not compared: they are gone.
         let at = match step {
-            Step::Mask(who, _) | Step::Enter(who, _) | Step::Leave(who, _) | Step::Signal(who, _) => {
-                Some(who)
+            Step::Mask(index, _) | Step::Enter(index, _) | Step::Leave(index, _) | Step::Signal(index, _) => {
+                Some(index)
             }
-            Step::StopThread(who) => Some(who),
+            Step::StopThread(index) => Some(index),
             _ => None,
         };
-        if let Some(who) = at
-            && imagined.is_gone(who)
+        if let Some(index) = at
+            && imagined.is_gone(index)
         {
             continue;
         }
-        if let Step::Fork(who) | Step::Exec(who) = step
-            && (real.stands(who) || imagined.stands(who))
+        if let Step::Fork(index) | Step::Exec(index) = step
+            && (real.stands(index) || imagined.stands(index))
         {
             continue;
         }
@@ -431,13 +431,13 @@ fn play(script: u64, mounts: &BTreeMap<Hierarchy, PathBuf>) -> Result<(), String
             return Err(format!("script {script}: {done:?}: here {is:?}, in the model {thought:?}"));
         }
         let thought = imagined.show();
-        let mut seen = real.show();
+        let mut shown = real.show();
         until(|| {
-            seen = real.show();
-            seen == thought
+            shown = real.show();
+            shown == thought
         });
-        if seen != thought {
-            return Err(format!("script {script}: {done:#?}\nhere {seen:#?}\nin the model {thought:#?}"));
+        if shown != thought {
+            return Err(format!("script {script}: {done:#?}\nhere {shown:#?}\nin the model {thought:#?}"));
         }
     }
     Ok(())

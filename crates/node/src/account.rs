@@ -49,23 +49,23 @@ impl Ledger {
         }
     }
 
-    pub fn started(&mut self, now_ns: u64) {
+    pub fn mark_started(&mut self, now_ns: u64) {
         self.account.waited_ns = now_ns.saturating_sub(self.came_ns);
         self.started_ns = Some(now_ns);
         self.until_ns = now_ns;
         self.sample_from = (now_ns, 0);
     }
 
-    pub fn reconfigured(&mut self) {
+    pub fn mark_reconfigured(&mut self) {
         self.account.reconfigurations += 1;
     }
 
-    pub fn moved(&mut self) {
+    pub fn mark_moved(&mut self) {
         self.account.moves += 1;
     }
 
     /// Writes up the time since the last call, during which the program stood as given.
-    pub fn write_up(&mut self, now_ns: u64, standing: &Standing<'_>) {
+    pub fn charge(&mut self, now_ns: u64, standing: &Standing<'_>) {
         if self.started_ns.is_none() {
             return;
         }
@@ -141,7 +141,7 @@ mod tests {
         for now in (from + 1..=to).step_by(1) {
             *regions += rate_per_ms;
             let neighbours = if alone { BTreeSet::new() } else { ["b".parse().unwrap()].into() };
-            ledger.write_up(
+            ledger.charge(
                 now * MS,
                 &Standing {
                     place: &place,
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn half_the_lone_rate_for_half_the_work_is_a_slowdown_by_half() {
         let mut ledger = Ledger::new("a".parse().unwrap(), 0);
-        ledger.started(0);
+        ledger.mark_started(0);
         let mut regions = 0;
         run(&mut ledger, 0, 400, 10, &mut regions, true);
         run(&mut ledger, 400, 1200, 5, &mut regions, false);
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn without_a_lone_interval_a_reason_replaces_the_slowdown() {
         let mut ledger = Ledger::new("a".parse().unwrap(), 0);
-        ledger.started(5 * MS);
+        ledger.mark_started(5 * MS);
         let mut regions = 0;
         run(&mut ledger, 5, 500, 5, &mut regions, false);
         let account = ledger.read(500 * MS);

@@ -48,7 +48,7 @@ impl Step {
 
 impl Act {
     /// The inverse, as the steps that undo it.
-    pub fn undone_by(&self) -> &'static [Step] {
+    pub fn undo_steps(&self) -> &'static [Step] {
         match self {
             // Leaving a cpuset may have widened threads beyond what they had (before Linux 6.2).
             Act::Grouped(_) => &[Step::Thaw, Step::MoveBack, Step::Widen],
@@ -67,7 +67,7 @@ impl Act {
     }
 
     /// Whether a thread of a program with these CPUs can have this mask by this act.
-    pub fn gives(&self, mask: &CpuSet, original: &CpuSet) -> bool {
+    pub fn accounts_for(&self, mask: &CpuSet, original: &CpuSet) -> bool {
         match self {
             Act::Placed(place) => mask == place,
             Act::PlacedSomewhere => mask.is_subset(original),
@@ -77,14 +77,14 @@ impl Act {
     }
 
     /// The same where it is known what the thread had itself: then it can have what of that lies in the place, too.
-    pub fn gives_of(&self, own: &CpuSet, mask: &CpuSet) -> bool {
+    pub fn accounts_for_thread(&self, own: &CpuSet, mask: &CpuSet) -> bool {
         match self {
             Act::Placed(place) => {
                 let both = own.intersection(place);
                 mask == place || *mask == both && !both.is_empty()
             }
             Act::PlacedSomewhere | Act::Spread | Act::Grouped(_) | Act::Stopped | Act::Asked => {
-                self.gives(mask, own)
+                self.accounts_for(mask, own)
             }
         }
     }
@@ -169,14 +169,14 @@ mod tests {
             assert!(traces.has(act));
         }
         assert_eq!(traces.acts(), acts);
-        assert!(acts.iter().all(|act| !act.undone_by().is_empty()));
+        assert!(acts.iter().all(|act| !act.undo_steps().is_empty()));
         // What a successor or a guard reads says the same.
         let read: Traces = serde_json::from_str(&serde_json::to_string(&traces).unwrap()).unwrap();
         assert_eq!(read.acts(), acts);
     }
 
     #[test]
-    fn what_is_unknown_may_have_been_done() {
+    fn unknown_acts_may_have_been_done() {
         assert_eq!(Traces::default().acts(), [Act::Stopped, Act::PlacedSomewhere, Act::Asked]);
         let earlier: Traces = serde_json::from_str(r#"{"groups": ["/cg/a"], "places": ["0-1"]}"#).unwrap();
         let expected = [Act::Grouped("/cg/a".into()), Act::Stopped, Act::Placed(cpus("0-1")), Act::Asked];
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_stopped_by_its_user_is_continued_by_nobody() {
+    fn a_program_stopped_by_its_user_is_never_continued() {
         let traces = Traces { user_stopped: true, stops_by_signal: Some(true), ..Traces::default() };
         assert!(!traces.acts().contains(&Act::Stopped));
     }
@@ -193,16 +193,16 @@ mod tests {
     fn a_mask_is_the_schedulers_if_a_place_or_its_threads_part() {
         let places = Some([cpus("0-1"), cpus("4-5")].into());
         let traces = Traces { places, ..Traces::default() };
-        let given = |traces: &Traces, mask, own| {
-            traces.acts().iter().any(|act| act.gives_of(&cpus(own), &cpus(mask)))
+        let accounted_for = |traces: &Traces, mask, own| {
+            traces.acts().iter().any(|act| act.accounts_for_thread(&cpus(own), &cpus(mask)))
         };
-        assert!(given(&traces, "0-1", "0-7"));
-        assert!(given(&traces, "1", "1-3"));
-        assert!(given(&traces, "4-5", "1-3"));
-        assert!(!given(&traces, "2", "1-3"));
-        assert!(given(&Traces::default(), "2", "1-3"));
-        assert!(!given(&Traces::default(), "4", "1-3"));
-        let exactly = |mask| traces.acts().iter().any(|act| act.gives(&cpus(mask), &cpus("0-7")));
+        assert!(accounted_for(&traces, "0-1", "0-7"));
+        assert!(accounted_for(&traces, "1", "1-3"));
+        assert!(accounted_for(&traces, "4-5", "1-3"));
+        assert!(!accounted_for(&traces, "2", "1-3"));
+        assert!(accounted_for(&Traces::default(), "2", "1-3"));
+        assert!(!accounted_for(&Traces::default(), "4", "1-3"));
+        let exactly = |mask| traces.acts().iter().any(|act| act.accounts_for(&cpus(mask), &cpus("0-7")));
         assert!(exactly("4-5") && !exactly("4"));
     }
 }

@@ -88,7 +88,7 @@ impl Adopter {
             if above.iter().any(|stat| stat.comm == "coplace" || managed.contains(&stat.process())) {
                 continue;
             }
-            match self.rules.iter().enumerate().find_map(|(at, rule)| rule.means(at, stat, root)) {
+            match self.rules.iter().enumerate().find_map(|(at, rule)| rule.matches(at, stat, root)) {
                 Some(match_) => drop(found.insert(stat.pid, match_)),
                 None => {
                     let pause_ns = self
@@ -115,7 +115,7 @@ impl Adopter {
     }
 
     /// A program was given back by its user: no rule takes it in again.
-    pub fn leave_alone(&mut self, process: Process) {
+    pub fn exclude(&mut self, process: Process) {
         self.later.insert(process, Later { at_ns: u64::MAX, pause_ns: LONGEST_NS });
     }
 }
@@ -133,7 +133,7 @@ fn ancestors<'a>(stat: &'a Stat, by_pid: &BTreeMap<u32, &'a Stat>) -> Vec<&'a St
 }
 
 impl Rule {
-    fn means(&self, number: usize, stat: &Stat, root: &Root) -> Option<Found> {
+    fn matches(&self, number: usize, stat: &Stat, root: &Root) -> Option<Found> {
         let status = procfs::status(stat.pid, root).ok()?;
         if self.uid.is_some_and(|uid| uid != status.uid) {
             return None;
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(scan(&mut adopter, &[process], 0), []);
         assert_eq!(scan(&mut adopter, &[], 0), [process]);
         assert_eq!(scan(&mut adopter, &[], 1), []);
-        adopter.leave_alone(process);
+        adopter.exclude(process);
         assert_eq!(scan(&mut adopter, &[], u64::MAX - 1), []);
     }
 

@@ -33,7 +33,7 @@ pub enum Refusal {
         "process {pid} ({name}) runs with the rights of user {effective} (set-user-ID), and this scheduler is user {own}: only a daemon of root's can manage it"
     )]
     Foreign { pid: u32, name: String, effective: u32, own: u32 },
-    #[error("process {pid} ({name}) is not taken in. {reason}{}", instead(.reason))]
+    #[error("process {pid} ({name}) is not taken in. {reason}{}", alternative(.reason))]
     Protected { pid: u32, name: String, reason: Reason },
     #[error(
         "process {pid} ({name}) launches parallel programs, and nothing that it launched runs here yet: attach it when its ranks run"
@@ -43,7 +43,7 @@ pub enum Refusal {
     Unseen { pid: u32, name: String, error: linux::Error },
 }
 
-fn instead(reason: &Reason) -> &'static str {
+fn alternative(reason: &Reason) -> &'static str {
     match reason {
         Reason::Shell { .. } | Reason::SessionLeader => {
             " Attach the program that it started, or start it by `coplace run` next time."
@@ -74,47 +74,53 @@ pub struct Candidate {
 /// Looks at a process for `asker`; `own` is the user whose rights the scheduler has. A rank or a launcher stands
 /// for its whole job: ranks wait for one another, and are of no use to anybody one by one.
 pub fn inspect(pid: u32, asker: u32, own: u32, root: &Root) -> Result<Candidate, Refusal> {
-    let seen = may_be_taken(pid, asker, own, root)?;
-    let process = seen.stat.process();
+    let inspected = check_attachable(pid, asker, own, root)?;
+    let process = inspected.stat.process();
     let launcher = job::launcher_of(process, root);
     let foreground = match (&launcher, protection::protected(process, root)) {
         (Some(_), _) => false,
         // Only by signals would its shell notice that it stands still; see `watch`.
         (None, Some(Reason::ForegroundJob)) => true,
-        (None, Some(reason)) => return Err(Refusal::Protected { pid, name: seen.stat.comm, reason }),
+        (None, Some(reason)) => return Err(Refusal::Protected { pid, name: inspected.stat.comm, reason }),
         (None, None) => false,
     };
-    let (seen, process) = match launcher {
-        Some(launcher) => (rank_of(seen, launcher, asker, own, root)?, launcher),
-        None => (seen, process),
+    let (inspected, process) = match launcher {
+        Some(launcher) => (select_rank(inspected, launcher, asker, own, root)?, launcher),
+        None => (inspected, process),
     };
-    let pid = seen.stat.pid;
+    let pid = inspected.stat.pid;
     if !process.is_alive(root) {
         return Err(Refusal::Gone { pid });
     }
-    let words = command(&seen.stat, root);
+    let command_line = command(&inspected.stat, root);
     Ok(Candidate {
         process,
         job: launcher.is_some(),
-        uid: seen.uid,
+        uid: inspected.uid,
         name: identity::name_of(
-            words.first().map_or(seen.stat.comm.as_ref(), |word| OsStr::new(word.as_str())),
+            command_line
+                .first()
+                .map_or(inspected.stat.comm.as_ref(), |argument| OsStr::new(argument.as_str())),
         ),
         directory: host::with(|host| host.read_link(&root.proc.join(pid.to_string()).join("cwd")))
             .unwrap_or_else(|_| "/".into()),
-        pages: pages(pid, seen.uid, root).unwrap_or_default(),
-        command: if launcher.is_some() { launched(process, root).unwrap_or(words) } else { words },
+        pages: pages(pid, inspected.uid, root).unwrap_or_default(),
+        command: if launcher.is_some() {
+            launched(process, root).unwrap_or(command_line)
+        } else {
+            command_line
+        },
         foreground,
     })
 }
 
 /// A process that its owner, or root, may have taken in.
-struct Seen {
+struct Inspected {
     stat: Stat,
     uid: u32,
 }
 
-fn may_be_taken(pid: u32, asker: u32, own: u32, root: &Root) -> Result<Seen, Refusal> {
+fn check_attachable(pid: u32, asker: u32, own: u32, root: &Root) -> Result<Inspected, Refusal> {
     let stat = match procfs::stat(pid, root) {
         Ok(stat) => stat,
         Err(error) if error.is_gone() => return Err(Refusal::Gone { pid }),
@@ -141,12 +147,18 @@ fn may_be_taken(pid: u32, asker: u32, own: u32, root: &Root) -> Result<Seen, Ref
     if own != 0 && own != status.effective_uid {
         return Err(Refusal::Foreign { pid, name, effective: status.effective_uid, own });
     }
-    Ok(Seen { stat, uid: status.uid })
+    Ok(Inspected { stat, uid: status.uid })
 }
 
 /// The rank that a job is known by: the one that was named, or its first. Each of them must be one that may be
 /// taken in; the launcher itself, which may be a daemon of root's, is never touched.
-fn rank_of(named: Seen, launcher: Process, asker: u32, own: u32, root: &Root) -> Result<Seen, Refusal> {
+fn select_rank(
+    named: Inspected,
+    launcher: Process,
+    asker: u32,
+    own: u32,
+    root: &Root,
+) -> Result<Inspected, Refusal> {
     let (pid, name) = (named.stat.pid, named.stat.comm.clone());
     let ranks = job::ranks(launcher, root).map_err(|error| Refusal::Unseen {
         pid: launcher.pid,
@@ -155,15 +167,15 @@ fn rank_of(named: Seen, launcher: Process, asker: u32, own: u32, root: &Root) ->
     })?;
     let mut first = None;
     for rank in &ranks {
-        let seen = match may_be_taken(rank.pid, asker, own, root) {
+        let inspected = match check_attachable(rank.pid, asker, own, root) {
             // It has ended meanwhile.
             Err(Refusal::Gone { .. } | Refusal::Ended { .. }) => continue,
             other => other?,
         };
         if let Some(reason) = protection::protected_own(*rank, root) {
-            return Err(Refusal::Protected { pid: rank.pid, name: seen.stat.comm, reason });
+            return Err(Refusal::Protected { pid: rank.pid, name: inspected.stat.comm, reason });
         }
-        first = first.or(Some(seen));
+        first = first.or(Some(inspected));
     }
     match ranks.iter().any(|rank| rank.pid == pid) {
         true => Ok(named),
@@ -176,10 +188,10 @@ fn launched(launcher: Process, root: &Root) -> Option<Vec<String>> {
 }
 
 fn command(stat: &Stat, root: &Root) -> Vec<String> {
-    let words = procfs::cmdline(stat.pid, root).unwrap_or_default();
-    match words.is_empty() {
+    let command_line = procfs::cmdline(stat.pid, root).unwrap_or_default();
+    match command_line.is_empty() {
         true => vec![stat.comm.clone()],
-        false => words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        false => command_line.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
     }
 }
 
@@ -281,16 +293,16 @@ mod tests {
 
     #[test]
     fn a_thread_is_refused_by_naming_its_process() {
-        let (sender, receiver) = std::sync::mpsc::channel::<()>();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (keep_alive, released) = std::sync::mpsc::channel::<()>();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
-            receiver.recv().is_err()
+            sender.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+            released.recv().is_err()
         });
         let own_pid = std::process::id();
-        let tid = told.recv().unwrap();
+        let tid = receiver.recv().unwrap();
         assert!(refused(tid, own()).contains(&format!("thread of process {own_pid}")));
-        drop(sender);
+        drop(keep_alive);
         assert!(thread.join().unwrap());
     }
 }

@@ -20,11 +20,11 @@ use crate::switch_log::SwitchLog;
 /// Keeps one application from running, and lets it run again. Both must be idempotent.
 pub trait Turn: Send {
     fn stop(&mut self) -> linux::Result<()>;
-    fn go(&mut self) -> linux::Result<()>;
+    fn resume(&mut self) -> linux::Result<()>;
     /// Whether it is let go before those who go out are stopped, so that its threads wait for their CPUs
     /// when these become free: a CPU that goes idle in between has to be woken, which in a virtual machine
     /// costs more than the switch.
-    fn comes_in_first(&self) -> bool {
+    fn resumes_first(&self) -> bool {
         false
     }
     /// Whether all of it stands because somebody else has stopped it, as was found when it was last to stop or to go.
@@ -85,9 +85,9 @@ impl State {
     /// Makes the members' state what the wheels say.
     fn switch(&mut self) {
         let (running, now) = (self.running(), now_ns());
-        let came = self.let_in(&running, true);
-        let went = self.keep_out(&running, now);
-        if self.let_in(&running, false) | came | went {
+        let came = self.resume_in_turn(&running, true);
+        let went = self.stop_out_of_turn(&running, now);
+        if self.resume_in_turn(&running, false) | came | went {
             self.stats.switches += 1;
             let written = now_ns();
             keep(&mut self.stats.switching_ns, self.stats.switches, written - now);
@@ -96,7 +96,7 @@ impl State {
     }
 
     /// Stops those who are not to run; whether there were any.
-    fn keep_out(&mut self, running: &BTreeSet<AppId>, now: u64) -> bool {
+    fn stop_out_of_turn(&mut self, running: &BTreeSet<AppId>, now: u64) -> bool {
         let State { members, held, stopped, stats, .. } = self;
         let mut changed = false;
         for (app, (_, turn)) in members.iter_mut() {
@@ -112,13 +112,13 @@ impl State {
     }
 
     /// Lets go those who stand still and are to run; whether there were any.
-    fn let_in(&mut self, running: &BTreeSet<AppId>, first: bool) -> bool {
+    fn resume_in_turn(&mut self, running: &BTreeSet<AppId>, first: bool) -> bool {
         let State { members, held, stopped, let_go, stats, .. } = self;
         let mut changed = false;
-        for (app, (_, turn)) in members.iter_mut().filter(|entry| entry.1.1.comes_in_first() == first) {
+        for (app, (_, turn)) in members.iter_mut().filter(|entry| entry.1.1.resumes_first() == first) {
             if running.contains(app) && !held.contains(app) && stopped.contains_key(app) {
                 changed = true;
-                match turn.go() {
+                match turn.resume() {
                     Ok(()) => {
                         stopped.remove(app);
                         let_go.insert(app.clone(), now_ns());
@@ -200,7 +200,7 @@ impl Clock {
             if stopped.remove(&app).is_none() {
                 continue;
             }
-            if let Err(error) = turn.go() {
+            if let Err(error) = turn.resume() {
                 stats.failures.insert(app.clone(), error);
             }
             let_go.insert(app, now_ns());
@@ -219,7 +219,7 @@ impl Clock {
         let mut state = self.state();
         if let Some((_, mut turn)) = state.members.remove(app) {
             state.stopped.remove(app);
-            if let Err(error) = turn.go() {
+            if let Err(error) = turn.resume() {
                 state.stats.failures.insert(app.clone(), error);
             }
             state.let_go.insert(app.clone(), now_ns());
@@ -227,7 +227,7 @@ impl Clock {
     }
 
     /// Whether the clock itself has kept this application from running at any time since then, and nobody else has.
-    pub fn kept_still_since(&self, app: &AppId, since_ns: u64) -> bool {
+    pub fn stopped_since(&self, app: &AppId, since_ns: u64) -> bool {
         let state = self.state();
         if state.members.get(app).is_some_and(|(_, turn)| turn.is_stopped_by_others()) {
             return false;

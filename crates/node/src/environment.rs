@@ -72,13 +72,13 @@ pub fn additions<'a>(
         options.push(format!("-XX:ActiveProcessorCount={threads}"));
         added.insert(JAVA.into(), options);
     }
-    let told: &[(&str, &str)] = match waiting {
+    let settings: &[(&str, &str)] = match waiting {
         WaitPolicy::Passive => PASSIVE,
         WaitPolicy::Active => ACTIVE,
         WaitPolicy::Auto | WaitPolicy::AsIs => &[],
     };
-    if says_waiting(&present).is_none() {
-        added.extend(told.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));
+    if waiting_variable(&present).is_none() {
+        added.extend(settings.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));
     }
     let (yielding, yes) = YIELDING;
     if waiting == WaitPolicy::Passive && present(yielding).is_none() {
@@ -88,34 +88,34 @@ pub fn additions<'a>(
 }
 
 /// The variable by which a program's user told OpenMP how its threads wait.
-pub fn says_waiting<'a>(present: impl Fn(&str) -> Option<&'a OsStr>) -> Option<&'static str> {
+pub fn waiting_variable<'a>(present: impl Fn(&str) -> Option<&'a OsStr>) -> Option<&'static str> {
     WAITING.iter().copied().find(|name| present(name).is_some())
 }
 
 /// The variable by which a program's user told it how many threads to have.
-pub fn says_threads<'a>(present: impl Fn(&str) -> Option<&'a OsStr>) -> Option<&'static str> {
+pub fn threads_variable<'a>(present: impl Fn(&str) -> Option<&'a OsStr>) -> Option<&'static str> {
     THREADS.iter().copied().find(|name| present(name).is_some())
 }
 
 /// The variable by which a program's user has its threads bound. Started narrow it would bind them to the
 /// first CPUs of the machine, wherever it is placed.
-pub fn says_binding<'a>(present: impl Fn(&str) -> Option<&'a OsStr>) -> Option<&'static str> {
-    let says = |name: &&&str| {
+pub fn binding_variable<'a>(present: impl Fn(&str) -> Option<&'a OsStr>) -> Option<&'static str> {
+    let is_set = |name: &&&str| {
         let value = present(name).map(|value| value.to_string_lossy().trim().to_ascii_lowercase());
         value.is_some_and(|value| !["", "false", "none", "disabled"].contains(&value.as_str()))
     };
-    BINDING.iter().find(says).copied()
+    BINDING.iter().find(is_set).copied()
 }
 
 /// Whether the policy may choose that it starts with few threads: not where its user said how many, or
 /// has them bound.
 pub fn may_start_narrow<'a>(present: impl Fn(&str) -> Option<&'a OsStr>) -> bool {
-    says_threads(&present).is_none() && says_binding(&present).is_none()
+    threads_variable(&present).is_none() && binding_variable(&present).is_none()
 }
 
 /// What is left to the scheduler of how its threads wait: nothing where the user's variables say it.
-pub fn left_open<'a>(asked: WaitPolicy, present: impl Fn(&str) -> Option<&'a OsStr>) -> WaitPolicy {
-    if says_waiting(present).is_some() { WaitPolicy::AsIs } else { asked }
+pub fn open_wait_policy<'a>(asked: WaitPolicy, present: impl Fn(&str) -> Option<&'a OsStr>) -> WaitPolicy {
+    if waiting_variable(present).is_some() { WaitPolicy::AsIs } else { asked }
 }
 
 #[cfg(test)]
@@ -123,15 +123,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn launchers_do_not_bind_unless_their_user_said_how() {
+    fn launchers_do_not_bind_unless_their_user_asked() {
         let nothing = |_: &str| None;
         let additions = |present: &dyn Fn(&str) -> Option<&'static OsStr>, rebind| {
             additions(present, rebind, None, WaitPolicy::Auto)
         };
         assert_eq!(additions(&nothing, false).len(), NO_BINDING.len());
-        let said = |name: &str| (name == "HYDRA_BINDING").then_some(OsStr::new("core"));
-        assert!(!additions(&said, false).contains_key(OsStr::new("HYDRA_BINDING")));
-        assert_eq!(additions(&said, true)[OsStr::new("HYDRA_BINDING")], "none");
+        let stated = |name: &str| (name == "HYDRA_BINDING").then_some(OsStr::new("core"));
+        assert!(!additions(&stated, false).contains_key(OsStr::new("HYDRA_BINDING")));
+        assert_eq!(additions(&stated, true)[OsStr::new("HYDRA_BINDING")], "none");
     }
 
     #[test]
@@ -149,8 +149,9 @@ mod tests {
             may_start_narrow(|asked| (asked == name).then_some(OsStr::new(value)))
         };
         assert!(may("HOME", "/"));
-        for said in ["OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"] {
-            assert!(!may(said, "2"), "{said}");
+        for stated in ["OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"]
+        {
+            assert!(!may(stated, "2"), "{stated}");
         }
         for (name, value) in [("OMP_PROC_BIND", "FALSE"), ("OMP_PROC_BIND", ""), ("KMP_AFFINITY", "none")] {
             assert!(may(name, value), "{name}={value}");
@@ -158,27 +159,27 @@ mod tests {
     }
 
     #[test]
-    fn waiting_is_set_unless_the_user_said_how_threads_wait() {
-        let told = |waiting, said: Option<&'static str>| {
-            let present = move |name: &str| (Some(name) == said).then_some(OsStr::new("its"));
+    fn waiting_is_set_unless_the_user_has_set_it() {
+        let set = |waiting, stated: Option<&'static str>| {
+            let present = move |name: &str| (Some(name) == stated).then_some(OsStr::new("its"));
             let mut added = additions(present, false, None, waiting);
             added.retain(|name, _| !NO_BINDING.iter().any(|(binding, _)| name == binding));
             added.into_iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect()
         };
         let [openmp, blocktime, ranks] =
             ["OMP_WAIT_POLICY=passive", "KMP_BLOCKTIME=0", "OMPI_MCA_mpi_yield_when_idle=1"];
-        let passive: Vec<String> = told(WaitPolicy::Passive, None);
+        let passive: Vec<String> = set(WaitPolicy::Passive, None);
         assert_eq!(passive, [blocktime, ranks, openmp]);
-        for said in WAITING {
-            assert_eq!(told(WaitPolicy::Passive, Some(said)), [ranks], "{said}");
-            assert_eq!(told(WaitPolicy::Active, Some(said)), Vec::<String>::new(), "{said}");
+        for stated in WAITING {
+            assert_eq!(set(WaitPolicy::Passive, Some(stated)), [ranks], "{stated}");
+            assert_eq!(set(WaitPolicy::Active, Some(stated)), Vec::<String>::new(), "{stated}");
         }
-        assert_eq!(told(WaitPolicy::Passive, Some(YIELDING.0)), [blocktime, openmp]);
-        assert_eq!(told(WaitPolicy::Active, None), ["OMP_WAIT_POLICY=active"]);
+        assert_eq!(set(WaitPolicy::Passive, Some(YIELDING.0)), [blocktime, openmp]);
+        assert_eq!(set(WaitPolicy::Active, None), ["OMP_WAIT_POLICY=active"]);
         for nothing in [WaitPolicy::Auto, WaitPolicy::AsIs] {
-            assert_eq!(told(nothing, None), Vec::<String>::new());
+            assert_eq!(set(nothing, None), Vec::<String>::new());
         }
-        assert_eq!(left_open(WaitPolicy::Auto, |_| None), WaitPolicy::Auto);
-        assert_eq!(left_open(WaitPolicy::Auto, |_| Some(OsStr::new("0"))), WaitPolicy::AsIs);
+        assert_eq!(open_wait_policy(WaitPolicy::Auto, |_| None), WaitPolicy::Auto);
+        assert_eq!(open_wait_policy(WaitPolicy::Auto, |_| Some(OsStr::new("0"))), WaitPolicy::AsIs);
     }
 }

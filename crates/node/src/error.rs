@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use linux::Tid;
 use topology::CpuSet;
 
-use crate::before::CannotSee;
+use crate::prior_state::PriorStateError;
 use crate::registry::RegistryError;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -19,7 +19,7 @@ pub enum Error {
     #[error(transparent)]
     Registry(#[from] RegistryError),
     #[error(transparent)]
-    CannotSee(#[from] CannotSee),
+    PriorState(#[from] PriorStateError),
     #[error("thread {tid}: {error}")]
     Thread { tid: Tid, error: linux::Error },
     #[error("could not be placed on {cpus}: {error}")]
@@ -43,13 +43,13 @@ impl Error {
     pub fn linux(&self) -> Option<&linux::Error> {
         match self {
             Error::Linux(error)
-            | Error::CannotSee(CannotSee::Linux(error))
+            | Error::PriorState(PriorStateError::Linux(error))
             | Error::Thread { error, .. }
             | Error::NotTurned(error)
             | Error::NotContinued { error, .. }
             | Error::NotMovedBack { error, .. } => Some(error),
             Error::NotPlaced { error, .. } | Error::NoTurns(error) | Error::Unmanaged(error) => error.linux(),
-            Error::Registry(_) | Error::CannotSee(_) | Error::ElsewhereOnly { .. } => None,
+            Error::Registry(_) | Error::PriorState(_) | Error::ElsewhereOnly { .. } => None,
         }
     }
 
@@ -105,18 +105,18 @@ mod tests {
         assert_eq!(kinds(&wrapped(failed("/cg/a/cgroup.freeze", libc::ENODEV))), (false, false, true));
         let thread = Error::Thread { tid: 9, error: failed("/cg/a/cpuset.cpus", libc::EPERM) };
         assert_eq!(kinds(&wrapped(thread)), (false, true, false));
-        assert_eq!(kinds(&wrapped(CannotSee::TooFast)), (false, false, false));
+        assert_eq!(kinds(&wrapped(PriorStateError::TooFast)), (false, false, false));
     }
 
     #[test]
-    fn what_cannot_be_written_down_is_told_from_what_fails() {
+    fn registry_errors_differ_from_failed_acts() {
         let error = io::Error::from_raw_os_error(libc::ENOSPC).into();
         assert!(wrapped(RegistryError::Write { path: "/home/cg.traces".into(), error }).is_registry());
         assert!(!wrapped(failed("/cg/a/cpu.idle", libc::ENOSPC)).is_registry());
     }
 
     #[test]
-    fn the_text_says_all_of_it_from_the_outside_in() {
+    fn the_text_names_each_cause_from_the_outside_in() {
         let error = wrapped(failed("/cg/a/cpuset.cpus", libc::EBUSY)).to_string();
         assert!(error.starts_with(
             "runs unmanaged: could not be placed on 0-1: cannot write '1' to /cg/a/cpuset.cpus: "

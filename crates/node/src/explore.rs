@@ -27,7 +27,7 @@ use invariants::Onlooker;
 
 use crate::mutants::{self, Mutant};
 use scene::{Incident, Scene, Target};
-use search::{explore, report, shortened};
+use search::{explore, minimize, report};
 
 const MS: u64 = 1_000_000;
 /// Seeds of a usual run.
@@ -39,7 +39,7 @@ const TIDY_NS: u64 = 3_000 * MS;
 
 /// Plays a scene; what was found to be wrong.
 fn play(scene: &Scene) -> Option<String> {
-    play_out(scene, false)
+    play_traced(scene, false)
 }
 
 /// The same of a node with a deliberate fault.
@@ -51,7 +51,7 @@ fn play_broken(scene: &Scene, mutant: Mutant) -> Option<String> {
 }
 
 /// The same; `shows`: each act is printed.
-fn play_out(scene: &Scene, shows: bool) -> Option<String> {
+fn play_traced(scene: &Scene, shows: bool) -> Option<String> {
     let machine = Machine {
         cpus: scene.cpus.clone(),
         mounted: scene.mounted.clone(),
@@ -71,10 +71,10 @@ fn play_out(scene: &Scene, shows: bool) -> Option<String> {
         stopper: RefCell::default(),
         daemon: Cell::new(None),
         shell: Cell::new(shell),
-        lease_taken_ns: Cell::new(0),
+        lease_acquired_ns: Cell::new(0),
         shows,
     });
-    stage.guards();
+    stage.start_guards();
     judge::observe(&stage);
     plan(&stage);
     let onlooker = Onlooker::default();
@@ -84,15 +84,15 @@ fn play_out(scene: &Scene, shows: bool) -> Option<String> {
             until_ns += 100 * MS;
             world.run_until(until_ns, |world| {
                 onlooker.check(&stage, world);
-                stage.let_orphans_go();
-                act_for_the_dead(&stage);
+                stage.start_orphans();
+                carry_out_wishes_of_killed_runs(&stage);
             });
             if world.kernel.borrow().violation.is_some() || is_over(&stage) {
                 break;
             }
             if world.now_ns() > END_NS {
                 // Where everybody was killed who could have set them free nothing is promised.
-                if somebody_lives(&stage) {
+                if is_any_process_alive(&stage) {
                     let what = unfinished(&stage);
                     world.kernel.borrow_mut().found(what);
                 }
@@ -107,7 +107,7 @@ fn play_out(scene: &Scene, shows: bool) -> Option<String> {
             world.run_until(world.now_ns() + TIDY_NS, |world| onlooker.check(&stage, world));
         }
         if world.kernel.borrow().violation.is_none() {
-            let left = left_behind(&stage);
+            let left = leftovers(&stage);
             if let Some(what) = left {
                 world.kernel.borrow_mut().found(what);
             }
@@ -150,7 +150,7 @@ fn apply(stage: &Rc<Stage>, incident: Incident) {
         // Whose `run` is gone is signalled by its user himself.
         match run {
             Some(_) => stage.truths.borrow_mut()[app].wishes.push_back(wish),
-            None => by_hand(stage, app, wish),
+            None => act_by_hand(stage, app, wish),
         }
     };
     match incident {
@@ -200,17 +200,17 @@ fn apply(stage: &Rc<Stage>, incident: Incident) {
 }
 
 /// What users wanted of a `run` that was killed before it obeyed.
-fn act_for_the_dead(stage: &Stage) {
+fn carry_out_wishes_of_killed_runs(stage: &Stage) {
     for app in 0..stage.scene.programs.len() {
         let dead = stage.truths.borrow()[app].run.is_some_and(|run| !stage.is_run(run, app));
         while dead && let Some(wish) = stage.next_wish(app) {
-            by_hand(stage, app, wish);
+            act_by_hand(stage, app, wish);
         }
     }
 }
 
 /// A user whose `run` is gone has the program's own process.
-fn by_hand(stage: &Stage, app: usize, wish: UserAct) {
+fn act_by_hand(stage: &Stage, app: usize, wish: UserAct) {
     if !stage.truths.borrow()[app].started {
         return;
     }
@@ -236,12 +236,12 @@ fn stop_by_hand(stage: &Stage, app: usize) {
         truth.user_stopped = true;
         truth.by_hand = Some((stage.world.now_ns(), invariants::holder_of(&stage.world.kernel.borrow())));
     }
-    stage.show(|| format!("the user of p{app} stops it by hand"));
+    stage.print(|| format!("the user of p{app} stops it by hand"));
     signal_all(stage, app, Signal::STOP);
 }
 
 fn continue_by_hand(stage: &Stage, app: usize) {
-    stage.show(|| format!("the user of p{app} continues it by hand"));
+    stage.print(|| format!("the user of p{app} continues it by hand"));
     (stage.truths.borrow_mut()[app].user_stopped, stage.truths.borrow_mut()[app].by_hand) = (false, None);
     signal_all(stage, app, Signal::CONT);
 }
@@ -286,7 +286,7 @@ fn is_over(stage: &Stage) -> bool {
 }
 
 /// Whether there is a process of coplace.
-fn somebody_lives(stage: &Stage) -> bool {
+fn is_any_process_alive(stage: &Stage) -> bool {
     let kernel = stage.world.kernel.borrow();
     kernel.processes.values().any(|process| process.name == "coplace" && !process.zombie)
 }
@@ -308,7 +308,7 @@ fn unfinished(stage: &Stage) -> String {
 }
 
 /// What nobody will tidy up any more.
-fn left_behind(stage: &Stage) -> Option<String> {
+fn leftovers(stage: &Stage) -> Option<String> {
     let kernel = stage.world.kernel.borrow();
     for (app, truth) in stage.truths.borrow().iter().enumerate() {
         let died = truth.doomed_at_ns.is_some();
@@ -324,7 +324,7 @@ fn left_behind(stage: &Stage) -> Option<String> {
             Incident::Kill(..) | Incident::Stall(..) | Incident::DiskFull(_) | Incident::Standstill(_)
         )
     });
-    if killed && !somebody_lives(stage) {
+    if killed && !is_any_process_alive(stage) {
         return None;
     }
     let files = kernel.files_below(&Path::new(HOME).join("apps"));
@@ -336,7 +336,7 @@ fn left_behind(stage: &Stage) -> Option<String> {
     }
 }
 
-fn seeds_asked_for() -> Option<Range<u64>> {
+fn requested_seeds() -> Option<Range<u64>> {
     let range = std::env::var("COPLACE_SEEDS").ok()?;
     let (from, to) = range.split_once("..")?;
     Some(from.parse().ok()?..to.parse().ok()?)
@@ -347,12 +347,12 @@ fn explored_worlds_keep_every_invariant() {
     if let Some(seed) = std::env::var("COPLACE_SEED").ok().and_then(|seed| seed.parse().ok()) {
         let found = play(&Scene::of(seed));
         if found.is_some() && std::env::var_os("COPLACE_SHOW").is_some() {
-            play_out(&shortened(&Scene::of(seed)).0, true);
+            play_traced(&minimize(&Scene::of(seed)).0, true);
         }
         assert!(found.is_none(), "{}", report(seed));
         return;
     }
-    let seeds = seeds_asked_for().unwrap_or(0..SEEDS);
+    let seeds = requested_seeds().unwrap_or(0..SEEDS);
     let (count, began) = (seeds.end - seeds.start, Instant::now());
     let found = explore(seeds, 5, play);
     eprintln!("{count} seeds in {:.1} s", began.elapsed().as_secs_f64());

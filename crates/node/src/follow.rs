@@ -47,16 +47,17 @@ impl Follower {
         }
         let (sender, receiver) = channel();
         let (theirs, root) = (Arc::clone(&figures), root.clone());
-        let thread =
-            std::thread::Builder::new().name("memory".into()).spawn(move || work(&receiver, &theirs, &root));
+        let thread = std::thread::Builder::new()
+            .name("memory".into())
+            .spawn(move || run_worker(&receiver, &theirs, &root));
         Follower { nodes, jobs: thread.is_ok().then_some(sender), figures }
     }
 
     /// A program moved to another place: where that touches other nodes its pages follow. Returns
     /// whether they do.
-    pub fn moved(&self, app: &AppId, processes: &[Process], from: &CpuSet, to: &CpuSet) -> bool {
+    pub fn start_following(&self, app: &AppId, processes: &[Process], from: &CpuSet, to: &CpuSet) -> bool {
         let Some(jobs) = &self.jobs else { return false };
-        let (before, now) = (numa::touched(&self.nodes, from), numa::touched(&self.nodes, to));
+        let (before, now) = (numa::touched_nodes(&self.nodes, from), numa::touched_nodes(&self.nodes, to));
         // Who only lost a node keeps its pages on the rest of its place's nodes and moves the others.
         if now.is_empty() || before.iter().all(|node| now.contains(node)) {
             return false;
@@ -85,7 +86,7 @@ fn lock(figures: &Figures) -> MutexGuard<'_, BTreeMap<AppId, (MemoryMoves, u32)>
     figures.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn work(jobs: &Receiver<Job>, figures: &Figures, root: &Root) {
+fn run_worker(jobs: &Receiver<Job>, figures: &Figures, root: &Root) {
     let mut next = jobs.recv().ok();
     let mut later: Vec<Job> = Vec::new();
     while let Some(job) = next {
@@ -151,7 +152,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let follower = Follower::start(&Root::at(directory.path()));
         let app = AppId::new("a").unwrap();
-        assert!(!follower.moved(&app, &[], &"0".parse().unwrap(), &"1".parse().unwrap()));
+        assert!(!follower.start_following(&app, &[], &"0".parse().unwrap(), &"1".parse().unwrap()));
         assert!(!follower.is_moving(&app));
         assert_eq!(follower.figures(&app), MemoryMoves::default());
     }

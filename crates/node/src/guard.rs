@@ -19,7 +19,7 @@ use crate::registry::Registry;
 use crate::restore;
 
 /// How often the lease is looked at.
-const LOOK_NS: u64 = 100_000_000;
+const POLL_NS: u64 = 100_000_000;
 /// How long a successor may take. With the age at which a lease counts as stale and the work
 /// itself it stays below the second that is promised.
 const SUCCESSOR_NS: u64 = 300_000_000;
@@ -53,9 +53,9 @@ pub fn run(home: &Home) -> io::Result<()> {
     Registry::new(home).sweep();
     loop {
         if let Some(lease) = Lease::open(home).filter(|lease| lease.view().is_fresh(linux::clock::now_ns())) {
-            watch_over(&lease, &root);
-        } else if !taken_over(home) {
-            let somebody_schedules = set_everything_free(home, &root);
+            watch(&lease, &root);
+        } else if !wait_for_successor(home) {
+            let somebody_schedules = set_all_free_and_stay(home, &root);
             // Kept from running in the middle of that, it may have written about a program that is forgotten.
             Registry::new(home).sweep();
             if !somebody_schedules {
@@ -86,20 +86,20 @@ fn detach() {
 
 /// Until the holder ends or ceases to beat. While it does neither, a look costs no more than a wait
 /// and a read: there are ten of them a second.
-fn watch_over(lease: &OpenLease, root: &Root) {
+fn watch(lease: &OpenLease, root: &Root) {
     let holder = PidFd::open(identity::to_linux(lease.view().holder), root);
     // Without a handle on the holder every look is a whole one.
     let Ok(holder) = holder else {
-        linux::clock::sleep_until(linux::clock::now_ns() + LOOK_NS);
+        linux::clock::sleep_until(linux::clock::now_ns() + POLL_NS);
         return;
     };
-    while holder.wait_exit(LOOK_NS).is_ok_and(|ended| !ended) && lease.beats(linux::clock::now_ns()) {}
+    while holder.wait_exit(POLL_NS).is_ok_and(|ended| !ended) && lease.beats(linux::clock::now_ns()) {}
 }
 
 /// Waits a moment for a fresh lease.
-fn taken_over(home: &Home) -> bool {
+fn wait_for_successor(home: &Home) -> bool {
     let since_ns = linux::clock::now_ns();
-    let stalled = Lease::read(home).is_some_and(|lease| identity::lives(lease.holder));
+    let stalled = Lease::read(home).is_some_and(|lease| identity::is_alive(lease.holder));
     let patience_ns = if stalled { RETURN_NS } else { SUCCESSOR_NS };
     while linux::clock::now_ns() - since_ns < patience_ns {
         if Lease::is_fresh(home) {
@@ -112,7 +112,7 @@ fn taken_over(home: &Home) -> bool {
 
 /// Sets free what is there, and stays to see to the rest. `false`: nothing more to do; `true`:
 /// somebody schedules again.
-fn set_everything_free(home: &Home, root: &Root) -> bool {
+fn set_all_free_and_stay(home: &Home, root: &Root) -> bool {
     let since_ns = linux::clock::now_ns();
     if broken!(GuardIdle) {
         return false;

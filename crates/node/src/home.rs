@@ -50,7 +50,7 @@ pub enum HomeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Named by the environment; nobody else's is looked at.
-    Given,
+    Explicit,
     /// Root's, used by root.
     System,
     /// Root's, used by somebody else: only the socket is ours to use.
@@ -74,7 +74,7 @@ impl Home {
             return Home::at(Path::new(&path));
         }
         if host::own_uid() == 0 {
-            return Home::make(PathBuf::from(SYSTEM), Kind::System);
+            return Home::create(PathBuf::from(SYSTEM), Kind::System);
         }
         match Home::system_daemon() {
             Some(home) => Ok(home),
@@ -86,20 +86,22 @@ impl Home {
     pub fn at(path: &Path) -> Result<Home, HomeError> {
         let absolute =
             std::path::absolute(path).map_err(|error| HomeError::Io { path: path.to_owned(), error })?;
-        Home::make(absolute, Kind::Given)
+        Home::create(absolute, Kind::Explicit)
     }
 
     /// A home that is there already; nothing is made. `None` where it is not.
-    pub fn existing(path: &Path) -> Option<Home> {
+    pub fn find_existing(path: &Path) -> Option<Home> {
         let path = std::path::absolute(path).ok()?;
         let is_ours = |info: FileInfo| info.kind == FileKind::Directory && info.uid == host::own_uid();
-        host::with(|host| host.inspect(&path)).is_ok_and(is_ours).then_some(Home { path, kind: Kind::Given })
+        host::with(|host| host.inspect(&path))
+            .is_ok_and(is_ours)
+            .then_some(Home { path, kind: Kind::Explicit })
     }
 
     /// An ordinary user's own home, whoever answers elsewhere.
     fn own() -> Result<Home, HomeError> {
-        let path = own::Places::usual().choose(host::own_uid());
-        Home::make(path, Kind::Own)
+        let path = own::Places::default_places().choose(host::own_uid());
+        Home::create(path, Kind::Own)
     }
 
     /// Root's home, while somebody answers there.
@@ -116,12 +118,12 @@ impl Home {
 
     /// Another home of the same ordinary user, which goes before this one: somebody schedules there, or this
     /// one has gone with its login.
-    pub fn better(&self) -> Option<Home> {
+    pub fn preferred(&self) -> Option<Home> {
         if self.kind != Kind::Own {
             return None;
         }
-        let path = own::Places::usual().before(&self.path, host::own_uid())?;
-        Home::make(path, Kind::Own).ok()
+        let path = own::Places::default_places().preferred_to(&self.path, host::own_uid())?;
+        Home::create(path, Kind::Own).ok()
     }
 
     /// Where a guest goes when root's daemon has gone.
@@ -129,22 +131,22 @@ impl Home {
         if self.kind == Kind::Guest { Home::own().ok() } else { None }
     }
 
-    fn make(path: PathBuf, kind: Kind) -> Result<Home, HomeError> {
+    fn create(path: PathBuf, kind: Kind) -> Result<Home, HomeError> {
         if path.join("socket").as_os_str().len() > MAX_SOCKET_PATH {
             return Err(HomeError::TooLong { path });
         }
         let home = Home { path, kind };
         // All may come in to the system's home, to the socket; nobody into anybody else's.
         let mode = if kind == Kind::System { 0o755 } else { 0o700 };
-        make_directory(&home.path, mode)?;
+        create_directory(&home.path, mode)?;
         if kind == Kind::System {
             // Whatever the umask took away.
             let open = fs::Permissions::from_mode(mode);
             fs::set_permissions(&home.path, open)
                 .map_err(|error| HomeError::Io { path: home.path.clone(), error })?;
         }
-        make_directory(&home.apps(), 0o700)?;
-        make_directory(&home.all_pages(), 0o700)?;
+        create_directory(&home.apps(), 0o700)?;
+        create_directory(&home.all_pages(), 0o700)?;
         Ok(home)
     }
 
@@ -214,12 +216,12 @@ impl Home {
     /// Makes the directory for the preload library's pages of one program. It carries the process
     /// and not the program's name, because the name is made unique only afterwards. A guest's lie
     /// in its own home: it may write nothing here.
-    pub fn make_pages(&self, process: ProcessId) -> Result<PathBuf, HomeError> {
+    pub fn create_pages(&self, process: ProcessId) -> Result<PathBuf, HomeError> {
         if self.kind == Kind::Guest {
-            return Home::own()?.make_pages(process);
+            return Home::own()?.create_pages(process);
         }
         let path = self.all_pages().join(format!("{}.{}", process.pid, process.start_time_ticks));
-        make_directory(&path, 0o700)?;
+        create_directory(&path, 0o700)?;
         Ok(path)
     }
 
@@ -233,7 +235,7 @@ impl Home {
                 let (pid, start) = name.split_once('.')?;
                 Some(ProcessId { pid: pid.parse().ok()?, start_time_ticks: start.parse().ok()? })
             });
-            if process.is_some_and(|process| !identity::lives(process)) && !keep(&path) {
+            if process.is_some_and(|process| !identity::is_alive(process)) && !keep(&path) {
                 // Whoever else removes it at the same time has done our work.
                 let _ = host::with(|host| host.remove_tree(&path));
             }
@@ -262,7 +264,7 @@ impl Home {
     }
 
     /// Whether a peer of this user may speak to the scheduler here (its uid by SO_PEERCRED).
-    pub fn admits(&self, uid: u32) -> bool {
+    pub fn may_connect(&self, uid: u32) -> bool {
         self.is_for_everybody() || uid == 0 || uid == host::own_uid()
     }
 }
@@ -276,9 +278,9 @@ fn lock(path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
 }
 
 /// Makes a directory of ours with those above it, or finds out why the one that is there cannot be trusted.
-fn make_directory(path: &Path, mode: u32) -> Result<(), HomeError> {
+fn create_directory(path: &Path, mode: u32) -> Result<(), HomeError> {
     let io_error = |error| HomeError::Io { path: path.to_owned(), error };
-    make_with_those_above(path, mode).map_err(io_error)?;
+    create_with_parents(path, mode).map_err(io_error)?;
     let info = host::with(|host| host.inspect(path)).map_err(io_error)?;
     let uid = host::own_uid();
     let bad = |what: String| Err(HomeError::Unsafe { path: path.to_owned(), what });
@@ -295,13 +297,13 @@ fn make_directory(path: &Path, mode: u32) -> Result<(), HomeError> {
     }
 }
 
-fn make_with_those_above(path: &Path, mode: u32) -> io::Result<()> {
-    match host::with(|host| host.make_directory(path, mode)) {
+fn create_with_parents(path: &Path, mode: u32) -> io::Result<()> {
+    match host::with(|host| host.create_directory(path, mode)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let above = path.parent().ok_or(error)?;
-            make_with_those_above(above, mode)?;
-            match host::with(|host| host.make_directory(path, mode)) {
+            create_with_parents(above, mode)?;
+            match host::with(|host| host.create_directory(path, mode)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
                 made => made,
             }

@@ -29,7 +29,7 @@ pub fn own() -> ProcessId {
 }
 
 /// Whether it lives: it is the one with its number, and no zombie.
-pub fn lives(process: ProcessId) -> bool {
+pub fn is_alive(process: ProcessId) -> bool {
     to_linux(process).is_alive(&Root::live())
 }
 

@@ -8,7 +8,7 @@
 mod host;
 mod programs;
 mod recover;
-mod trying;
+mod retry;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use workload::AppId;
 use crate::home::{Home, HomeError, LockError, SchedulerLock};
 use crate::scheduler::{Options, StartError};
 use host::Host;
-use trying::Trying;
+use retry::Retry;
 
 /// After this long without a scheduler, programs are set free.
 pub const ORPHANED_NS: u64 = 400_000_000;
@@ -52,12 +52,12 @@ pub enum JoinError {
     #[error(transparent)]
     Lost(Arc<JoinError>),
     #[error("nobody schedules, and this process cannot: {0}")]
-    Nobody(Why),
+    Nobody(NoSchedulerReason),
 }
 
 /// Why there is no scheduler.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Why {
+pub enum NoSchedulerReason {
     #[error("none was looked for yet")]
     NotTried,
     #[error(transparent)]
@@ -70,9 +70,9 @@ pub enum Why {
     NotAsked,
 }
 
-impl<E: Into<JoinError>> From<E> for Why {
-    fn from(error: E) -> Why {
-        Why::Failed(Arc::new(error.into()))
+impl<E: Into<JoinError>> From<E> for NoSchedulerReason {
+    fn from(error: E) -> NoSchedulerReason {
+        NoSchedulerReason::Failed(Arc::new(error.into()))
     }
 }
 
@@ -87,7 +87,7 @@ pub struct Membership {
     inbox: Vec<FromScheduler>,
     /// Time without a scheduler, up to the latest that was found.
     lost_ns: u64,
-    superior_looked_ns: u64,
+    superior_polled_ns: u64,
     root: Root,
 }
 
@@ -101,7 +101,7 @@ struct Lost {
     next_ns: u64,
     pause_ns: u64,
     freed: bool,
-    why: Why,
+    why: NoSchedulerReason,
 }
 
 struct Program {
@@ -120,7 +120,7 @@ struct Program {
 }
 
 impl Lost {
-    fn now(why: Why) -> Lost {
+    fn now(why: NoSchedulerReason) -> Lost {
         let now = now_ns();
         Lost { since_ns: now, next_ns: now, pause_ns: SHORTEST_PAUSE_NS, freed: false, why }
     }
@@ -132,27 +132,27 @@ impl Membership {
         let mut membership = Membership {
             home,
             options,
-            link: Link::Lost(Lost::now(Why::NotTried)),
+            link: Link::Lost(Lost::now(NoSchedulerReason::NotTried)),
             host: None,
             programs: Vec::new(),
             inbox: Vec::new(),
             lost_ns: 0,
-            superior_looked_ns: now_ns(),
+            superior_polled_ns: now_ns(),
             root: Root::live(),
         };
-        membership.connect(Trying::now())?;
+        membership.connect(Retry::now())?;
         Ok(membership)
     }
 
     /// Attempts until somebody who lives schedules, be it this process.
-    fn connect(&mut self, trying: Trying) -> Result<(), JoinError> {
+    fn connect(&mut self, retry: Retry) -> Result<(), JoinError> {
         while let Link::Lost(_) = self.link {
             let Err(error) = self.try_once() else { break };
             match (&error, self.home.fallback()) {
                 // Root's daemon has gone since its home was chosen.
-                (JoinError::Client(ClientError::NotThere { .. }), Some(home)) => self.go_to(home),
+                (JoinError::Client(ClientError::NotThere { .. }), Some(home)) => self.move_to_home(home),
                 (_, None) if !self.may_lead() => return Err(error),
-                _ => trying.again(error, &self.home)?,
+                _ => retry.wait_before_next(error, &self.home)?,
             }
         }
         Ok(())
@@ -163,7 +163,7 @@ impl Membership {
     }
 
     /// Whether this process hosts the scheduler.
-    pub fn leads(&self) -> bool {
+    pub fn is_leader(&self) -> bool {
         self.host.is_some()
     }
 
@@ -182,7 +182,7 @@ impl Membership {
 
     /// The same for so long that a program that was not let go yet is not kept waiting any longer.
     pub fn is_abandoned(&self) -> bool {
-        matches!(&self.link, Link::Lost(lost) if Trying::since(lost.since_ns).is_over(&self.home))
+        matches!(&self.link, Link::Lost(lost) if Retry::since(lost.since_ns).is_over(&self.home))
     }
 
     /// For how long this program, since it was let go, had nobody who schedules.
@@ -223,7 +223,7 @@ impl Membership {
         }
         match &self.link {
             Link::Lost(lost) => Some(lost.next_ns),
-            Link::To(_) if self.host.is_some() => Some(self.superior_looked_ns + SUPERIOR_NS),
+            Link::To(_) if self.host.is_some() => Some(self.superior_polled_ns + SUPERIOR_NS),
             Link::To(_) => None,
         }
     }
@@ -234,10 +234,10 @@ impl Membership {
         if let Link::To(client) = &mut self.link {
             match client.drain() {
                 Ok(messages) => self.inbox.extend(messages),
-                Err(error) => self.lose(error.into()),
+                Err(error) => self.drop_link(error.into()),
             }
         }
-        self.keep_accounts();
+        self.collect_accounts();
         self.poll_superior();
         if let Link::Lost(lost) = &self.link
             && now_ns() >= lost.next_ns
@@ -245,7 +245,7 @@ impl Membership {
             self.recover();
         }
         let messages = std::mem::take(&mut self.inbox);
-        let messages: Vec<_> = messages.into_iter().map(|message| self.in_callers_names(message)).collect();
+        let messages: Vec<_> = messages.into_iter().map(|message| self.with_callers_names(message)).collect();
         for message in &messages {
             if let FromScheduler::Start { id, threads, passive } = message
                 && let Some(program) = self.programs.iter_mut().find(|program| program.id == *id)
@@ -260,7 +260,7 @@ impl Membership {
         messages
     }
 
-    fn in_callers_names(&self, message: FromScheduler) -> FromScheduler {
+    fn with_callers_names(&self, message: FromScheduler) -> FromScheduler {
         let known = |id: AppId| self.programs.iter().find(|p| p.record.id == id).map_or(id, |p| p.id.clone());
         match message {
             FromScheduler::Start { id, threads, passive } => {

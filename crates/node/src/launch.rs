@@ -8,7 +8,7 @@
 //! kills coplace gets his programs uncoordinated, not lost.
 
 mod child;
-mod given;
+mod inherited;
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -42,7 +42,7 @@ pub struct Launch {
 pub enum LaunchError {
     #[error("there is no program to run")]
     Empty,
-    #[error("cannot run {}: not found{}", program.display(), searched(tried))]
+    #[error("cannot run {}: not found{}", program.display(), describe_searched(tried))]
     NotFound { program: OsString, tried: Vec<PathBuf> },
     #[error("cannot run {path}: {why}", path = path.display())]
     NotExecutable { path: PathBuf, why: String },
@@ -54,7 +54,7 @@ pub enum LaunchError {
     System(#[from] io::Error),
 }
 
-fn searched(tried: &[PathBuf]) -> String {
+fn describe_searched(tried: &[PathBuf]) -> String {
     match tried {
         [only] => format!(" ({})", only.display()),
         _ => {
@@ -204,7 +204,7 @@ impl Held {
             }
             (Stage::Descriptors, _) => LaunchError::System(error),
             (Stage::Execute, Some(path)) => {
-                LaunchError::NotExecutable { why: why_not(path, &error), path: path.clone() }
+                LaunchError::NotExecutable { why: describe_exec_error(path, &error), path: path.clone() }
             }
             (Stage::Execute, None) => {
                 LaunchError::NotFound { program: self.program.clone(), tried: self.candidates.clone() }
@@ -332,13 +332,13 @@ fn check(program: &OsStr, candidates: &[PathBuf], directory: Option<&Path>) -> R
     }
     match denied {
         Some((path, error)) => {
-            Err(LaunchError::NotExecutable { path: path.clone(), why: why_not(path, &error) })
+            Err(LaunchError::NotExecutable { path: path.clone(), why: describe_exec_error(path, &error) })
         }
         None => Err(LaunchError::NotFound { program: program.to_owned(), tried: candidates.to_vec() }),
     }
 }
 
-fn why_not(path: &Path, error: &io::Error) -> String {
+fn describe_exec_error(path: &Path, error: &io::Error) -> String {
     if path.is_dir() {
         return "it is a directory".into();
     }

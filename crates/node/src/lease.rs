@@ -60,17 +60,17 @@ impl Lease {
         ];
         let new = path.with_extension(format!("new-{}", own.pid));
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let taken = host::with(|host| {
+        let locked = host::with(|host| {
             // Written and not only stretched: a store into a mapped hole of a full disk kills by SIGBUS.
             host.create(&new, &bytes, 0o600)?;
             let map = host.map(&new, BYTES)?.ok_or(io::ErrorKind::UnexpectedEof)?;
             host.rename(&new, &path)?;
             Ok(Lease { map, path: path.clone(), epoch, late: AtomicBool::new(false) })
         });
-        if taken.is_err() {
+        if locked.is_err() {
             let _ = host::with(|host| host.remove_file(&new));
         }
-        taken.map_err(lease_error)
+        locked.map_err(lease_error)
     }
 
     /// Says that the scheduler acts.
@@ -164,7 +164,7 @@ pub struct LeaseView {
 impl LeaseView {
     /// Whether the holder lives and acts.
     pub fn is_fresh(&self, now_ns: u64) -> bool {
-        is_recent(self.beat_ns, now_ns) && identity::lives(self.holder)
+        is_recent(self.beat_ns, now_ns) && identity::is_alive(self.holder)
     }
 }
 

@@ -11,7 +11,7 @@
 #[cfg(test)]
 macro_rules! broken {
     ($mutant:ident) => {
-        crate::mutants::is(crate::mutants::Mutant::$mutant)
+        crate::mutants::is_active(crate::mutants::Mutant::$mutant)
     };
 }
 #[cfg(not(test))]
@@ -25,7 +25,6 @@ mod account;
 mod acts;
 pub mod adopt;
 mod attach;
-mod before;
 mod clock;
 pub mod environment;
 pub mod error;
@@ -46,6 +45,7 @@ pub mod mechanism;
 mod mutants;
 mod observed;
 pub mod preload;
+mod prior_state;
 mod rates;
 pub mod registry;
 pub mod remember;

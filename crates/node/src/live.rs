@@ -5,12 +5,12 @@
 //! to become wider first gets the CPUs. One whose runtime has not read its CPU mask yet keeps the
 //! full mask: what a program sees at start is the widest that it may ever get.
 
-mod look;
+mod intake;
 mod managed;
+mod sample;
 mod settle;
 mod status;
 mod steps;
-mod taking;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,8 +32,8 @@ use crate::restore::Known;
 use crate::service::{Occupant, Scene};
 use crate::watch::Nature;
 
-pub use look::ExternalChange;
 pub use managed::Managed;
+pub use sample::ExternalChange;
 
 pub struct Live {
     registry: Registry,
@@ -133,9 +133,11 @@ impl Live {
         let occupant = |app: &Managed| Occupant {
             record: app.record.clone(),
             place: app.placed.clone(),
-            team: app.sight.as_ref().and_then(|sight| sight.team),
+            team: app.observation.as_ref().and_then(|observation| observation.team),
         };
-        let serial = |app: &Managed| app.sight.as_ref().is_some_and(|sight| sight.nature == Nature::Serial);
+        let serial = |app: &Managed| {
+            app.observation.as_ref().is_some_and(|observation| observation.nature == Nature::Serial)
+        };
         let at_rest =
             |app: &Managed| app.record.started && (app.settled() || serial(app)) && !app.user_stopped;
         Scene {
@@ -146,7 +148,7 @@ impl Live {
     }
 
     /// Whether a look at the programs would show what a plan has to know before CPUs are taken.
-    pub fn awaits_look(&self) -> bool {
+    pub fn needs_sample(&self) -> bool {
         self.apps.values().any(|app| app.outgrew)
     }
 
@@ -161,7 +163,7 @@ impl Live {
         std::mem::take(&mut self.failures)
     }
 
-    pub fn expect(
+    pub fn set_expected(
         &mut self,
         app: &AppId,
         demand: Option<Demand>,
@@ -188,21 +190,21 @@ impl Live {
         }
     }
 
-    pub fn was_let_go(&mut self, app: &AppId) {
+    pub fn mark_let_go(&mut self, app: &AppId) {
         if let Some(managed) = self.apps.get_mut(app) {
             managed.let_go = true;
         }
     }
 
     /// Its `run` has not executed it, and waits to be told so.
-    pub fn is_held_again(&mut self, app: &AppId) {
+    pub fn mark_held(&mut self, app: &AppId) {
         if let Some(managed) = self.apps.get_mut(app) {
             managed.let_go = false;
         }
     }
 
     /// Another `run` than the one on record looks after it.
-    pub fn guarded_by(&mut self, app: &AppId, guardian: protocol::ProcessId) {
+    pub fn set_guardian(&mut self, app: &AppId, guardian: protocol::ProcessId) {
         let Some(managed) = self.apps.get_mut(app) else { return };
         managed.record.guardian = guardian;
         if let Err(error) = self.registry.write(&managed.record) {
@@ -211,11 +213,11 @@ impl Live {
     }
 
     /// It was let go and executed.
-    pub fn started(&mut self, app: &AppId, now_ns: u64) {
+    pub fn mark_started(&mut self, app: &AppId, now_ns: u64) {
         let Some(managed) = self.apps.get_mut(app) else { return };
         if !managed.record.started {
             managed.record.started = true;
-            managed.ledger.started(now_ns);
+            managed.ledger.mark_started(now_ns);
             managed.watch.restart(now_ns);
             if let Err(error) = self.registry.write(&managed.record) {
                 self.failures.push(Failure::of(app, error));
@@ -226,10 +228,10 @@ impl Live {
     }
 
     /// Its user stopped it: it leaves the rotation.
-    pub fn user_stopped(&mut self, app: &AppId) {
+    pub fn mark_user_stopped(&mut self, app: &AppId) {
         let Some(managed) = self.apps.get_mut(app) else { return };
         managed.user_stopped = true;
-        managed.stopped_looks = 0;
+        managed.stopped_samples = 0;
         self.clock.release(app);
         if let Err(error) = managed.record_stop(|traces| self.registry.write_traces(app, traces)) {
             self.failures.push(Failure::of(app, error));
@@ -238,7 +240,7 @@ impl Live {
 
     /// Its user continued it: it joins the rotation again; whether it does. Not where that cannot be put on record:
     /// what the clock stopped then nobody would continue after us.
-    pub fn user_continued(&mut self, app: &AppId) -> bool {
+    pub fn mark_user_continued(&mut self, app: &AppId) -> bool {
         let Some(managed) = self.apps.get_mut(app) else { return false };
         if let Some(harness) = &mut managed.harness {
             let keep = |traces: &_| self.registry.write_traces(app, traces);
@@ -250,7 +252,7 @@ impl Live {
         managed.user_stopped = false;
         // Alive a while after a terminating signal: it is one of the programs again.
         managed.terminating = false;
-        managed.stopped_looks = 0;
+        managed.stopped_samples = 0;
         true
     }
 
@@ -267,7 +269,7 @@ impl Live {
     }
 
     /// A signal that ends it is on its way.
-    pub fn terminating(&mut self, app: &AppId) {
+    pub fn mark_terminating(&mut self, app: &AppId) {
         if let Some(managed) = self.apps.get_mut(app) {
             managed.terminating = true;
             self.clock.release(app);
@@ -283,8 +285,8 @@ impl Live {
 
     fn note_stop_by_others(&mut self, app: &AppId) {
         let Some(managed) = self.apps.get(app) else { return };
-        if !managed.user_stopped && managed.stops_by_signal() && managed.stands(&self.root) {
-            self.user_stopped(app);
+        if !managed.user_stopped && managed.stops_by_signal() && managed.is_stopped(&self.root) {
+            self.mark_user_stopped(app);
         }
     }
 
@@ -311,7 +313,7 @@ impl Live {
         match unmanaged::sample(managed.chain([own]), &self.root) {
             Ok(sample) => {
                 if let Some(before) = &self.before {
-                    let now = unmanaged::between(before, &sample);
+                    let now = unmanaged::usage_between(before, &sample);
                     let passed = sample.at_ns.saturating_sub(before.at_ns);
                     self.unmanaged = unmanaged::smooth(&self.unmanaged, &now, passed, SMOOTHING_NS);
                 }

@@ -177,14 +177,14 @@ impl Mechanisms {
         self.hierarchies.prepare(&self.name, app, self.uses, processes, &self.root)
     }
 
-    pub fn placement_words(&self) -> String {
+    pub fn describe_placement(&self) -> String {
         match self.uses.cpus {
             Some(version) => format!("cpuset ({version})"),
             None => "affinity of each thread".to_owned(),
         }
     }
 
-    pub fn turns_words(&self) -> String {
+    pub fn describe_turns(&self) -> String {
         let strict = match self.uses.freezing {
             Some(version) => format!("freezing ({version})"),
             None => "SIGSTOP".to_owned(),

@@ -42,7 +42,7 @@ pub enum Mutant {
     /// A program whose member comes back is not let go again.
     HeldForEver,
     /// A scheduler that was late takes nobody back.
-    NobodyTakenBack,
+    NobodyReadopted,
     /// A team that has outgrown what the plan knows of loses CPUs at once.
     TeamsOutgrown,
     /// Where a program had to stay from the beginning is forgotten once it is looked at.
@@ -72,7 +72,7 @@ pub const ALL: [Mutant; 23] = [
     Mutant::RigidTakenForResizable,
     Mutant::RecordsKept,
     Mutant::HeldForEver,
-    Mutant::NobodyTakenBack,
+    Mutant::NobodyReadopted,
     Mutant::TeamsOutgrown,
     Mutant::WithinForgotten,
     Mutant::AllContinued,
@@ -88,6 +88,6 @@ pub fn set(mutant: Option<Mutant>) {
     CURRENT.set(mutant);
 }
 
-pub fn is(mutant: Mutant) -> bool {
+pub fn is_active(mutant: Mutant) -> bool {
     CURRENT.get() == Some(mutant)
 }

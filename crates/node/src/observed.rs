@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use interference::learn::Seen;
+use interference::learn::ObservedPair;
 use linux::host;
 use workload::AppId;
 
@@ -31,7 +31,7 @@ impl Observed {
         }
         let at_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let line = |pair: Pair| {
-            serde_json::to_string(&Seen {
+            serde_json::to_string(&ObservedPair {
                 program: program.to_string(),
                 beside: pair.beside.to_string(),
                 at_s,

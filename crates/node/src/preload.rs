@@ -44,12 +44,12 @@ pub fn find(home: &Home) -> Result<PathBuf, Absent> {
         }
         let path = PathBuf::from(path);
         let path = path.canonicalize().unwrap_or(path);
-        return usable(&path).map(|()| path.clone()).map_err(|why| Absent::Unusable { path, why });
+        return check_usable(&path).map(|()| path.clone()).map_err(|why| Absent::Unusable { path, why });
     }
     if let Some(directory) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
         let beside = [directory.join(FILE), directory.join("../lib/coplace").join(FILE)];
         let usable =
-            beside.iter().filter_map(|path| path.canonicalize().ok()).find(|path| usable(path).is_ok());
+            beside.iter().filter_map(|path| path.canonicalize().ok()).find(|path| check_usable(path).is_ok());
         if let Some(path) = usable {
             return Ok(path);
         }
@@ -88,7 +88,7 @@ fn write_into(bytes: &[u8], directory: &Path) -> Result<PathBuf, String> {
     if !(meta.is_ok_and(|meta| is_ours(&meta)) && fs::read(&path).is_ok_and(|there| there == bytes)) {
         replace(bytes, &path).map_err(|error| error.to_string())?;
     }
-    usable(&path).map(|()| path)
+    check_usable(&path).map(|()| path)
 }
 
 fn replace(bytes: &[u8], path: &Path) -> io::Result<()> {
@@ -116,7 +116,7 @@ fn hash(bytes: &[u8]) -> u64 {
 
 /// The loader complains on a program's stderr about a library that it cannot take, so nothing is
 /// given to it that it might not take.
-fn usable(path: &Path) -> Result<(), String> {
+fn check_usable(path: &Path) -> Result<(), String> {
     // LD_PRELOAD is a list; neither separator can be quoted in it.
     if path
         .as_os_str()
@@ -142,14 +142,14 @@ fn usable(path: &Path) -> Result<(), String> {
         Ok(own) if own[4..6] != header[4..6] || own[18..20] != header[18..20] => {
             Err("it was built for another architecture".into())
         }
-        _ => suits_c_library(path),
+        _ => check_c_library(path),
     }
 }
 
 /// musl's loader takes the names of glibc's libraries for its own, so that a library built against
 /// glibc gets into its programs; the other way round glibc's looks for a file of musl's name, and the
 /// program does not even start.
-fn suits_c_library(path: &Path) -> Result<(), String> {
+fn check_c_library(path: &Path) -> Result<(), String> {
     let needs = |path: &Path| {
         let needed = Binary::read(path).map(|binary| binary.needed).unwrap_or_default();
         needed.into_iter().find(|name| name.starts_with("libc."))
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_library_goes_behind_what_the_user_preloads_and_only_once() {
+    fn the_library_goes_behind_the_users_preloads_and_once() {
         let ours = Path::new("/c/lib.so");
         assert_eq!(appended(None, ours), "/c/lib.so");
         assert_eq!(appended(Some(OsStr::new("")), ours), "/c/lib.so");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_under_address_sanitizer_is_told_not_to_mind() {
+    fn address_sanitizer_is_set_to_accept_the_library() {
         let dir = tempfile::tempdir().unwrap();
         let (source, program) = (dir.path().join("p.c"), dir.path().join("p"));
         fs::write(&source, "int main(void) { return 0; }").unwrap();
@@ -283,19 +283,19 @@ mod tests {
     }
 
     #[test]
-    fn what_the_loader_would_not_take_is_an_absence_with_its_reason() {
+    fn a_library_that_the_loader_refuses_is_a_named_absence() {
         let dir = tempfile::tempdir().unwrap();
         let error = write_out(EMBEDDED, &[dir.path().join("a b")]).unwrap_err().to_string();
         assert!(error.contains("blank"), "{error}");
         assert!(matches!(write_out(b"", &[]), Err(Absent::NotBuilt)));
         let other = dir.path().join("other.so");
         fs::write(&other, "not a library at all").unwrap();
-        assert!(usable(&other).unwrap_err().contains("ELF"));
+        assert!(check_usable(&other).unwrap_err().contains("ELF"));
         let mut foreign = EMBEDDED.to_vec();
         foreign[18] ^= 0x55;
         fs::write(&other, &foreign).unwrap();
-        assert!(usable(&other).unwrap_err().contains("architecture"));
-        assert!(usable(&dir.path().join("missing")).is_err());
+        assert!(check_usable(&other).unwrap_err().contains("architecture"));
+        assert!(check_usable(&dir.path().join("missing")).is_err());
     }
 
     /// What the loader says when a program starts with that library.
@@ -333,15 +333,15 @@ mod tests {
             ),
         }
         for library in musl {
-            let why = usable(&library).unwrap_err();
+            let why = check_usable(&library).unwrap_err();
             assert!(why.contains("libc.so, which is musl's") && why.contains("libc.so.6"), "{why}");
             assert!(complaint(&library).contains("libc.so"), "the loader minds it no more");
         }
-        assert_eq!((usable(&ours), complaint(&ours).as_str()), (Ok(()), ""));
+        assert_eq!((check_usable(&ours), complaint(&ours).as_str()), (Ok(()), ""));
     }
 
     #[test]
-    fn the_library_loads_into_a_program_without_a_word() {
+    fn the_library_loads_silently_into_a_program() {
         let dir = tempfile::tempdir().unwrap();
         let path = write_out(EMBEDDED, &[dir.path().to_owned()]).unwrap();
         let made = std::process::Command::new("true").env("LD_PRELOAD", &path).output().unwrap();

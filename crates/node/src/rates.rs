@@ -114,7 +114,7 @@ impl Rates {
     }
 
     /// Its memory moves to other nodes.
-    pub fn moved(&mut self) {
+    pub fn mark_moved(&mut self) {
         let so_far = all_steady(&self.here);
         if !so_far.is_empty() {
             self.before = so_far;
@@ -124,7 +124,7 @@ impl Rates {
     }
 
     /// How fast it was before its memory moved, and since, with the widest teams that both tell of.
-    pub fn brought(&self) -> Option<Brought> {
+    pub fn move_gain(&self) -> Option<Brought> {
         let milli = |rate: f64| (rate * 1000.0).round() as u64;
         let both = all_steady(&self.here).into_iter().rev().find_map(|(threads, after)| {
             let before = self.before.get(&threads)?;
@@ -139,7 +139,7 @@ impl Rates {
     }
 
     /// What each neighbour cost that it was alone with, as long as it was alone, too, with teams as large.
-    pub fn seen(&self) -> Vec<Pair> {
+    pub fn neighbour_costs(&self) -> Vec<Pair> {
         let pair = |((threads, beside), samples): (&(u32, Beside), &Samples)| {
             let Beside::One(name) = beside else { return None };
             let alone_per_s = steady(self.beside.get(&(*threads, Beside::Nobody))?)?;
@@ -210,12 +210,12 @@ mod tests {
     }
 
     fn go_on(rates: &mut Rates, now: &mut Moment, parts: &[(u32, u32, Rate)]) {
-        for &(threads, looks, rate) in parts {
+        for &(threads, samples, rate) in parts {
             now.own_cpus = threads;
-            for look in 0..looks {
+            for sample in 0..samples {
                 rates.sample(now.clone());
                 now.let_run_ns += 100 * MS;
-                *now.regions.entry(threads).or_default() += rate(look) / 10;
+                *now.regions.entry(threads).or_default() += rate(sample) / 10;
             }
             rates.sample(now.clone());
         }
@@ -225,21 +225,21 @@ mod tests {
     fn a_memory_move_is_reported_once_rates_are_steady() {
         let (mut rates, mut now) = (Rates::default(), Moment::default());
         go_on(&mut rates, &mut now, &[(1, 40, |_| 500), (2, 40, |_| 1000)]);
-        assert_eq!(rates.brought(), None);
-        rates.moved();
+        assert_eq!(rates.move_gain(), None);
+        rates.mark_moved();
         // While pages are on their way nothing counts, and what was before stays known.
         go_on(&mut rates, &mut now, &[(2, 4, |_| 400)]);
-        rates.moved();
+        rates.mark_moved();
         go_on(&mut rates, &mut now, &[(2, 5, |_| 1300)]);
-        assert_eq!(rates.brought(), None);
+        assert_eq!(rates.move_gain(), None);
         go_on(&mut rates, &mut now, &[(2, 40, |_| 1300), (4, 40, |_| 9000)]);
         // With teams of four it was not seen before.
         let brought = Brought { threads: 2, before_milli: 1_000_000, after_milli: 1_300_000 };
-        assert_eq!(rates.brought(), Some(brought));
-        rates.moved();
+        assert_eq!(rates.move_gain(), Some(brought));
+        rates.mark_moved();
         go_on(&mut rates, &mut now, &[(2, 40, |_| 650)]);
         let brought = Brought { before_milli: 1_300_000, after_milli: 650_000, ..brought };
-        assert_eq!(rates.brought(), Some(brought));
+        assert_eq!(rates.move_gain(), Some(brought));
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn without_one_thread_the_curve_begins_as_amdahls_law_says() {
+    fn without_one_thread_the_curve_begins_by_amdahls_law() {
         // Nine tenths of the time in parallel: 1 ÷ (0.1 + 0.9 ÷ threads).
         let speedup = after(&[(2, 40, |_| 1820), (4, 40, |_| 3080)]).speedup().unwrap();
         assert!(speedup.milli(2).abs_diff(1818) <= 20, "{speedup:?}");
@@ -267,13 +267,14 @@ mod tests {
 
     #[test]
     fn rates_that_go_up_and_down_are_not_believed() {
-        let phases = |look: u32| if (look / 6).is_multiple_of(2) { 1000 } else { 3000 };
+        let phases = |sample: u32| if (sample / 6).is_multiple_of(2) { 1000 } else { 3000 };
         assert_eq!(after(&[(1, 60, |_| 1000), (2, 60, phases)]).speedup(), None);
     }
 
     #[test]
     fn a_few_odd_samples_among_many_change_nothing() {
-        let speedup = after(&[(1, 60, |_| 1000), (2, 60, |look| if look % 20 == 3 { 300 } else { 1800 })]);
+        let speedup =
+            after(&[(1, 60, |_| 1000), (2, 60, |sample| if sample % 20 == 3 { 300 } else { 1800 })]);
         assert_eq!(speedup.speedup().unwrap().milli(2), 1800);
     }
 
@@ -287,9 +288,14 @@ mod tests {
     fn time_in_which_it_shared_its_cpus_or_had_too_few_is_left_out() {
         let mut rates = Rates::default();
         for own_cpus in [0, 1] {
-            for look in 0..100 {
-                let regions = BTreeMap::from([(2, look * 100)]);
-                rates.sample(Moment { let_run_ns: look * 100 * MS, own_cpus, regions, ..Moment::default() });
+            for sample in 0..100 {
+                let regions = BTreeMap::from([(2, sample * 100)]);
+                rates.sample(Moment {
+                    let_run_ns: sample * 100 * MS,
+                    own_cpus,
+                    regions,
+                    ..Moment::default()
+                });
             }
         }
         assert!(rates.samples.is_empty(), "{rates:?}");
@@ -306,7 +312,7 @@ mod tests {
                 *now.regions.entry(threads).or_default() += per_s / 10;
             }
             rates.sample(now.clone());
-            rates.seen()
+            rates.neighbour_costs()
         };
         let app = |name: &str| AppId::new(name).unwrap();
         let one = |name: &str| Beside::One(app(name));

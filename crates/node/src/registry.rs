@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 use workload::AppId;
 
-use crate::before::Before;
 use crate::home::Home;
 use crate::identity;
+use crate::prior_state::PriorState;
 
 /// Our files are nobody else's to read.
 const MODE: u32 = 0o600;
@@ -80,7 +80,7 @@ pub struct Traces {
     /// For each hierarchy (by its mount point) the group directory that its processes came from.
     pub origins: BTreeMap<PathBuf, PathBuf>,
     /// What a program that was running had when it was taken in: given back exactly.
-    pub before: Option<Before>,
+    pub before: Option<PriorState>,
 }
 
 /// What `list` found.
@@ -132,7 +132,7 @@ impl Registry {
     }
 
     /// All turns are over, and whoever stands is stopped by others.
-    pub fn nobody_is_stopped(&self, id: &AppId) {
+    pub fn note_nobody_stopped(&self, id: &AppId) {
         // Without what is noted beside it, which others take back.
         let Ok(traces) = read_whole::<Traces>(&self.traces_path(id)) else { return };
         if traces.stops_by_signal == Some(true) {
@@ -157,9 +157,9 @@ impl Registry {
             let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
             let abandoned = end.strip_prefix(DRAFT).is_some_and(|writer| !writer_lives(writer));
             // A scheduler that was late may have written about a program that was forgotten meanwhile.
-            let said_of_nobody = (end == TRACES || notes::ENDINGS.contains(&end))
+            let orphaned = (end == TRACES || notes::ENDINGS.contains(&end))
                 && !host::exists(&path.with_extension("json"));
-            if abandoned || said_of_nobody {
+            if abandoned || orphaned {
                 // Whoever else removes it at the same time has done our work.
                 let _ = host::with(|host| host.remove_file(&path));
             }
@@ -205,7 +205,7 @@ pub(crate) fn write_whole(path: &Path, value: &impl Serialize) -> Result<(), Reg
 fn writer_lives(writer: &str) -> bool {
     let (pid, start) = writer.split_once('-').unwrap_or((writer, ""));
     let process = pid.parse().ok().zip(start.parse().ok());
-    process.is_some_and(|(pid, start_time_ticks)| identity::lives(ProcessId { pid, start_time_ticks }))
+    process.is_some_and(|(pid, start_time_ticks)| identity::is_alive(ProcessId { pid, start_time_ticks }))
 }
 
 /// The same of text.
@@ -291,7 +291,7 @@ mod tests {
             own: Vec::new(),
             groups: vec!["/sys/fs/cgroup/x/cg".into()],
             origins: [("/sys/fs/cgroup".into(), "/sys/fs/cgroup/user".into())].into(),
-            before: Some(Before::default()),
+            before: Some(PriorState::default()),
         };
         registry.write_traces(&id, &traces).unwrap();
         assert_eq!(registry.traces(&id), traces);

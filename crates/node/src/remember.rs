@@ -195,7 +195,7 @@ impl Fnv {
 mod tests {
     use super::*;
 
-    fn words(text: &str) -> Vec<OsString> {
+    fn command_line(text: &str) -> Vec<OsString> {
         text.split_whitespace().map(OsString::from).collect()
     }
 
@@ -204,20 +204,20 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("prog");
         std::fs::write(&file, vec![7; 3 << 20]).unwrap();
-        let key = key_of(&file, &words("prog -v train.py --size 3"));
+        let key = key_of(&file, &command_line("prog -v train.py --size 3"));
         assert_eq!(key.main_argument, "train.py");
-        assert_eq!(key, key_of(&file, &words("other -v train.py --size 3")));
-        let other = key_of(&file, &words("prog -v train.py --size 4"));
+        assert_eq!(key, key_of(&file, &command_line("other -v train.py --size 3")));
+        let other = key_of(&file, &command_line("prog -v train.py --size 4"));
         assert!(other.arguments != key.arguments && other.binary == key.binary);
         let mut bytes = vec![7; 3 << 20];
         *bytes.last_mut().unwrap() = 8;
         std::fs::write(&file, bytes).unwrap();
-        assert_ne!(key_of(&file, &words("prog")).binary, key.binary);
-        assert_eq!(key_of(Path::new("/nowhere"), &words("x")), ProgramKey::default());
+        assert_ne!(key_of(&file, &command_line("prog")).binary, key.binary);
+        assert_eq!(key_of(Path::new("/nowhere"), &command_line("x")), ProgramKey::default());
     }
 
     #[test]
-    fn what_was_learned_is_recalled_and_the_last_lesson_counts() {
+    fn the_last_lesson_is_recalled() {
         let directory = tempfile::tempdir().unwrap();
         let remembered = Remembered::at(directory.path().join("remembered.json"));
         let key = |arguments: &str| ProgramKey {

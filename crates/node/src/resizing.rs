@@ -45,7 +45,7 @@ pub fn listed() -> Vec<Pattern> {
 
 /// What a program's user says of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Word {
+pub enum UserOverride {
     #[default]
     None,
     /// All of it may be resized.
@@ -54,19 +54,19 @@ pub enum Word {
     Named(Vec<Pattern>),
 }
 
-impl Word {
+impl UserOverride {
     /// As in the variable: patterns of paths or their last parts between colons, or `1`.
-    pub fn parse(text: &OsStr) -> Word {
+    pub fn parse(text: &OsStr) -> UserOverride {
         let text = String::from_utf8_lossy(text.as_bytes());
         if text.trim() == "1" {
-            return Word::Whole;
+            return UserOverride::Whole;
         }
         let patterns: Vec<Pattern> = text
             .split(':')
             .filter(|each| !each.is_empty())
             .filter_map(|each| Pattern::new(each).ok())
             .collect();
-        if patterns.is_empty() { Word::None } else { Word::Named(patterns) }
+        if patterns.is_empty() { UserOverride::None } else { UserOverride::Named(patterns) }
     }
 }
 
@@ -91,9 +91,11 @@ mod tests {
 
     #[test]
     fn a_user_names_objects_or_the_whole_program() {
-        assert_eq!(Word::parse(OsStr::new(" 1 ")), Word::Whole);
-        assert_eq!(Word::parse(OsStr::new("")), Word::None);
-        let Word::Named(patterns) = Word::parse(OsStr::new("liba.so:*/b*")) else { panic!("named") };
+        assert_eq!(UserOverride::parse(OsStr::new(" 1 ")), UserOverride::Whole);
+        assert_eq!(UserOverride::parse(OsStr::new("")), UserOverride::None);
+        let UserOverride::Named(patterns) = UserOverride::parse(OsStr::new("liba.so:*/b*")) else {
+            panic!("named")
+        };
         assert!(fits(&patterns, Path::new("/opt/liba.so")) && fits(&patterns, Path::new("/opt/bc")));
         assert!(!fits(&patterns, Path::new("/opt/libc.so")));
     }

@@ -68,7 +68,7 @@ pub fn set_free_knowing(record: &AppRecord, known: Known, root: &Root, home: &Ho
     known.groups.into_iter().for_each(|group| traces.note(Act::Grouped(group)));
     let mut report = set_free_by(record, &traces, &home.group_name(), root);
     if report.widened > 0 || report.processes > 0 && !traces.groups.is_empty() {
-        report.spread = take_apart(record, &registry, root);
+        report.spread = spread_threads(record, &registry, root);
     }
     report
 }
@@ -77,7 +77,7 @@ pub fn set_free_knowing(record: &AppRecord, known: Known, root: &Root, home: &Ho
 /// other CPUs the kernel finds nothing to balance, and threads that spin for each other never sleep. Who is moved
 /// is bound to one CPU for some microseconds, which is noted for that time, beside the traces: those may be a
 /// scheduler's that comes back late, and does new things.
-fn take_apart(record: &AppRecord, registry: &Registry, root: &Root) -> usize {
+fn spread_threads(record: &AppRecord, registry: &Registry, root: &Root) -> usize {
     let Ok(members) = procfs::tree(identity::to_linux(record.process).pid, root) else { return 0 };
     if !registry.note_spread(&record.id) {
         return 0;
@@ -92,7 +92,7 @@ pub fn set_free_by(record: &AppRecord, traces: &Traces, group_name: &str, root: 
     let mut freeing = Freeing { record, traces, root, members: Vec::new(), report: Report::default() };
     let acts = freeing.acts(group_name);
     for step in Step::IN_ORDER {
-        let undone: Vec<&Act> = acts.iter().filter(|act| act.undone_by().contains(&step)).collect();
+        let undone: Vec<&Act> = acts.iter().filter(|act| act.undo_steps().contains(&step)).collect();
         freeing.undo(step, &undone);
     }
     freeing.report
@@ -118,18 +118,18 @@ impl Freeing<'_> {
         match step {
             Step::Thaw => {
                 self.thaw(&groups);
-                self.members = self.living(&groups);
+                self.members = self.living_members(&groups);
                 self.report.processes = self.members.len();
             }
             Step::Continue if acts.is_empty() => {}
             Step::Continue => self.continue_stopped(),
             Step::MoveBack => {
                 self.move_back(&groups);
-                let living = self.living(&[]);
+                let living = self.living_members(&[]);
                 let members: BTreeSet<Process> = living.into_iter().chain(self.members.drain(..)).collect();
                 self.members = members.into_iter().collect();
             }
-            Step::Widen => self.widen(acts),
+            Step::Widen => self.restore_cpus(acts),
             Step::StopAsking => self.clear_targets(),
         }
     }
@@ -144,17 +144,17 @@ impl Freeing<'_> {
                 other => others.push(other),
             }
         }
-        groups.extend(self.groups_seen(group_name));
+        groups.extend(self.observed_groups(group_name));
         let groups = groups.into_iter().filter(|group| host::is_directory(group));
         groups.map(Act::Grouped).chain(others).collect()
     }
 
     /// The group directories of ours that it is seen in.
-    fn groups_seen(&self, group_name: &str) -> Vec<PathBuf> {
-        let seen = cgroup::mounts(self.root).and_then(|mounts| {
-            cgroup::membership(self.record.process.pid, self.root).map(|seen| (mounts, seen))
+    fn observed_groups(&self, group_name: &str) -> Vec<PathBuf> {
+        let membership = cgroup::mounts(self.root).and_then(|mounts| {
+            cgroup::membership(self.record.process.pid, self.root).map(|membership| (mounts, membership))
         });
-        let (Ok((mounts, membership)), true) = (seen, identity::lives(self.record.process)) else {
+        let (Ok((mounts, membership)), true) = (membership, identity::is_alive(self.record.process)) else {
             return Vec::new();
         };
         let is_ours = |dir: &PathBuf| {
@@ -169,19 +169,19 @@ impl Freeing<'_> {
     fn thaw(&mut self, groups: &[&Path]) {
         for group in groups.iter().filter(|_| !broken!(NothingThawed)) {
             for (file, value) in [("freezer.state", "THAWED"), ("cgroup.freeze", "0"), ("cpu.idle", "0")] {
-                self.write_if_there(&group.join(file), value);
+                self.write_if_exists(&group.join(file), value);
             }
             // Even if its members cannot be moved out they are not confined any more. In v2 an empty
             // list would mean the parent's as well, but is refused to a group with members (ENOSPC).
             let is_v2 = host::exists(&group.join("cgroup.controllers"));
             let above = if is_v2 { "cpuset.cpus.effective" } else { "cpuset.cpus" };
             if let Some(cpus) = group.parent().and_then(|parent| text_of(&parent.join(above))) {
-                self.write_if_there(&group.join("cpuset.cpus"), cpus.trim());
+                self.write_if_exists(&group.join("cpuset.cpus"), cpus.trim());
             }
         }
     }
 
-    fn write_if_there(&mut self, path: &Path, value: &str) {
+    fn write_if_exists(&mut self, path: &Path, value: &str) {
         // The kernel takes a line break for an empty value, and nothing at all for no value.
         match host::with(|host| host.write(path, format!("{value}\n").as_bytes())) {
             Err(error)
@@ -196,14 +196,14 @@ impl Freeing<'_> {
 
     /// Everything of the program that lives: its tree, whoever is in its groups, and, where there
     /// are no groups to tell, those that lost their parents and still carry its environment.
-    fn living(&mut self, groups: &[&Path]) -> Vec<Process> {
+    fn living_members(&mut self, groups: &[&Path]) -> Vec<Process> {
         let mut known = vec![identity::to_linux(self.record.process)];
         for group in groups {
             known.extend(pids(group).into_iter().filter_map(|pid| Process::of(pid, self.root).ok()));
         }
         if self.traces.groups.is_empty()
             && let Some(pages) = self.record.pages.to_str()
-            && let Ok(carriers) = procfs::carrying("COPLACE_PAGES", pages, self.root)
+            && let Ok(carriers) = procfs::with_variable("COPLACE_PAGES", pages, self.root)
         {
             known.extend(carriers);
         }
@@ -233,7 +233,7 @@ impl Freeing<'_> {
     fn move_back(&mut self, groups: &[&Path]) {
         let left = groups.iter().filter(|_| !broken!(NobodyMovedBack));
         for group in left.filter(|_| !broken!(NothingThawed)) {
-            let home = self.home_of(group);
+            let home = self.return_dirs(group);
             for _ in 0..MOST_ROUNDS {
                 let members = pids(group);
                 if members.is_empty() {
@@ -256,7 +256,7 @@ impl Freeing<'_> {
 
     /// Where members of this group go, best first: where the program came from, the directory
     /// below which groups are made, the top of the hierarchy.
-    fn home_of(&self, group: &Path) -> Vec<PathBuf> {
+    fn return_dirs(&self, group: &Path) -> Vec<PathBuf> {
         let mount = self.mount_of(group);
         let origin = mount.and_then(|point| self.traces.origins.get(point)).cloned();
         // coplace/<scheduler>/<application>

@@ -184,21 +184,21 @@ mod tests {
         let mut nested = rotation(
             "in_turn [20ms side_by_side [in_turn [15ms a on 0, 15ms b on 0], c on 1], 20ms d on 0-1]",
         );
-        let mut seen: BTreeMap<String, u64> = BTreeMap::new();
+        let mut turns_of: BTreeMap<String, u64> = BTreeMap::new();
         for _ in 0..12_000 {
             for app in nested.running() {
-                *seen.entry(app.to_string()).or_default() += 1;
+                *turns_of.entry(app.to_string()).or_default() += 1;
             }
             nested.advance(MS / 10);
         }
         // 1,200 ms: d and c half of it each, a and b half of c's time each.
-        assert_eq!(seen["d"], 6000);
-        assert_eq!(seen["c"], 6000);
-        assert_eq!((seen["a"], seen["b"]), (3000, 3000));
+        assert_eq!(turns_of["d"], 6000);
+        assert_eq!(turns_of["c"], 6000);
+        assert_eq!((turns_of["a"], turns_of["b"]), (3000, 3000));
     }
 
     #[test]
-    fn a_change_of_plan_begins_with_those_who_run() {
+    fn a_change_of_plan_begins_with_running_programs() {
         let mut two = rotation("in_turn [20ms a on 0-1, 20ms b on 0-1, 20ms c on 0-1]");
         two.begin_with(&["c".parse().unwrap()].into());
         assert_eq!((running(&two).as_str(), two.next_change_ns()), ("c", Some(20 * MS)));

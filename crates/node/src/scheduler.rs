@@ -47,15 +47,14 @@ use crate::restore;
 use crate::server::{PeerId, Server};
 use crate::service::Service;
 
-/// How often programs are looked at at most, while there are several, and one alone, which nobody
-/// waits for.
-const LOOK_NS: u64 = 25_000_000;
-const LOOK_SELDOM_NS: u64 = 100_000_000;
-const LOOK_ALONE_NS: u64 = 500_000_000;
+/// How often programs are sampled at most, while there are several, and one alone, which nobody waits for.
+const SAMPLE_APPS_NS: u64 = 25_000_000;
+const SAMPLE_APPS_SETTLED_NS: u64 = 100_000_000;
+const SAMPLE_APPS_ALONE_NS: u64 = 500_000_000;
 /// How often the use by unmanaged programs and the load are sampled.
-const SAMPLE_NS: u64 = 250_000_000;
+const SAMPLE_MACHINE_NS: u64 = 250_000_000;
 /// The same while no program is managed, so that the first one does not come where others compute.
-const SAMPLE_IDLE_NS: u64 = 1_000_000_000;
+const SAMPLE_MACHINE_IDLE_NS: u64 = 1_000_000_000;
 /// How often what the kernel allows is read again.
 const ALLOWANCE_NS: u64 = 1_000_000_000;
 /// How often programs are looked for that a rule of the configuration means.
@@ -118,7 +117,7 @@ pub struct Scheduler {
     yielded: bool,
     /// Programs may have been set free that are not taken back yet: somebody had the lock of them for too long, and
     /// what it did shows when it has done it, or their groups were removed.
-    to_take_back: bool,
+    to_readopt: bool,
     allowance: Option<topology::Allowance>,
     /// The CPU time that all programs have together.
     paid_milli_cpus: Option<u32>,
@@ -143,7 +142,7 @@ impl Scheduler {
         let settings = settings_for(&options, mechanisms.as_ref());
         let policy = policy::by_name(&options.policy, &settings)?;
         let machine = Arc::new(host::with(|host| host.machine()));
-        let allowance = allowed::for_all(options.cpus.as_ref())?;
+        let allowance = allowed::machine_allowance(options.cpus.as_ref())?;
         let registry = Registry::new(&home);
         let remembered = options.remembered.clone().unwrap_or_else(|| home.remembered());
         let analyst = Analyst::start(Some(remembered.with_file_name("regions.json")), &root);
@@ -188,7 +187,7 @@ impl Scheduler {
             stopper: Stopper { stop: Arc::default(), wake: Arc::new(wake) },
             began_ns: now_ns(),
             yielded: false,
-            to_take_back: false,
+            to_readopt: false,
             allowance: None,
             paid_milli_cpus: None,
             allowance_at_ns: 0,
@@ -219,10 +218,10 @@ impl Scheduler {
         self.registry.sweep();
         let listing = match self.registry.list() {
             Ok(listing) => listing,
-            Err(error) => return self.failed(None, error),
+            Err(error) => return self.note_failed(None, error),
         };
         for (path, why) in listing.skipped {
-            self.failed(None, format!("{}: {why}; skipped", path.display()));
+            self.note_failed(None, format!("{}: {why}; skipped", path.display()));
         }
         let mut events = Vec::new();
         let until_ns = now_ns() + LONG_PATIENCE_NS;
@@ -233,9 +232,9 @@ impl Scheduler {
                 true => restore::Report::default(),
                 false => restore::set_free(&record, &Root::live(), &self.home),
             };
-            if identity::lives(record.process) {
+            if identity::is_alive(record.process) {
                 events.extend(match record.started {
-                    true => self.take_in(record),
+                    true => self.begin_managing(record),
                     false => self.enter(record),
                 });
             } else {
@@ -252,12 +251,13 @@ impl Scheduler {
     }
 
     /// What a program is shows in its first regions, and ever less is new about it as it grows older.
-    fn between_looks(&self, now_ns: u64) -> u64 {
-        if self.live.awaits_look() {
+    fn sample_pause_ns(&self, now_ns: u64) -> u64 {
+        if self.live.needs_sample() {
             return 0;
         }
-        let settled_ns = if self.live.apps().len() <= 1 { LOOK_ALONE_NS } else { LOOK_SELDOM_NS };
-        (self.live.youngest_ns(now_ns) / 2).clamp(LOOK_NS, settled_ns)
+        let settled_ns =
+            if self.live.apps().len() <= 1 { SAMPLE_APPS_ALONE_NS } else { SAMPLE_APPS_SETTLED_NS };
+        (self.live.youngest_ns(now_ns) / 2).clamp(SAMPLE_APPS_NS, settled_ns)
     }
 
     /// Runs until it is stopped or a daemon takes over; then every program is free.
@@ -267,32 +267,32 @@ impl Scheduler {
         let mut settling = false;
         while !self.stopper.stop.load(Ordering::Acquire) && !self.yielded {
             let now = now_ns();
-            let look_at = (!self.live.apps().is_empty()).then(|| due.look.at_ns());
+            let sample_at = (!self.live.apps().is_empty()).then(|| due.sample_apps.at_ns());
             let wake_at = self.engine.wake_at_ns().map(|at| self.began_ns + at);
-            self.wait(timers::wait_until(now, settling, look_at, wake_at).saturating_sub(now));
+            self.wait(timers::wait_until(now, settling, sample_at, wake_at).saturating_sub(now));
             let now = now_ns();
             self.lease.beat();
             let mut events = Vec::new();
-            if self.lease.was_late() && !broken!(NobodyTakenBack) {
-                events.extend(self.take_back(now + LONG_PATIENCE_NS));
-            } else if self.to_take_back {
-                events.extend(self.take_back(now));
+            if self.lease.was_late() && !broken!(NobodyReadopted) {
+                events.extend(self.readopt(now + LONG_PATIENCE_NS));
+            } else if self.to_readopt {
+                events.extend(self.readopt(now));
             }
             for (peer, incoming) in self.server.pump() {
                 events.extend(self.handle(peer, incoming));
             }
-            if due.look.is_due(now, self.between_looks(now)) {
+            if due.sample_apps.is_due(now, self.sample_pause_ns(now)) {
                 events.extend(self.sample_apps(now));
-                self.show_services();
+                self.update_services();
             }
             if let Some(guard) = self.guard.as_mut().filter(|_| due.guard.is_due(now, lease::BEAT_NS)) {
                 guard.check();
             }
             let idle = self.live.apps().is_empty();
-            if due.sample.is_due(now, if idle { SAMPLE_IDLE_NS } else { SAMPLE_NS }) {
+            if due.sample_machine.is_due(now, if idle { SAMPLE_MACHINE_IDLE_NS } else { SAMPLE_MACHINE_NS }) {
                 events.extend(self.sample_machine());
             }
-            if due.pending.is_due(now, SAMPLE_NS) {
+            if due.pending.is_due(now, SAMPLE_MACHINE_NS) {
                 events.extend(self.admit_pending());
             }
             if due.adopt.is_due(now, ADOPT_NS) {
@@ -311,17 +311,17 @@ impl Scheduler {
     fn lock_programs(&mut self, until_ns: u64) -> Option<Box<dyn Lock>> {
         self.lease.beat();
         let lock = self.home.lock_programs_until(until_ns, || self.lease.beat());
-        self.to_take_back |= lock.is_none();
+        self.to_readopt |= lock.is_none();
         lock
     }
 
     /// It did not act for so long that the guard may have set programs free, or still be about it.
-    fn take_back(&mut self, until_ns: u64) -> Vec<Event> {
-        self.to_take_back = false;
+    fn readopt(&mut self, until_ns: u64) -> Vec<Event> {
+        self.to_readopt = false;
         let _lock = self.lock_programs(until_ns);
         // Who does not act for long here either may find programs set free again, and takes them back the next time.
         let mut events = Vec::new();
-        for (id, was_stopped) in self.live.take_back(&self.home, || self.lease.beat()) {
+        for (id, was_stopped) in self.live.readopt(&self.home, || self.lease.beat()) {
             self.note(News::SetFree { app: id.clone() });
             events.extend(was_stopped.then_some(Event::Suspend(id)));
         }
@@ -331,9 +331,9 @@ impl Scheduler {
     }
 
     fn end(mut self) -> Ended {
-        self.server.close_door();
-        self.hand_out_accounts();
-        self.live.let_all_go();
+        self.server.stop_listening();
+        self.send_accounts();
+        self.live.set_all_free();
         self.live.note_stops_by_others();
         let records: Vec<(AppRecord, restore::Known)> =
             self.live.apps().values().map(|app| (app.record.clone(), app.known())).collect();
@@ -343,7 +343,7 @@ impl Scheduler {
             let _lock = self.lock_programs(until_ns);
             let report = restore::set_free_knowing(&record, known, &Root::live(), &self.home);
             if report.problems.is_empty() {
-                self.registry.nobody_is_stopped(&record.id);
+                self.registry.note_nobody_stopped(&record.id);
             }
         }
         // We may have written about programs that a guard had forgotten meanwhile.
@@ -352,7 +352,7 @@ impl Scheduler {
     }
 
     /// Those whose programs run on keep what was written up about them until now.
-    fn hand_out_accounts(&mut self) {
+    fn send_accounts(&mut self) {
         let now = now_ns();
         self.live.sample(now);
         for (id, peer) in &self.owners {

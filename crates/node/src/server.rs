@@ -45,18 +45,18 @@ impl Server {
     /// there is stale.
     pub fn bind(home: Home, role: Role) -> io::Result<Server> {
         let path = home.socket();
-        let told = |what: &str, error: io::Error| {
+        let context = |what: &str, error: io::Error| {
             io::Error::new(error.kind(), format!("cannot {what} {}: {error}", path.display()))
         };
         match host::with(|host| host.remove_file(&path)) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(told("remove the stale socket", error));
+                return Err(context("remove the stale socket", error));
             }
             _ => {}
         }
         let mode = if home.is_for_everybody() { 0o666 } else { 0o600 };
         let listener =
-            host::with(|host| host.listen(&path, mode)).map_err(|error| told("listen at", error))?;
+            host::with(|host| host.listen(&path, mode)).map_err(|error| context("listen at", error))?;
         Ok(Server { listener: Some(listener), home, role, peers: BTreeMap::new(), next: 1 })
     }
 
@@ -74,18 +74,18 @@ impl Server {
     /// Everything that peers said since the last call.
     pub fn pump(&mut self) -> Vec<(PeerId, Incoming)> {
         self.accept();
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         self.peers.retain(|&id, peer| {
-            let first = said.len();
-            let lives = peer.flush().is_ok() && peer.read(id, self.role, &mut said).is_ok();
+            let first = messages.len();
+            let lives = peer.flush().is_ok() && peer.read(id, self.role, &mut messages).is_ok();
             if !lives {
-                forget_passing(&mut said, first);
+                drop_transient(&mut messages, first);
                 // Before what later ones say: who comes back does so by another connection.
-                said.push((id, Incoming::Gone));
+                messages.push((id, Incoming::Gone));
             }
             lives
         });
-        said
+        messages
     }
 
     fn accept(&mut self) {
@@ -95,7 +95,7 @@ impl Server {
         while let Ok(stream) = listener.accept() {
             let never = Some(Duration::ZERO);
             let (Ok(()), Ok(uid)) = (stream.set_patience(never, never), stream.peer_uid()) else { continue };
-            if !self.home.admits(uid) {
+            if !self.home.may_connect(uid) {
                 continue;
             }
             let peer = Peer { stream, lines: Lines::default(), uid, greeted: false, unsent: Vec::new() };
@@ -106,7 +106,7 @@ impl Server {
 
     /// Takes in nobody any more: whoever comes now finds nobody at once, and tries again until the next
     /// scheduler is there, instead of waiting for an answer that does not come.
-    pub fn close_door(&mut self) {
+    pub fn stop_listening(&mut self) {
         if self.listener.take().is_some() {
             // Whoever leads next removes it otherwise.
             let _ = host::with(|host| host.remove_file(&self.home.socket()));
@@ -124,12 +124,12 @@ impl Server {
 
 /// Of who has hung up, what was true when it asked only: its program is stopped or continued. A scheduler that was late
 /// would do that after the next connection has said how things stand.
-fn forget_passing(said: &mut Vec<(PeerId, Incoming)>, first: usize) {
+fn drop_transient(messages: &mut Vec<(PeerId, Incoming)>, first: usize) {
     let passing = |incoming: &Incoming| {
         matches!(incoming, Incoming::Message(ToScheduler::Suspend { .. } | ToScheduler::Resume { .. }))
     };
     let mut at = 0;
-    said.retain(|(_, incoming)| {
+    messages.retain(|(_, incoming)| {
         at += 1;
         at <= first || !passing(incoming)
     });
@@ -140,7 +140,7 @@ impl Drop for Server {
         for peer in self.peers.values_mut() {
             let _ = peer.flush();
         }
-        self.close_door();
+        self.stop_listening();
     }
 }
 
@@ -163,11 +163,11 @@ impl Peer {
     }
 
     /// `Err`: the peer is to be dropped.
-    fn read(&mut self, id: PeerId, role: Role, said: &mut Vec<(PeerId, Incoming)>) -> Result<(), ()> {
+    fn read(&mut self, id: PeerId, role: Role, messages: &mut Vec<(PeerId, Incoming)>) -> Result<(), ()> {
         // Twice: whether it has hung up after what it said is to be known before that is heard.
         let filled = self.lines.fill(&mut self.stream).and_then(|()| self.lines.fill(&mut self.stream));
         loop {
-            match self.lines.take::<ToScheduler>() {
+            match self.lines.next_message::<ToScheduler>() {
                 Ok(None) => break,
                 Ok(Some(ToScheduler::Hello { version: VERSION, .. })) => {
                     self.greeted = true;
@@ -181,7 +181,7 @@ impl Peer {
                     let _ = self.flush();
                     return Err(());
                 }
-                Ok(Some(message)) if self.greeted => said.push((id, Incoming::Message(message))),
+                Ok(Some(message)) if self.greeted => messages.push((id, Incoming::Message(message))),
                 Ok(Some(_)) => return Err(()),
                 Err(error) => {
                     self.queue(&FromScheduler::Refused { why: error.to_string() });

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_noted_is_written_at_the_end_and_only_if_asked_for() {
+    fn switches_are_written_at_the_end_and_only_if_asked_for() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let mut log = SwitchLog { path: Some(path.clone()), switches: Vec::new() };

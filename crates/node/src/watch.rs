@@ -12,7 +12,7 @@ mod threads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linux::affinity::Said;
+use linux::affinity::Stated;
 use linux::memory::Resident;
 use linux::page::{PageDir, PageName};
 use linux::protection::{self, Reason};
@@ -38,7 +38,7 @@ const JUDGE_NS: u64 = 90_000_000;
 const SELDOM_NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Debug)]
-pub struct Sight {
+pub struct Observation {
     pub nature: Nature,
     /// What was found about whether its teams may be resized.
     pub finding: Option<Finding>,
@@ -225,7 +225,7 @@ impl Watch {
     }
 
     /// What its processes say of their threads' CPUs.
-    pub fn stated_cpus(&self) -> BTreeMap<Process, Said> {
+    pub fn stated_cpus(&self) -> BTreeMap<Process, Stated> {
         self.teams.stated_cpus()
     }
 
@@ -240,7 +240,7 @@ impl Watch {
 
     /// Tells launchers from the rest. A process may execute another program at any time, and mostly
     /// does so soon.
-    fn examine(&mut self, now_ns: u64) {
+    fn find_launchers(&mut self, now_ns: u64) {
         self.examined.retain(|process, _| self.members.contains(process));
         for &process in &self.members {
             let due_ns = self.examined.get(&process).copied().unwrap_or(0);
@@ -260,11 +260,11 @@ impl Watch {
 
     /// The whole picture. `still_ns` is how long its turns have kept it from running so far: of that
     /// time it could want nothing. `out_of_turn`: whether they do so now, or did since the look began.
-    pub fn sample(&mut self, now_ns: u64, still_ns: u64, out_of_turn: impl Fn() -> bool) -> Sight {
+    pub fn sample(&mut self, now_ns: u64, still_ns: u64, out_of_turn: impl Fn() -> bool) -> Observation {
         if let Ok(members) = procfs::tree_fast(&self.members, &self.root) {
             self.members = members;
         }
-        self.examine(now_ns);
+        self.find_launchers(now_ns);
         let stats: Vec<_> = self.members.iter().filter_map(|process| process.stat(&self.root).ok()).collect();
         let stopped = !stats.is_empty() && stats.iter().all(procfs::Stat::is_stopped);
         self.let_run.sample(now_ns, still_ns, stopped && !out_of_turn());
@@ -274,26 +274,26 @@ impl Watch {
         // A runtime that we know tells its threads itself, once it runs any.
         let foreign = self.teams.has_foreign_runtime();
         let insiders = self.insiders();
-        let (seen, unseen): (Vec<Process>, Vec<Process>) =
+        let (with_page, without_page): (Vec<Process>, Vec<Process>) =
             insiders.into_iter().partition(|process| !foreign && self.teams.has(*process));
         let silent: Vec<Process> =
-            seen.into_iter().filter(|process| self.teams.is_silent(*process)).collect();
-        if unseen.is_empty() {
+            with_page.into_iter().filter(|process| self.teams.is_silent(*process)).collect();
+        if without_page.is_empty() {
             self.busy = 0;
         }
-        if unseen.is_empty() && silent.is_empty() {
+        if without_page.is_empty() && silent.is_empty() {
             self.unproven = 0;
         }
         self.silent.retain(|process, _| silent.contains(process));
         let passed_ns = now_ns.saturating_sub(self.judged_ns);
         let ran_ns = let_run_ns - self.judged_run_ns;
-        if ran_ns >= JUDGE_NS && (passed_ns >= SELDOM_NS || !unseen.is_empty() || !silent.is_empty()) {
+        if ran_ns >= JUDGE_NS && (passed_ns >= SELDOM_NS || !without_page.is_empty() || !silent.is_empty()) {
             (self.judged_ns, self.judged_run_ns) = (now_ns, let_run_ns);
             if now_ns >= self.reasons_at_ns {
                 self.reasons_at_ns = now_ns + SELDOM_NS;
                 self.sample_protection();
             }
-            self.judge(now_ns, ran_ns, &unseen, &silent);
+            self.judge(now_ns, ran_ns, &without_page, &silent);
         }
         if now_ns >= self.memory_at_ns {
             // Soon at first: a short program ends before anybody looks twice.
@@ -309,7 +309,7 @@ impl Watch {
             self.passive = Some(!unsure && self.members.first().is_some_and(passive));
         }
         let max_team = self.teams.max_team(now_ns).map(|threads| threads + self.busy);
-        Sight {
+        Observation {
             nature: self.nature(runtime, now_ns),
             finding: self.teams.finding().cloned(),
             team: self.team(runtime, now_ns),

@@ -26,7 +26,7 @@ impl Program {
             guardian: identity::own(),
             command: vec!["sleep".into()],
             directory: "/".into(),
-            pages: home.make_pages(process).unwrap(),
+            pages: home.create_pages(process).unwrap(),
             original_cpus: linux::affinity::get(process.pid).unwrap(),
             demand: Demand::default(),
             arrived_ns: linux::clock::now_ns(),
@@ -63,7 +63,7 @@ fn enter(member: &mut Membership, program: &Program) -> AppId {
             .iter()
             .any(|message| matches!(message, FromScheduler::Start { id: started, .. } if *started == id))
     });
-    member.started(&id);
+    member.report_started(&id);
     id
 }
 
@@ -92,7 +92,7 @@ fn the_first_leads_the_second_joins_and_names_are_made_unique() {
     let (_dir, home) = scratch();
     let mut first = member(&home);
     let mut second = member(&home);
-    assert!(first.leads() && !second.leads());
+    assert!(first.is_leader() && !second.is_leader());
     assert_eq!(second.scheduler(), Some((Role::Leader, std::process::id())));
     let (a, b) = (Program::start(&home, "sleep"), Program::start(&home, "sleep"));
     assert_eq!(enter(&mut first, &a).as_str(), "sleep");
@@ -110,14 +110,14 @@ fn another_leads_at_once_with_the_same_names_after_the_leader() {
     drop(first);
     let took = until("the second to lead", || {
         second.pump();
-        second.leads() && second.scheduler().is_some()
+        second.is_leader() && second.scheduler().is_some()
     });
     assert!(took < Duration::from_secs(1), "it took {took:?}");
     second.suspend(&id);
     second.resume(&id);
     assert!(second.scheduler().is_some());
     drop(b);
-    let account = second.ended(&id).expect("the new leader knows the program");
+    let account = second.report_ended(&id).expect("the new leader knows the program");
     assert_eq!(account.id, Some(id));
 }
 
@@ -134,7 +134,7 @@ fn a_daemon_takes_over_from_a_leader_and_refuses_a_second() {
             member.pump();
             member.scheduler().is_some_and(|(role, _)| role == Role::Daemon)
         });
-        assert!(!member.leads());
+        assert!(!member.is_leader());
     }
     match take_over(&home, Role::Daemon) {
         Err(JoinError::Lock(LockError::Held { role: Some(Role::Daemon), .. })) => {}
@@ -149,9 +149,9 @@ fn a_daemon_takes_over_from_a_leader_and_refuses_a_second() {
         let found = |member: &Membership| member.scheduler().is_some_and(|(role, _)| role == Role::Leader);
         found(&first) && found(&second)
     });
-    assert!(first.leads() != second.leads());
+    assert!(first.is_leader() != second.is_leader());
     drop(a);
-    assert!(second.ended(&id).is_some());
+    assert!(second.report_ended(&id).is_some());
 }
 
 #[test]
@@ -180,11 +180,11 @@ fn a_member_that_may_not_lead_is_orphaned_with_its_leader() {
     });
     assert!(other.is_orphaned() && took < Duration::from_secs(1), "it took {took:?}");
     drop(program);
-    assert!(other.ended(&id).is_some(), "the leader went in order and left its account");
+    assert!(other.report_ended(&id).is_some(), "the leader went in order and left its account");
 }
 
 #[test]
-fn whoever_meets_a_leader_that_leaves_is_managed_all_the_same() {
+fn a_program_that_meets_a_leaving_leader_is_managed() {
     let (_dir, home) = scratch();
     for round in 0..12 {
         let leader = member(&home);
@@ -195,21 +195,21 @@ fn whoever_meets_a_leader_that_leaves_is_managed_all_the_same() {
             drop(leader);
         });
         let mut joins = member(&home);
-        let (id, _) = joins.bring(&program.1).unwrap();
+        let (id, _) = joins.register_until_accepted(&program.1).unwrap();
         until("Start", || {
             let messages = joins.pump();
             messages
                 .iter()
                 .any(|message| matches!(message, FromScheduler::Start { id: its, .. } if *its == id))
         });
-        joins.started(&id);
+        joins.report_started(&id);
         leaves.join().unwrap();
         until("a leader", || {
             joins.pump();
             joins.scheduler().is_some()
         });
         drop(program);
-        assert!(joins.ended(&id).is_some());
+        assert!(joins.report_ended(&id).is_some());
     }
     let left: Vec<_> =
         std::fs::read_dir(home.apps()).unwrap().flatten().map(|entry| entry.file_name()).collect();
@@ -227,7 +227,7 @@ fn the_account_of_a_leader_that_left_is_handed_on() {
     drop(leader);
     // It ends before anybody has noticed that the leader went.
     drop(program);
-    let account = other.ended(&id).expect("it was handed out");
+    let account = other.report_ended(&id).expect("it was handed out");
     assert_eq!(account.id, Some(id));
     assert!(account.width_ns.values().sum::<u64>() >= 200_000_000, "{account:?}");
 }
@@ -241,7 +241,7 @@ fn impossible_options_are_an_error_and_leave_no_scheduler() {
 }
 
 #[test]
-fn a_program_whose_run_goes_before_it_starts_keeps_no_turn() {
+fn a_program_abandoned_before_its_start_keeps_no_turn() {
     let (_dir, home) = scratch();
     let (stopper, thread) = daemon(&home);
     let mut stays = member(&home);
@@ -263,7 +263,7 @@ fn a_program_whose_run_goes_before_it_starts_keeps_no_turn() {
     until("both", || Vec::len(&there()) == 2);
     drop(goes);
     until("only who has started", || there() == [id.to_string()]);
-    assert!(identity::lives(b.1.process), "the program itself is left alone");
+    assert!(identity::is_alive(b.1.process), "the program itself is left alone");
     drop(stays);
     stopper.stop();
     thread.join().unwrap();

@@ -104,7 +104,7 @@ pub fn diff(old: &Plan, new: &Plan) -> Change {
     let mut count = 0;
     new.for_each_run(&mut |_| count += 1);
     roles.reserve(count);
-    let often = [give_roles(old, 0, &mut roles), give_roles(new, 1, &mut roles)];
+    let often = [assign_roles(old, 0, &mut roles), assign_roles(new, 1, &mut roles)];
     let mut change = Change::default();
     for (app, [before, after]) in &roles {
         let steps = app_changes(before, after);
@@ -140,7 +140,7 @@ enum Role<'a> {
 
 /// Notes as the roles of that number what a plan makes of each program that it mentions. Whether
 /// somebody has several runs.
-fn give_roles<'a>(plan: &'a Plan, number: usize, roles: &mut ByApp<'a, [Role<'a>; 2]>) -> bool {
+fn assign_roles<'a>(plan: &'a Plan, number: usize, roles: &mut ByApp<'a, [Role<'a>; 2]>) -> bool {
     for app in &plan.waiting {
         roles.entry(app).or_default()[number] = Role::Waits;
     }

@@ -18,11 +18,11 @@ impl Tree {
         parts.iter().chain(slots.iter().map(|slot| &slot.tree))
     }
 
-    /// Calls `see` with every run, left to right.
-    pub fn for_each_run<'a>(&'a self, see: &mut impl FnMut(&'a Run)) {
+    /// Calls `visit` with every run, left to right.
+    pub fn for_each_run<'a>(&'a self, visit: &mut impl FnMut(&'a Run)) {
         match self {
-            Tree::Run(run) => see(run),
-            _ => self.children().for_each(|child| child.for_each_run(see)),
+            Tree::Run(run) => visit(run),
+            _ => self.children().for_each(|child| child.for_each_run(visit)),
         }
     }
 
@@ -153,7 +153,7 @@ impl<'a> Leaves<'a> {
     }
 
     /// CPUs given to each run, in the order of `runs`.
-    fn cpus_given(&self) -> Vec<f64> {
+    fn mean_cpus(&self) -> Vec<f64> {
         let mut load: Vec<BTreeMap<u32, Load>> = vec![BTreeMap::new(); self.owners.len()];
         let density =
             |leaf: &Leaf<'_>| leaf.inner * f64::from(leaf.run.threads) / leaf.run.place.len().max(1) as f64;
@@ -165,14 +165,14 @@ impl<'a> Leaves<'a> {
                 *(if owns(leaf, mixed, cpu) { &mut load.owner } else { &mut load.others }) += density(leaf);
             }
         }
-        let given = |leaf: &Leaf<'_>| match leaf.mixed {
+        let share = |leaf: &Leaf<'_>| match leaf.mixed {
             None => leaf.outer * leaf.run.place.len() as f64,
             Some(mixed) => {
                 let granted = |cpu: u32| load[mixed][&cpu].granted(owns(leaf, mixed, cpu));
                 leaf.outer * density(leaf) * leaf.run.place.iter().map(granted).sum::<f64>()
             }
         };
-        self.runs.iter().map(given).collect()
+        self.runs.iter().map(share).collect()
     }
 }
 
@@ -202,10 +202,10 @@ impl Plan {
         apps
     }
 
-    /// Calls `see` with every run, left to right.
-    pub fn for_each_run<'a>(&'a self, see: &mut impl FnMut(&'a Run)) {
+    /// Calls `visit` with every run, left to right.
+    pub fn for_each_run<'a>(&'a self, visit: &mut impl FnMut(&'a Run)) {
         if let Some(tree) = &self.tree {
-            tree.for_each_run(see);
+            tree.for_each_run(visit);
         }
     }
 
@@ -250,23 +250,23 @@ impl Plan {
     /// nobody else may. Under `mixed` a CPU is divided equally among the threads that can be expected
     /// on it (threads ÷ CPUs of each run; an owner's threads go first); where these are fewer than
     /// one, the rest of the CPU is nobody's. Turns nested below a `mixed` count by their average.
-    pub fn cpus_given(&self) -> BTreeMap<&AppId, f64> {
-        let mut given: BTreeMap<&AppId, f64> = self.apps().into_iter().map(|app| (app, 0.0)).collect();
-        self.for_each_given(&mut |run, cpus| *given.entry(&run.app).or_default() += cpus);
-        given
+    pub fn mean_cpus(&self) -> BTreeMap<&AppId, f64> {
+        let mut means: BTreeMap<&AppId, f64> = self.apps().into_iter().map(|app| (app, 0.0)).collect();
+        self.for_each_mean(&mut |run, cpus| *means.entry(&run.app).or_default() += cpus);
+        means
     }
 
-    /// Calls `see` with every run and the CPUs that it is given in the long run.
-    pub(crate) fn for_each_given<'a>(&'a self, see: &mut impl FnMut(&'a Run, f64)) {
+    /// Calls `visit` with every run and the CPUs that it is given in the long run.
+    pub(crate) fn for_each_mean<'a>(&'a self, visit: &mut impl FnMut(&'a Run, f64)) {
         let Some(tree) = &self.tree else { return };
         let leaves = Leaves::of(tree);
-        leaves.runs.iter().zip(leaves.cpus_given()).for_each(|(leaf, cpus)| see(leaf.run, cpus));
+        leaves.runs.iter().zip(leaves.mean_cpus()).for_each(|(leaf, cpus)| visit(leaf.run, cpus));
     }
 
     /// Long-run share of CPU time of each program, as a fraction of a machine of `cpus` CPUs; see
-    /// [`Plan::cpus_given`].
+    /// [`Plan::mean_cpus`].
     pub fn cpu_shares(&self, cpus: usize) -> BTreeMap<&AppId, f64> {
-        self.cpus_given().into_iter().map(|(app, given)| (app, given / cpus.max(1) as f64)).collect()
+        self.mean_cpus().into_iter().map(|(app, mean)| (app, mean / cpus.max(1) as f64)).collect()
     }
 
     /// How far the shares are from what each program's weight entitles it to, over the programs in
@@ -274,12 +274,12 @@ impl Plan {
     pub fn unfairness(&self, cpus: usize, weights_milli: &BTreeMap<AppId, u32>) -> Unfairness {
         let shares = self.cpu_shares(cpus);
         let share = |app: &AppId| shares.get(app).copied().unwrap_or(0.0);
-        let given: f64 = weights_milli.keys().map(share).sum();
+        let total: f64 = weights_milli.keys().map(share).sum();
         let weights: f64 = weights_milli.values().map(|&weight| f64::from(weight)).sum();
         let mut unfairness = Unfairness { ratio: 1.0, difference: 0.0 };
         let (mut least, mut most) = (f64::INFINITY, 0.0f64);
         for (app, &weight) in weights_milli {
-            let fair = given * f64::from(weight) / weights.max(1.0);
+            let fair = total * f64::from(weight) / weights.max(1.0);
             unfairness.difference = unfairness.difference.max((share(app) - fair).abs());
             if weight > 0 {
                 let per_weight = share(app) / f64::from(weight);

@@ -9,7 +9,7 @@ use crate::{Plan, Run, Tree, TurnMode};
 impl Plan {
     /// Who runs at the same time as whom, anywhere on the machine; also those that fill what others in turn leave.
     pub fn company(&self) -> BTreeMap<AppId, BTreeSet<AppId>> {
-        fn see(tree: &Tree, others: &BTreeSet<AppId>, into: &mut BTreeMap<AppId, BTreeSet<AppId>>) {
+        fn walk(tree: &Tree, others: &BTreeSet<AppId>, into: &mut BTreeMap<AppId, BTreeSet<AppId>>) {
             let together = match tree {
                 Tree::Run(run) => return drop(into.insert(run.app.clone(), others.clone())),
                 Tree::SideBySide(_) | Tree::Mixed { .. } => true,
@@ -18,43 +18,43 @@ impl Plan {
             for (at, part) in tree.children().enumerate() {
                 let siblings = tree.children().enumerate().filter(|(other, _)| together && *other != at);
                 let apps = siblings.flat_map(|(_, sibling)| sibling.apps()).cloned();
-                see(part, &others.iter().cloned().chain(apps).collect(), into);
+                walk(part, &others.iter().cloned().chain(apps).collect(), into);
             }
         }
         let mut company = BTreeMap::new();
-        self.tree.iter().for_each(|tree| see(tree, &BTreeSet::new(), &mut company));
+        self.tree.iter().for_each(|tree| walk(tree, &BTreeSet::new(), &mut company));
         company
     }
 
     /// Programs that have CPUs in common with others at the same time: left to the kernel, or in turn with some that
     /// fill what they leave.
     pub fn sharing(&self) -> BTreeSet<AppId> {
-        fn see(tree: &Tree, shared: bool, into: &mut BTreeSet<AppId>) {
+        fn walk(tree: &Tree, shared: bool, into: &mut BTreeSet<AppId>) {
             match tree {
                 Tree::Run(run) if shared => drop(into.insert(run.app.clone())),
                 Tree::Run(_) => {}
-                Tree::SideBySide(parts) => parts.iter().for_each(|part| see(part, shared, into)),
+                Tree::SideBySide(parts) => parts.iter().for_each(|part| walk(part, shared, into)),
                 Tree::Mixed { parts, .. } => {
-                    parts.iter().for_each(|part| see(part, shared || parts.len() > 1, into));
+                    parts.iter().for_each(|part| walk(part, shared || parts.len() > 1, into));
                 }
                 Tree::InTurn { mode, slots } => {
                     let filled = *mode == TurnMode::Filling && slots.len() > 1;
-                    slots.iter().for_each(|slot| see(&slot.tree, shared || filled, into));
+                    slots.iter().for_each(|slot| walk(&slot.tree, shared || filled, into));
                 }
             }
         }
         let mut shared = BTreeSet::new();
-        self.tree.iter().for_each(|tree| see(tree, false, &mut shared));
+        self.tree.iter().for_each(|tree| walk(tree, false, &mut shared));
         shared
     }
 
     /// How each program is kept from running while it is not in turn. Programs that take no turns are absent.
     pub fn turn_modes(&self) -> BTreeMap<AppId, TurnMode> {
-        fn see(tree: &Tree, within: Option<TurnMode>, into: &mut BTreeMap<AppId, TurnMode>) {
+        fn walk(tree: &Tree, within: Option<TurnMode>, into: &mut BTreeMap<AppId, TurnMode>) {
             match tree {
                 Tree::Run(run) => into.extend(within.map(|mode| (run.app.clone(), mode))),
                 Tree::SideBySide(parts) | Tree::Mixed { parts, .. } => {
-                    parts.iter().for_each(|part| see(part, within, into));
+                    parts.iter().for_each(|part| walk(part, within, into));
                 }
                 Tree::InTurn { mode, slots } => {
                     // Inside a strict wheel standing still is strict, whatever an inner wheel says.
@@ -62,26 +62,26 @@ impl Plan {
                         (_, 0 | 1) | (Some(TurnMode::Strict), _) => within,
                         _ => Some(*mode),
                     };
-                    slots.iter().for_each(|slot| see(&slot.tree, within, into));
+                    slots.iter().for_each(|slot| walk(&slot.tree, within, into));
                 }
             }
         }
         let mut modes = BTreeMap::new();
-        self.tree.iter().for_each(|tree| see(tree, None, &mut modes));
+        self.tree.iter().for_each(|tree| walk(tree, None, &mut modes));
         modes
     }
 
     /// The runs that are left to the kernel together with others: those anywhere below a `mixed`.
     pub fn mixed_runs(&self) -> Vec<&Run> {
-        fn see<'a>(tree: &'a Tree, mixed: bool, into: &mut Vec<&'a Run>) {
+        fn walk<'a>(tree: &'a Tree, mixed: bool, into: &mut Vec<&'a Run>) {
             let mixed = mixed || matches!(tree, Tree::Mixed { .. });
             match tree {
                 Tree::Run(run) => into.extend(mixed.then_some(run)),
-                _ => tree.children().for_each(|child| see(child, mixed, into)),
+                _ => tree.children().for_each(|child| walk(child, mixed, into)),
             }
         }
         let mut runs = Vec::new();
-        self.tree.iter().for_each(|tree| see(tree, false, &mut runs));
+        self.tree.iter().for_each(|tree| walk(tree, false, &mut runs));
         runs
     }
 }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn company_is_who_runs_at_the_same_time() {
+    fn company_is_the_programs_that_run_at_the_same_time() {
         let company = |text: &str| {
             let of = |(app, others): (AppId, BTreeSet<AppId>)| {
                 let others: Vec<String> = others.iter().map(ToString::to_string).collect();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_on_its_place_while_it_runs_shares_nothing() {
+    fn a_program_alone_on_its_place_shares_nothing() {
         let shared =
             |text: &str| plan(text).sharing().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         assert_eq!(shared("side_by_side [a on 0, b on 1]"), "");

@@ -186,7 +186,7 @@ enum Level {
 }
 
 impl Level {
-    fn takes(self) -> &'static str {
+    fn expects(self) -> &'static str {
         match self {
             Level::Turns => "in_turn, side_by_side, mixed and runs",
             Level::Sides => "side_by_side, in_turn, mixed and runs",
@@ -210,7 +210,7 @@ fn check_levels(tree: &Tree, level: Level, below: &str) -> Result<(), Refusal> {
                 Tree::InTurn { .. } => "in_turn",
                 _ => "mixed",
             };
-            let takes = level.takes().to_owned();
+            let takes = level.expects().to_owned();
             return Err(Refusal::TooDeep { below: below.to_owned(), found: found.to_owned(), takes });
         }
     };

@@ -167,7 +167,7 @@ impl App {
     /// Whether its next team is as wide as it is told: malleable programs always, moldable and
     /// evolving ones before their first team. What runs with a team that it alone decides about
     /// must not be given fewer CPUs than that.
-    pub fn takes_orders(&self) -> bool {
+    pub fn accepts_width(&self) -> bool {
         match self.demand.malleability {
             Malleability::Malleable => true,
             Malleability::Moldable | Malleability::Evolving => self.team.is_none(),
@@ -182,7 +182,7 @@ impl App {
 
     /// Fewest threads that it can be made to run with.
     pub fn fewest_threads(&self, cpus: u32) -> u32 {
-        if self.takes_orders() { self.demand.min_threads.max(1) } else { self.width(cpus) }
+        if self.accepts_width() { self.demand.min_threads.max(1) } else { self.width(cpus) }
     }
 }
 
@@ -205,17 +205,17 @@ impl FromStr for App {
     /// the same time), `fixed` (must not be stopped), `suspended`. What is not said is as in [`App::new`].
     fn from_str(text: &str) -> Result<App, ParseAppError> {
         let error = |why: String| ParseAppError { text: text.trim().to_owned(), why };
-        let mut words = text.split_whitespace();
-        let name = words.next().unwrap_or_default();
+        let mut tokens = text.split_whitespace();
+        let name = tokens.next().unwrap_or_default();
         let id = AppId::new(name).map_err(|wrong| error(wrong.to_string()))?;
         let mut app = App::new(id, 0);
         let remembered = |value: u64| Known::remembered(value, 0);
-        while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or_else(|| error(format!("'{word}' needs a value")));
+        while let Some(token) = tokens.next() {
+            let mut value = || tokens.next().ok_or_else(|| error(format!("'{token}' needs a value")));
             let number = |value: &str| -> Result<u32, ParseAppError> {
-                value.parse().map_err(|_| error(format!("'{value}' after '{word}' is not a number")))
+                value.parse().map_err(|_| error(format!("'{value}' after '{token}' is not a number")))
             };
-            match word {
+            match token {
                 "rigid" => app.demand.malleability = Malleability::Rigid,
                 "moldable" => app.demand.malleability = Malleability::Moldable,
                 "malleable" => app.demand.malleability = Malleability::Malleable,
@@ -239,7 +239,7 @@ impl FromStr for App {
                 "passive" => app.waits_passively = true,
                 "fixed" => app.stoppable = false,
                 "suspended" => app.suspended = true,
-                _ => return Err(error(format!("'{word}' is not a property"))),
+                _ => return Err(error(format!("'{token}' is not a property"))),
             }
         }
         Ok(app)

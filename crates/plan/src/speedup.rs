@@ -104,8 +104,8 @@ mod tests {
     fn rates_make_a_curve_and_two_sizes_give_the_one_thread_rate() {
         // A tenth of the time is serial: 1 ÷ (0.1 + 0.9 ÷ n) of 50 a second.
         let rate = |threads: u32| 50.0 / (0.1 + 0.9 / f64::from(threads));
-        for seen in [[1, 2, 4], [2, 4, 8]] {
-            let (curve, one) = Speedup::from_rates(&seen.map(|n| (n, rate(n))).into()).unwrap();
+        for sizes in [[1, 2, 4], [2, 4, 8]] {
+            let (curve, one) = Speedup::from_rates(&sizes.map(|n| (n, rate(n))).into()).unwrap();
             assert!((one - 50.0).abs() < 1e-9, "{one}");
             assert_eq!((curve.milli(2), curve.milli(4)), (1818, 3077));
         }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_curve_is_refused_with_its_point() {
+    fn an_impossible_curve_is_refused_with_its_point() {
         for (text, part) in [("2", "'2' is not"), ("2:0", "2:0"), ("0:5", "0:5"), ("1:900", "1:900")] {
             let error = text.parse::<Speedup>().unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_as_a_map_and_read_again() {
+    fn a_curve_is_written_as_a_map_and_read_again() {
         let speedup: Speedup = "2:1800".parse().unwrap();
         let text = serde_json::to_string(&speedup).unwrap();
         assert_eq!(text, r#"{"1":1000,"2":1800}"#);

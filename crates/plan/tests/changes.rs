@@ -35,7 +35,7 @@ fn single_and_empty_nodes_vanish_and_nested_equal_ones_merge() {
 }
 
 #[test]
-fn what_is_in_normal_form_is_taken_as_it_is() {
+fn a_plan_in_normal_form_is_unchanged() {
     for text in [
         "idle",
         "a on 0",
@@ -56,7 +56,7 @@ fn all_four_levels_can_be_carried_out() {
 }
 
 #[test]
-fn deeper_trees_are_refused_with_the_place_and_what_would_do() {
+fn deeper_trees_are_refused_with_place_and_remedy() {
     let refusal = refused("side_by_side [in_turn [side_by_side [a on 0, b on 1], c on 0-1], d on 2]");
     let shown = refusal.to_string();
     assert_eq!(shown, "side_by_side stands below in_turn, where only mixed and runs can be carried out");
@@ -132,7 +132,7 @@ fn changed_turns_and_sharing_are_named_though_nobody_moves() {
 
 proptest! {
     #[test]
-    fn carrying_a_difference_out_on_the_old_plan_gives_the_new_one(old in sound_plan(), new in sound_plan()) {
+    fn carrying_out_a_difference_turns_the_old_plan_into_the_new(old in sound_plan(), new in sound_plan()) {
         let change = diff(&old, &new);
         let mut states = old.states();
         change.apply(&mut states);
@@ -166,13 +166,13 @@ proptest! {
         let wrapped = Plan { tree: plan.tree.clone().map(|tree| wrap(tree, wraps)), ..plan.clone() };
         let limits = Limits { shortest_slice_ns: 50_000_000, ..Limits::default() };
         let normal = normalise(&wrapped, &limits).unwrap();
-        for (app, given) in normal.cpus_given() {
-            prop_assert!((given - plan.cpus_given()[app]).abs() < 1e-6, "{} in {}", app, plan);
+        for (app, cpus) in normal.mean_cpus() {
+            prop_assert!((cpus - plan.mean_cpus()[app]).abs() < 1e-6, "{} in {}", app, plan);
         }
     }
 
     #[test]
-    fn in_normal_form_nobody_stands_still_beyond_the_limits(plan in sound_plan()) {
+    fn in_normal_form_standstill_keeps_the_limits(plan in sound_plan()) {
         let limits = Limits {
             shortest_slice_ns: 5_000_000,
             longest_standstill_ns: Some(60_000_000),

@@ -53,7 +53,7 @@ fn every_live_program_must_occur() {
 }
 
 #[test]
-fn nothing_that_does_not_live_may_occur() {
+fn absent_programs_may_not_occur() {
     assert_only!(judge(&eight("a"), "a on 0 waiting [z]"), Violation::Unknown { app } if app.as_str() == "z");
 }
 
@@ -70,7 +70,7 @@ fn a_program_is_in_one_place_at_a_time_but_in_several_slots() {
 }
 
 #[test]
-fn only_who_was_asked_to_stand_still_does_and_whoever_was_asked() {
+fn exactly_the_suspended_programs_stand_still() {
     assert_only!(judge(&eight("a"), "idle suspended [a]"), Violation::SuspendedUnasked { .. });
     assert_only!(judge(&eight("a suspended"), "a on 0"), Violation::NotSuspended { .. });
     assert_only!(judge(&eight("a suspended"), "idle waiting [a]"), Violation::NotSuspended { .. });
@@ -100,7 +100,7 @@ fn places_side_by_side_are_disjoint() {
 }
 
 #[test]
-fn places_lie_in_what_is_usable() {
+fn places_lie_in_usable_cpus() {
     let found = judge(&eight("a").with_usable(set("0-3")), "a on 2-5");
     assert_only!(found, Violation::Outside { cpus, .. } if *cpus == set("4-5"));
     let strange = judge(&eight("a"), "a on 7-8");
@@ -130,7 +130,7 @@ fn a_too_wide_team_reaches_beyond_usable_only_as_it_must() {
 }
 
 #[test]
-fn an_owner_runs_on_what_it_owns() {
+fn an_owner_runs_on_its_own_cpus() {
     let found = judge(&eight("a; b"), "mixed {2: a} [a on 0-1, b on 0-2]");
     assert_only!(found, Violation::StrangeOwner { cpu: 2, .. });
     assert_valid(judge(&eight("a; b"), "mixed {0: a} [a on 0-1, b on 0-2]"));
@@ -177,7 +177,7 @@ fn a_malleable_team_is_squeezed_only_if_it_is_asked_to_shrink() {
 }
 
 #[test]
-fn nobody_is_asked_for_fewer_threads_than_it_can_run_with() {
+fn no_program_gets_fewer_threads_than_its_minimum() {
     assert_only!(judge(&eight("a min 3"), "a on 0-1"), Violation::Squeezed { needed: 3, .. });
     assert_only!(judge(&eight("a min 3"), "a on 0-3 x 2"), Violation::BelowMinimum { least: 3, .. });
 }
@@ -217,7 +217,7 @@ fn partitions_are_units_or_equal_fractions() {
 }
 
 #[test]
-fn where_a_program_must_stand_is_no_question_of_shape() {
+fn a_restricted_program_is_exempt_from_shapes() {
     assert_valid(judge_shapes(&eight("a within 1-3"), "a on 1-3"));
     assert_valid(judge_shapes(&eight("a rigid team 3; b"), "side_by_side [a on 0-2, b on 4-7]"));
     // What rigid programs leave can be cut into equal parts, too.
@@ -225,7 +225,7 @@ fn where_a_program_must_stand_is_no_question_of_shape() {
 }
 
 #[test]
-fn who_has_all_that_it_can_use_leaves_the_rest_to_be_cut() {
+fn a_program_with_all_it_can_use_leaves_the_rest_to_be_cut() {
     // One CPU for who can use one: the other seven are two partitions of three, or one.
     let snapshot = eight("a max 1; b; c");
     for good in
@@ -523,7 +523,7 @@ fn gangs_that_share_a_place_move_together_or_not_at_all() {
 }
 
 #[test]
-fn new_shapes_move_whom_they_must() {
+fn new_shapes_move_only_programs_they_must() {
     let mut history = History::new(keeping());
     assert_valid(history.step(&eight("a"), "a on 0-7"));
     assert_valid(history.step(&eight("a; b"), "side_by_side [a on 0-3, b on 4-7]"));

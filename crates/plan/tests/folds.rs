@@ -9,7 +9,7 @@ use coplace_plan::{Tree, standstill_ns};
 use proptest::prelude::*;
 
 fn share(text: &str, app: &str) -> f64 {
-    plan(text).cpus_given()[&id(app)]
+    plan(text).mean_cpus()[&id(app)]
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -67,7 +67,7 @@ fn mixed_in_turn_with_others_divides_its_own_time_alone() {
 }
 
 #[test]
-fn who_is_in_turn_is_known_at_every_time() {
+fn the_programs_in_turn_are_known_at_every_time() {
     let turns = plan("side_by_side [in_turn [10ms a on 0, 20ms b on 0], in_turn [15ms c on 1, 15ms d on 1]]");
     assert_eq!(turns.period_ns(), 30_000_000);
     let at = |ms: u64| {
@@ -111,7 +111,7 @@ fn the_longest_standstill_is_that_of_the_shortest_slot() {
 }
 
 #[test]
-fn names_places_widths_and_depth_are_what_stands_there() {
+fn names_places_widths_and_depth_match_the_text() {
     let mix = plan("side_by_side [a on 0-1, in_turn [b on 2-3, c on 2 x 1]] waiting [d] suspended [e]");
     let apps: Vec<&str> = mix.apps().into_iter().map(|app| app.as_str()).collect();
     assert_eq!(apps, ["a", "b", "c", "d", "e"]);
@@ -142,13 +142,13 @@ fn the_picture_marks_shared_and_unused_cpus() {
 
 proptest! {
     #[test]
-    fn no_more_cpu_time_is_given_than_there_are_cpus(plan in sound_plan()) {
-        let given: f64 = plan.cpus_given().values().sum();
-        prop_assert!(given <= plan.place().len() as f64 + 1e-9, "{} of {}", given, plan);
+    fn shares_sum_to_no_more_than_the_cpus(plan in sound_plan()) {
+        let cpus: f64 = plan.mean_cpus().values().sum();
+        prop_assert!(cpus <= plan.place().len() as f64 + 1e-9, "{} of {}", cpus, plan);
     }
 
     #[test]
-    fn time_averages_of_what_runs_are_the_shares_that_the_fold_says(plan in sound_plan()) {
+    fn time_averages_equal_the_shares_of_the_fold(plan in sound_plan()) {
         let mixed = matches!(plan.tree, Some(Tree::Mixed { .. }));
         let period = plan.period_ns();
         prop_assume!(!mixed && period <= 1_000_000_000);
@@ -160,8 +160,8 @@ proptest! {
                 *sampled.entry(&run.app).or_default() += run.place.len() as f64 / samples as f64;
             }
         }
-        for (app, given) in plan.cpus_given() {
-            prop_assert!((given - sampled[app]).abs() < 1e-6, "{}: {} of {}", app, given, plan);
+        for (app, cpus) in plan.mean_cpus() {
+            prop_assert!((cpus - sampled[app]).abs() < 1e-6, "{}: {} of {}", app, cpus, plan);
         }
     }
 
@@ -172,8 +172,8 @@ proptest! {
         standstill_ns(&tree);
         let plan = coplace_plan::Plan { tree: Some(tree), ..Default::default() };
         plan.picture(20);
-        for (app, given) in plan.cpus_given() {
-            prop_assert!(given.is_finite() && given >= 0.0, "{}", app);
+        for (app, cpus) in plan.mean_cpus() {
+            prop_assert!(cpus.is_finite() && cpus >= 0.0, "{}", app);
         }
     }
 }

@@ -36,9 +36,9 @@ proptest! {
         plan in any_plan(), cut in 0usize..200,
     ) {
         let text = plan.to_string();
-        let mut words: Vec<&str> = text.split(' ').collect();
-        words.remove(cut % words.len());
-        if let Ok(other) = words.join(" ").parse::<Plan>() {
+        let mut tokens: Vec<&str> = text.split(' ').collect();
+        tokens.remove(cut % tokens.len());
+        if let Ok(other) = tokens.join(" ").parse::<Plan>() {
             prop_assert_eq!(other.to_string().parse::<Plan>(), Ok(other));
         }
     }
@@ -57,7 +57,7 @@ fn the_documented_example_parses_and_prints_unchanged() {
 }
 
 #[test]
-fn what_is_left_out_has_its_default() {
+fn omitted_fields_have_their_defaults() {
     let read = plan("in_turn [a on 0-1, 1.5s run b on 0-1]");
     assert_eq!(read.to_string(), "in_turn strict [20ms a on 0-1, 1.5s b on 0-1]");
     assert_eq!(plan("idle"), Plan::default());

@@ -71,7 +71,7 @@
 //!   that begins once nothing has changed for so long; before, and always with
 //!   `rebalance_within_nodes`, whoever has less than an equal has no less than 1 ÷ programs of it (or the
 //!   part of its weight): `every_plan_of_every_policy_passes_the_checker`,
-//!   `who_must_not_be_stopped_takes_nothing_from_its_neighbour`,
+//!   `an_unstoppable_program_costs_its_neighbour_nothing`,
 //!   `equals_beside_heavier_programs_differ_by_a_factor_of_2`,
 //!   `no_node_stays_divided_for_fewer_than_half_of_its_parts`
 //! - partitions of one shape (global decisions), most CPUs kept, nobody waits:

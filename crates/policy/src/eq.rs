@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_cannot_use_goes_to_the_others() {
+    fn cpus_that_a_program_cannot_use_go_to_the_others() {
         assert_eq!(rounds(&[2, 100, 100], 24), [2, 11, 11]);
         assert_eq!(rounds(&[2, 3, 100], 24), [2, 3, 19]);
         assert_eq!(rounds(&[1, 1], 24), [1, 1]);

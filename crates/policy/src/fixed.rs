@@ -28,7 +28,7 @@
 //! # Properties
 //!
 //! - `a_fixed_plan_is_carried_out_as_written`
-//! - `a_fixed_plan_leaves_out_who_is_not_there`
+//! - `a_fixed_plan_leaves_out_absent_programs`
 //!
 //! # Cost
 //!

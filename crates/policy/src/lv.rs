@@ -58,14 +58,14 @@
 //!   `every_program_gets_the_cpu_time_of_its_weight`
 //! - balancing waits until the situation is stable: `levels_are_balanced_once_nobody_comes_or_leaves`
 //! - the grace period: `a_narrowing_program_keeps_its_partition_until_it_shrank`
-//! - who scales better is wider: `who_scales_best_goes_a_level_up`
-//! - programs that cannot use more: `who_cannot_use_more_has_its_own_partition_all_the_time`
+//! - who scales better is wider: `the_best_scaling_program_goes_a_level_up`
+//! - programs that cannot use more: `a_saturated_program_has_its_own_partition_all_the_time`
 //! - shares of equal programs within 10% once nothing has changed for `settle_ns` and `grace_ns`, over every
 //!   round of turns (`2 × max_still_ns` at most, longer only where the report says so); the rest is turns
 //!   that cannot be shorter than `min_slice_ns`. Before that programs stand where they came to: a partition
 //!   with one program may stand beside one with all others, and whoever has less than an equal has no
 //!   less than 1 ÷ programs of it (or the part of its weight):
-//!   `every_plan_of_every_policy_passes_the_checker`, `who_is_seated_is_seated_again`
+//!   `every_plan_of_every_policy_passes_the_checker`, `a_seated_program_is_seated_again`
 //! - partitions of one shape a level, most CPUs kept (without a grace period), nobody waits:
 //!   `every_plan_of_every_policy_passes_the_checker`
 //!

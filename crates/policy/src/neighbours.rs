@@ -31,8 +31,8 @@ impl Predictions {
         let milli = |value: f64| (value * 1000.0).round().clamp(0.0, 1e9) as u32;
         let cell = |at: usize| {
             let (a, b) = (at / programs.len(), at % programs.len());
-            let told = grid.get(a, b).unwrap_or_else(|| prior(a == b));
-            (milli(told.value).max(1), milli(told.error))
+            let estimate = grid.get(a, b).unwrap_or_else(|| prior(a == b));
+            (milli(estimate.value).max(1), milli(estimate.error))
         };
         let cells = (0..programs.len() * programs.len()).map(cell).collect();
         Predictions { programs: programs.to_vec(), cells_milli: cells }

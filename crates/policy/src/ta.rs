@@ -50,7 +50,7 @@
 //! - `a_rigid_spinning_program_is_never_narrowed`
 //! - neighbours (tests/neighbours.rs): `the_best_neighbours_are_chosen_whatever_programs_are_called`,
 //!   `uncertain_predictions_leave_the_plan_of_the_twins`,
-//!   `nobody_moves_for_less_than_a_move_costs`
+//!   `no_program_moves_for_less_than_a_move_costs`
 //!
 //! # Cost
 //!

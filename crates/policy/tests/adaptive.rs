@@ -79,7 +79,7 @@ fn a_rigid_program_is_never_narrowed() {
 }
 
 #[test]
-fn who_lives_from_memory_leaves_cpus_to_who_does_not() {
+fn memory_bound_programs_leave_cpus_to_the_others() {
     // Without parity, which evens CPU time out whatever comes of it.
     let settings = Settings { without: vec![Lever::Parity], ..Settings::default() };
     let mut bench = Bench::new("pack:2 [numa] l3:1 core:6", "adaptive", &settings);
@@ -90,7 +90,7 @@ fn who_lives_from_memory_leaves_cpus_to_who_does_not() {
 }
 
 #[test]
-fn nobody_ever_has_less_than_a_quarter_of_an_equal_part() {
+fn every_program_has_a_quarter_of_an_equal_part_at_least() {
     // One that fails is repeated alone.
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("COPLACE_SEED").unwrap_or(1);
@@ -119,7 +119,7 @@ fn nobody_ever_has_less_than_a_quarter_of_an_equal_part() {
 }
 
 #[test]
-fn who_was_given_less_is_given_more() {
+fn an_underserved_program_gets_more() {
     let mut bench = bench();
     let programs = "a team 12; b team 12";
     bench.arrive(&format!("{programs}; c team 1 {SCALES}; d team 1 {SCALES}"));

@@ -18,8 +18,8 @@ fn settled() -> Settings {
     Settings { settle_ns: 0, grace_ns: 0, ..Settings::default() }
 }
 
-fn given(plan: &Plan) -> BTreeMap<String, f64> {
-    plan.cpus_given().into_iter().map(|(app, cpus)| (app.to_string(), cpus)).collect()
+fn cpus_by_app(plan: &Plan) -> BTreeMap<String, f64> {
+    plan.mean_cpus().into_iter().map(|(app, cpus)| (app.to_string(), cpus)).collect()
 }
 
 /// Jain's index of fairness: (Σx)² ÷ (n Σx²).
@@ -72,7 +72,7 @@ fn the_schedules_of_figure_2_follow_from_the_rule() {
     for (at, expected) in FIGURE_2.into_iter().enumerate() {
         let plan = bench.grow(at + 1);
         assert_eq!(plan.to_string(), expected, "{} programs", at + 1);
-        for (app, cpus) in given(&plan) {
+        for (app, cpus) in cpus_by_app(&plan) {
             assert!((cpus - 4.0 / (at + 1) as f64).abs() < 1e-6, "{app} has {cpus} CPUs: {plan}");
         }
     }
@@ -97,10 +97,10 @@ fn every_program_gets_the_cpu_time_of_its_weight() {
             // One to four parts of one weight: a program is as heavy as it is long in a queue.
             let weight = 1000 * (1 + random.below(weights));
             let plan = bench.arrive(&format!("a{number} weight {weight}"));
-            let given = plan.cpus_given();
+            let shares = plan.mean_cpus();
             let app = |name: &AppId| bench.snapshot.app(name).expect("a live program");
             let shares: Vec<f64> =
-                given.iter().map(|(name, cpus)| cpus / f64::from(app(name).demand.weight_milli)).collect();
+                shares.iter().map(|(name, cpus)| cpus / f64::from(app(name).demand.weight_milli)).collect();
             let index = jain(&shares);
             assert!(index >= 0.98, "{number} programs on {machine}: {index}, {plan}");
         }
@@ -163,7 +163,7 @@ fn a_narrowing_program_keeps_its_partition_until_it_shrank() {
 }
 
 #[test]
-fn who_scales_best_goes_a_level_up() {
+fn the_best_scaling_program_goes_a_level_up() {
     let mut bench = Bench::new(FIGURE_1, "LV", &settled());
     // Of three programs one is on the whole machine: not the latest, but the one that gains by it.
     let plan = bench.arrive("poor speedup 2:1400,4:1500; good speedup 2:1950,4:3800; unknown");
@@ -178,7 +178,7 @@ fn who_scales_best_goes_a_level_up() {
 }
 
 #[test]
-fn who_cannot_use_more_has_its_own_partition_all_the_time() {
+fn a_saturated_program_has_its_own_partition_all_the_time() {
     let mut bench = Bench::new(FIGURE_1, "LV", &settled());
     let plan = bench.arrive("a; b; script max 1");
     // One and a half CPUs for each of the others.
@@ -191,7 +191,7 @@ fn who_cannot_use_more_has_its_own_partition_all_the_time() {
     // One that can use more than its part shares with all others.
     let mut bench = Bench::new(FIGURE_1, "LV", &settled());
     let plan = bench.arrive("a; b; wide max 3");
-    assert!(given(&plan).values().all(|cpus| (cpus - 4.0 / 3.0).abs() < 1e-6), "{plan}");
+    assert!(cpus_by_app(&plan).values().all(|cpus| (cpus - 4.0 / 3.0).abs() < 1e-6), "{plan}");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn rigid_programs_stand_on_a_level_that_is_wide_enough() {
         let wanted = if run.app.as_str().starts_with('r') { 6 } else { 1 };
         assert_eq!(run.place.len(), wanted, "{plan}");
     }
-    assert!(given(&plan).values().all(|cpus| (cpus - 24.0 / 28.0).abs() < 1e-6), "{plan}");
+    assert!(cpus_by_app(&plan).values().all(|cpus| (cpus - 24.0 / 28.0).abs() < 1e-6), "{plan}");
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn programs_that_need_no_coscheduling_have_their_turn_together() {
     // Three times sixty milliseconds, by weight.
     let expected = "in_turn strict [50ms a on 0-3, 100ms mixed [b on 0-3 x 2, c on 0-3 x 2], 50ms d on 0-3]";
     assert_eq!(plan.to_string(), expected);
-    assert!(given(&plan).values().all(|&cpus| cpus == 1.0), "{plan}");
+    assert!(cpus_by_app(&plan).values().all(|&cpus| cpus == 1.0), "{plan}");
 }
 
 #[test]
@@ -229,5 +229,5 @@ fn programs_of_unlike_weight_take_turns_even_on_one_cpu() {
     let mut bench = Bench::new("core:2", "LV", &settled());
     let plan = bench.arrive("a weight 1; b; c");
     assert!(bench.lines[0].starts_with("a count as weight"), "{report}: {:?}", bench.lines);
-    assert!(given(&plan).values().all(|&cpus| cpus > 0.02), "{plan}");
+    assert!(cpus_by_app(&plan).values().all(|&cpus| cpus > 0.02), "{plan}");
 }

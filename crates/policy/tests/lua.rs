@@ -83,7 +83,7 @@ fn a_plan_is_text_or_put_together_from_parts() {
 }
 
 #[test]
-fn whom_a_plan_does_not_mention_waits_or_is_suspended() {
+fn an_unmentioned_program_waits_or_is_suspended() {
     let decision = decided("return run('b', snapshot.usable)", "a; b; c suspended");
     assert_eq!(decision.plan.to_string(), "b on 0-7 waiting [a] suspended [c]");
     assert_eq!(decision.report.lines(), ["a: not in the plan, waiting."]);
@@ -91,7 +91,7 @@ fn whom_a_plan_does_not_mention_waits_or_is_suspended() {
 }
 
 #[test]
-fn the_snapshot_says_what_a_policy_must_know() {
+fn the_snapshot_has_all_that_a_policy_must_know() {
     let body = "
         local app = snapshot.apps[1]
         print(app.name, app.malleability, app.threads, app.fewest_cpus, app.most_cpus, app.room, app.resizable)
@@ -140,7 +140,7 @@ fn nothing_is_carried_over_but_memory() {
 }
 
 #[test]
-fn what_cannot_be_remembered_is_named() {
+fn values_that_cannot_be_remembered_are_named() {
     for (body, wanted) in [
         ("memory.f = print", "memory.f cannot be remembered: it is a function"),
         ("memory.x = { y = { 0/0 } }", "memory.x.y[1] cannot be remembered: it is no finite number"),
@@ -149,8 +149,8 @@ fn what_cannot_be_remembered_is_named() {
         ("memory.me = memory", "contain themselves"),
         ("memory.plan = run('a', 0)", "memory.plan cannot be remembered: it is a part of a plan"),
     ] {
-        let told = failure(&format!("{body}\nreturn 'a on 0'"), "a");
-        assert!(told.starts_with("mine.lua: ") && told.contains(wanted), "{told}");
+        let error = failure(&format!("{body}\nreturn 'a on 0'"), "a");
+        assert!(error.starts_with("mine.lua: ") && error.contains(wanted), "{error}");
     }
 }
 
@@ -167,8 +167,8 @@ fn tables_are_walked_in_order_of_their_keys() {
         print(next(numbered), next({}), last)
         return 'idle'";
     assert_eq!(decided(body, "").report.lines(), ["2.5=4 10=3 a=2 m=7 z=1 false=6 true=5", "2.5 nil k999"]);
-    let told = failure("local t = { [{}] = 1 }\nfor k in pairs(t) do end\nreturn 'idle'", "");
-    assert!(told.starts_with("mine.lua:3: a table is a key here"), "{told}");
+    let error = failure("local t = { [{}] = 1 }\nfor k in pairs(t) do end\nreturn 'idle'", "");
+    assert!(error.starts_with("mine.lua:3: a table is a key here"), "{error}");
 }
 
 #[test]
@@ -218,8 +218,8 @@ fn files_clock_and_randomness_are_not_there() {
         ("typo = snapshot.app", "a snapshot has no 'app'"),
         ("print(undefined_name)", "no 'undefined_name' here"),
     ] {
-        let told = failure(&format!("{code}\nreturn 'idle'"), "");
-        assert!(told.starts_with("mine.lua:2: ") && told.contains(wanted), "{code}: {told}");
+        let error = failure(&format!("{code}\nreturn 'idle'"), "");
+        assert!(error.starts_with("mine.lua:2: ") && error.contains(wanted), "{code}: {error}");
     }
     assert!(refusal("local x <close> = nil\nfunction decide() end").contains("mine.lua:1:"));
     assert!(refusal("\u{1b}Lua").contains("compiled"));
@@ -242,10 +242,10 @@ fn a_script_that_runs_away_is_stopped() {
         ("table.concat({}, '', 1, 1 << 60)", "has 0 elements"),
     ] {
         let began = std::time::Instant::now();
-        let told = failure(&format!("{code}\nreturn 'idle'"), "a");
+        let error = failure(&format!("{code}\nreturn 'idle'"), "a");
         assert!(
-            told.contains(wanted) && (told.starts_with("mine.lua:2: ") || wanted.contains("MiB")),
-            "{code}: {told}"
+            error.contains(wanted) && (error.starts_with("mine.lua:2: ") || wanted.contains("MiB")),
+            "{code}: {error}"
         );
         assert!(began.elapsed().as_secs() < 20, "{code} took {:?}", began.elapsed());
     }
@@ -280,8 +280,8 @@ fn errors_name_the_file_and_the_line() {
             "mine.lua:2: spread: the places overlap at CPUs 1-2",
         ),
     ] {
-        let told = failure(body, "a");
-        assert!(told.starts_with(wanted), "{body}: {told}");
+        let error = failure(body, "a");
+        assert!(error.starts_with(wanted), "{body}: {error}");
     }
     assert!(matches!(by_name("x.lua", &Settings::default()), Err(UnknownPolicy::NoScript { .. })));
 }
@@ -303,7 +303,7 @@ fn a_built_in_policy_can_be_asked_and_is_remembered_for() {
 }
 
 #[test]
-fn a_report_says_what_the_checker_asks_for() {
+fn a_report_contains_what_the_checker_demands() {
     let body = "return { plan = built_in('UE'), report = { 'so', { left_over = '3', width = 2 }, { standstill_ns = 5 } } }";
     let remarks = decided(body, "").report.remarks;
     assert_eq!(
@@ -317,7 +317,7 @@ fn a_report_says_what_the_checker_asks_for() {
 }
 
 #[test]
-fn words_and_promises_are_the_file_s() {
+fn names_and_promises_are_the_file_s() {
     let policy = policy(
         "words = 'mine'\npromise = { share_ratio = 2, waiting = 3, keeps_cpus = true }\nfunction decide() end",
     );
@@ -329,7 +329,7 @@ fn words_and_promises_are_the_file_s() {
 }
 
 #[test]
-fn whoever_has_no_fallback_gets_everybody_everywhere() {
+fn without_a_fallback_all_programs_run_everywhere() {
     let decision = deciding("error('no')").decide(&snapshot("a; b"), &Memory::default());
     assert_eq!(decision.plan.to_string(), "mixed [a on 0-7, b on 0-7]");
     assert!(decision.report.lines()[0].ends_with(" (mine.lua) came to no plan: mine.lua:2: no"));
@@ -375,7 +375,7 @@ fn ta_in_lua_makes_the_plans_of_ta() {
 }
 
 #[test]
-fn what_we_give_to_begin_from_passes_the_checker() {
+fn the_template_of_a_policy_passes_the_checker() {
     let (first, cases) = (from_environment("COPLACE_SEED", 1), from_environment("COPLACE_LUA_CASES", 200));
     for (name, text) in [("start.lua", lua::START), ("ta.lua", TA), ("wider.lua", WIDER)] {
         let tried = |seed| {
@@ -443,14 +443,14 @@ fn the_annotations_name_what_a_policy_can_use_and_nothing_else() {
     let policy = by_name("mine.lua", &settings).unwrap();
     let lines =
         policy.try_decide(&snapshot, &memory).unwrap_or_else(|error| panic!("{error}")).report.lines();
-    let mut given: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut shares: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (class, name) in lines.iter().filter_map(|line| line.split_once(' ')) {
         // What is told of programs that are not in the plan is no field.
         if !class.ends_with(':') {
-            given.entry(class).or_default().push(name);
+            shares.entry(class).or_default().push(name);
         }
     }
-    let functions = given.remove("function").expect("functions");
+    let functions = shares.remove("function").expect("functions");
     let mut stubs: Vec<&str> = lua::STUBS
         .lines()
         .filter_map(|line| line.strip_prefix("function ")?.split_once('(').map(|(name, _)| name))
@@ -459,8 +459,8 @@ fn the_annotations_name_what_a_policy_can_use_and_nothing_else() {
     stubs.sort_unstable();
     let own_of_ours: Vec<&str> = functions.into_iter().filter(|name| *name != "decide").collect();
     assert_eq!(own_of_ours, stubs);
-    assert_eq!(given.len(), 9, "{given:?}");
-    for (class, fields) in given {
+    assert_eq!(shares.len(), 9, "{shares:?}");
+    for (class, fields) in shares {
         assert_eq!(fields, annotated(class), "fields of coplace.{class}");
     }
     let letters: Vec<String> =
@@ -472,7 +472,7 @@ fn the_annotations_name_what_a_policy_can_use_and_nothing_else() {
 
 #[test]
 fn every_setting_reaches_a_script() {
-    let said = serde_json::to_value(Settings {
+    let json = serde_json::to_value(Settings {
         allowed_widths: Some(vec![2]),
         rebalance_every_ns: Some(1),
         rebalance_within_nodes: true,
@@ -480,7 +480,7 @@ fn every_setting_reaches_a_script() {
         without: vec![Lever::Widths],
         ..Settings::default()
     });
-    let mut names: Vec<String> = said.unwrap().as_object().unwrap().keys().cloned().collect();
+    let mut names: Vec<String> = json.unwrap().as_object().unwrap().keys().cloned().collect();
     // What says which policy it is.
     names.retain(|name| !["plan", "others", "script"].contains(&name.as_str()));
     names.sort();
@@ -488,7 +488,7 @@ fn every_setting_reaches_a_script() {
 }
 
 #[test]
-fn what_is_known_of_programs_reaches_a_script() {
+fn knowledge_about_programs_reaches_a_script() {
     let body = "
         for _, app in ipairs(snapshot.apps) do
           local left = app.evidence.left_ns

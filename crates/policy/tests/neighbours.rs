@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_moves_for_less_than_a_move_costs(seed in 0u64..100_000) {
+    fn no_program_moves_for_less_than_a_move_costs(seed in 0u64..100_000) {
         // A pair is worth 0.4 at most, and needs at least one move that costs 0.5.
         let known = random_predictions(8, 0.2, 0.0, seed);
         let snapshot = snapshot(PAIRS, &runs_of(&shuffled(8, seed)));
@@ -130,7 +130,7 @@ fn loud_and_frail() -> Neighbours {
 }
 
 #[test]
-fn what_moved_a_program_is_told() {
+fn the_reason_of_a_move_is_reported() {
     let apps = "loud; frail; calm; calm.2";
     let snapshot = snapshot("pack:2 core:2", apps);
     let kept = decide("TA", None, &snapshot, &Memory::default());

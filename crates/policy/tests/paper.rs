@@ -147,7 +147,7 @@ fn programs_keep_a_part_of_their_place_across_levels() {
 }
 
 #[test]
-fn three_programs_on_four_sockets_leave_one_idle_and_say_so() {
+fn three_programs_on_four_sockets_report_an_idle_one() {
     let mut bench = Bench::new(OPTERON, "TA", &Settings::default());
     let plan = bench.grow(3);
     assert_eq!(plan.place().len(), 18);
@@ -214,8 +214,8 @@ fn rotation_gives_everybody_the_same_over_time() {
     for _ in 0..30 {
         bench.snapshot.now_ns = bench.wake_at_ns.expect("uneven partitions are rotated");
         let plan = bench.decide();
-        let given = plan.cpus_given();
-        let (app, _) = given.iter().find(|(_, cpus)| **cpus == 2.0).expect("one program is alone");
+        let shares = plan.mean_cpus();
+        let (app, _) = shares.iter().find(|(_, cpus)| **cpus == 2.0).expect("one program is alone");
         *alone.entry((*app).clone()).or_insert(0) += 1;
     }
     assert_eq!(alone.values().copied().collect::<Vec<i32>>(), [10, 10, 10]);
@@ -331,8 +331,8 @@ fn a_rigid_program_as_wide_as_the_machine_alternates_with_all() {
         let Some(Tree::InTurn { slots, .. }) = &plan.tree else { panic!("{policy}: {plan}") };
         assert_eq!(slots[0].tree.to_string(), "r on 0-3", "{policy}");
         // Three programs, a third of the time for one: a half-filled level claims what it lacks.
-        let given = plan.cpus_given();
-        let share = |name: &str| given[&AppId::new(name).unwrap()];
+        let shares = plan.mean_cpus();
+        let share = |name: &str| shares[&AppId::new(name).unwrap()];
         assert!((share("r") - 4.0 / 3.0).abs() < 0.01, "{policy}: {plan}");
         assert!((share("a") - 4.0 / 3.0).abs() < 0.01, "{policy}: {plan}");
     }
@@ -345,7 +345,7 @@ fn fitting_rigid_programs_share_a_slot_side_by_side() {
     let expected =
         "in_turn strict [100ms side_by_side [s on 0-1, t on 2-3], 100ms side_by_side [r on 0-1, a on 2-3]]";
     assert_eq!(plan.to_string(), expected);
-    assert!(plan.cpus_given().values().all(|&cpus| cpus == 1.0));
+    assert!(plan.mean_cpus().values().all(|&cpus| cpus == 1.0));
     let mut bench = Bench::new("core:4", "TA", &Settings::default());
     // As wide as an equal part: no turns at all.
     let plan = bench.arrive("r rigid max 2; a");
@@ -361,7 +361,7 @@ fn a_heavier_program_gets_longer_turns() {
 }
 
 #[test]
-fn who_must_not_be_stopped_stands_in_every_slot() {
+fn an_unstoppable_program_stands_in_every_slot() {
     let mut bench = Bench::new("core:4", "TA", &Settings::default());
     let plan = bench.arrive("r rigid max 3; s rigid max 3; sh fixed max 1");
     let Some(Tree::InTurn { slots, .. }) = &plan.tree else { panic!("{plan}") };
@@ -402,7 +402,7 @@ fn a_fixed_plan_is_carried_out_as_written() {
 }
 
 #[test]
-fn a_fixed_plan_leaves_out_who_is_not_there() {
+fn a_fixed_plan_leaves_out_absent_programs() {
     let text = "in_turn strict [20ms a on 0-1, 20ms b on 0-1]";
     let settings = Settings { plan: Some(text.to_owned()), ..Settings::default() };
     let mut bench = Bench::new("core:2", "fixed", &settings);

@@ -39,7 +39,7 @@ impl Policy for Altered {
 
 /// Leaves the earliest program one part of 10,000 of its time, as far as it may be stopped.
 fn rob(plan: &mut Plan, snapshot: &Snapshot) {
-    let plain = |app: &App| app.stoppable && app.takes_orders() && app.within.is_none() && !app.suspended;
+    let plain = |app: &App| app.stoppable && app.accepts_width() && app.within.is_none() && !app.suspended;
     let Some(victim) = snapshot.apps.iter().find(|app| plain(app)) else { return };
     let Some(own) = plan.runs().iter().find(|run| run.app == victim.id).map(|run| Tree::Run((*run).clone()))
     else {
@@ -157,14 +157,14 @@ fn no_policy_could_promise_much_more() {
 
 /// CPUs of the programs of one letter: the least and the most.
 fn least_and_most(plan: &Plan, letter: char) -> (f64, f64) {
-    let given = plan.cpus_given();
+    let shares = plan.mean_cpus();
     let own: Vec<f64> =
-        given.iter().filter(|(app, _)| app.as_str().starts_with(letter)).map(|(_, &g)| g).collect();
+        shares.iter().filter(|(app, _)| app.as_str().starts_with(letter)).map(|(_, &g)| g).collect();
     (own.iter().copied().fold(f64::INFINITY, f64::min), own.iter().copied().fold(0.0, f64::max))
 }
 
 #[test]
-fn who_must_not_be_stopped_takes_nothing_from_its_neighbour() {
+fn an_unstoppable_program_costs_its_neighbour_nothing() {
     // Sixteen threads that sleep while they wait, and nobody may stop them.
     let apps = "p rigid max 16 team 16 fixed passive; a1; a2";
     for letters in ["CO", "LV"] {
@@ -208,7 +208,7 @@ fn no_node_stays_divided_for_fewer_than_half_of_its_parts() {
 }
 
 #[test]
-fn who_is_seated_is_seated_again() {
+fn a_seated_program_is_seated_again() {
     let settings = Settings { settle_ns: 0, grace_ns: 0, ..Settings::default() };
     for usable in ["1-2,4-6,12,14-16,18,20,22", "0-23", "0-4,9-13"] {
         for count in 1..=16 {

@@ -170,7 +170,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn histograms_give_the_class_that_arithmetic_says() {
+    fn histograms_give_the_computed_class() {
         // 10^8 accesses a second of one thread that go round so many lines; L1 32 KiB, L2 1 MiB, LLC 32 MiB.
         let class = |lines: u64| {
             let text = format!(

@@ -63,8 +63,8 @@ impl Latency {
 /// From one CPU to the other, one way: half of a round trip of a line that both write by turns. None where the CPUs
 /// cannot be had, or one of them was somebody else's all the time.
 fn passed_ns(first: u32, second: u32) -> Option<f64> {
-    let (ball, given_up) = (Line(AtomicU64::new(0)), Line(AtomicBool::new(false)));
-    let (ball, given_up) = (&ball.0, &given_up.0);
+    let (ball, stopped) = (Line(AtomicU64::new(0)), Line(AtomicBool::new(false)));
+    let (ball, stopped) = (&ball.0, &stopped.0);
     let until = Instant::now() + LONGEST;
     // Until the ball has this number; false: somebody has given up.
     let waited = |number: u64| {
@@ -72,8 +72,8 @@ fn passed_ns(first: u32, second: u32) -> Option<f64> {
             if ball.load(Ordering::Acquire) == number {
                 return true;
             }
-            if spin % SPINS == 0 && (given_up.load(Ordering::Relaxed) || Instant::now() >= until) {
-                given_up.store(true, Ordering::Relaxed);
+            if spin % SPINS == 0 && (stopped.load(Ordering::Relaxed) || Instant::now() >= until) {
+                stopped.store(true, Ordering::Relaxed);
                 return false;
             }
             hint::spin_loop();
@@ -82,7 +82,7 @@ fn passed_ns(first: u32, second: u32) -> Option<f64> {
     };
     let bound = |cpu: u32| {
         let may = affinity::set(0, &[cpu].into_iter().collect::<CpuSet>()).is_ok();
-        given_up.fetch_or(!may, Ordering::Relaxed);
+        stopped.fetch_or(!may, Ordering::Relaxed);
         may
     };
     let trips = u64::from(BATCHES * TRIPS);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_cpu_cannot_be_had_nobody_waits_for_it() {
+    fn an_unavailable_cpu_is_not_waited_for() {
         let began = Instant::now();
         let cpu = allowed()[0];
         assert_eq!(passed_ns(cpu, 65_000), None);

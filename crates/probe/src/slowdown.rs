@@ -31,7 +31,7 @@ pub const LOSS: f64 = 0.05;
 /// A probe of this part of the last-level cache or less leaves that cache alone.
 const PRIVATE_PART: u64 = 16;
 /// How often it is looked whether program and probe share a cache, while they do not.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// So many times as much as it takes from the probe loses a program that lives from the last-level cache. Two that need
 /// the memory's bandwidth lose alike, so that one would lie where such pairs lie; two is also the factor by which a level
 /// of caches lets out more than it takes in where it has reuse (Haritatos and others, COSH 2016).
@@ -206,18 +206,18 @@ fn together(
     patience: &mut Patience<'_>,
     stopped: &(dyn Fn() -> bool + Sync),
 ) -> Result<(), SlowdownError> {
-    let mut told = false;
+    let mut reported = false;
     loop {
         let Some(apart) = between().filter(|latency| latency.is_apart() && !patience.left.is_zero()) else {
             return Ok(());
         };
-        if !std::mem::replace(&mut told, true) {
+        if !std::mem::replace(&mut reported, true) {
             (patience.waits)(apart);
         }
         if stopped() {
             return Err(SlowdownError::Stopped);
         }
-        let pause = LOOK.min(patience.left);
+        let pause = POLL_INTERVAL.min(patience.left);
         std::thread::sleep(pause);
         patience.left -= pause;
     }
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn who_loses_lives_from_the_cache_and_who_takes_streams() {
+    fn losers_are_cache_bound_and_aggressors_stream() {
         assert_eq!(class([(1.0, 1.0), (1.01, 1.02), (1.03, 1.01)], 0.005), (Class::N, true));
         assert_eq!(class([(1.0, 1.0), (1.10, 1.02), (1.60, 1.05)], 0.005), (Class::C, true));
         assert_eq!(class([(1.0, 1.0), (1.10, 1.40), (1.15, 1.20)], 0.005), (Class::S, true));
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_beside_any_probe_is_not_lost_to_its_footprint() {
+    fn a_loss_beside_any_probe_is_not_due_to_its_footprint() {
         assert_eq!(class([(1.20, 1.0), (1.21, 1.02), (1.23, 1.01)], 0.005), (Class::N, true));
         assert_eq!(class([(1.20, 1.0), (1.50, 1.02), (1.30, 1.01)], 0.005), (Class::C, true));
         // Round by round: what changes from one to the next is none of it.
@@ -508,26 +508,26 @@ mod tests {
     #[test]
     fn a_round_waits_for_a_shared_cache_while_patience_lasts() {
         let waited = |apart: u32, left: Duration, stopped: &(dyn Fn() -> bool + Sync)| {
-            let (looks, told) = (Cell::new(0), Cell::new(0));
+            let (probes, reported) = (Cell::new(0), Cell::new(0));
             let between = || {
-                looks.set(looks.get() + 1);
-                Some(if looks.get() <= apart { APART } else { TOGETHER })
+                probes.set(probes.get() + 1);
+                Some(if probes.get() <= apart { APART } else { TOGETHER })
             };
             let waits = |latency| {
                 assert_eq!(latency, APART);
-                told.set(told.get() + 1);
+                reported.set(reported.get() + 1);
             };
             let mut patience = Patience { left, waits: &waits };
             let ended = together(&between, &mut patience, stopped).is_ok();
-            (ended, looks.get(), told.get(), patience.left)
+            (ended, probes.get(), reported.get(), patience.left)
         };
         let never = || false;
-        assert_eq!(waited(0, LOOK, &never), (true, 1, 0, LOOK));
-        assert_eq!(waited(2, 3 * LOOK, &never), (true, 3, 1, LOOK));
-        assert_eq!(waited(9, LOOK * 3 / 2, &never), (true, 3, 1, Duration::ZERO));
+        assert_eq!(waited(0, POLL_INTERVAL, &never), (true, 1, 0, POLL_INTERVAL));
+        assert_eq!(waited(2, 3 * POLL_INTERVAL, &never), (true, 3, 1, POLL_INTERVAL));
+        assert_eq!(waited(9, POLL_INTERVAL * 3 / 2, &never), (true, 3, 1, Duration::ZERO));
         assert_eq!(waited(9, Duration::ZERO, &never), (true, 1, 0, Duration::ZERO));
-        assert_eq!(waited(9, LOOK, &|| true), (false, 1, 1, LOOK));
-        let mut patience = Patience { left: LOOK, waits: &|_| unreachable!("nobody can tell") };
+        assert_eq!(waited(9, POLL_INTERVAL, &|| true), (false, 1, 1, POLL_INTERVAL));
+        let mut patience = Patience { left: POLL_INTERVAL, waits: &|_| unreachable!("nobody can tell") };
         assert!(together(&|| None, &mut patience, &never).is_ok());
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use linux::procfs::{Process, carrying, tree_with};
+use linux::procfs::{Process, tree_with, with_variable};
 use linux::{Root, clock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -19,8 +19,8 @@ const MARK: &str = "COPLACE_MEASURED";
 /// What is asked to end has so long to do it.
 pub const GRACE: Duration = Duration::from_secs(5);
 /// Who cannot be killed is given up: the kernel holds it.
-const GIVEN_UP: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(10);
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// When a run is ended from outside.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +79,7 @@ impl Started {
     pub fn finish(mut self, until: &Until, grace: Duration) -> io::Result<Finished> {
         let ended = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok();
         let is_over = |time: Duration| until.limit.is_some_and(|limit| time >= limit);
-        let look = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
+        let poll_interval = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.as_nanos() as i64 };
         let (status, seconds) = loop {
             if let Some(status) = self.child.try_wait()? {
                 break (status, self.began.elapsed().as_secs_f64());
@@ -90,7 +90,7 @@ impl Started {
                 break (status, self.began.elapsed().as_secs_f64());
             }
             match &ended {
-                Some(ended) => drop(poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&look))),
+                Some(ended) => drop(poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&poll_interval))),
                 None => sleep(Duration::from_millis(1)),
             }
         };
@@ -107,7 +107,7 @@ impl Started {
         let root = Root::live();
         let known: Vec<Process> = self.members.iter().copied().collect();
         self.members.extend(tree_with(&known, &root).unwrap_or_default());
-        self.members.extend(carrying(MARK, &self.mark, &root).unwrap_or_default());
+        self.members.extend(with_variable(MARK, &self.mark, &root).unwrap_or_default());
         self.members.iter().filter(|process| process.is_alive(&root)).copied().collect()
     }
 
@@ -117,7 +117,7 @@ impl Started {
         let mut asked = BTreeSet::new();
         loop {
             let living = self.living();
-            if living.is_empty() || began.elapsed() > GIVEN_UP {
+            if living.is_empty() || began.elapsed() > KILL_PATIENCE {
                 return;
             }
             for process in living {
@@ -128,7 +128,7 @@ impl Started {
                     let _ = kill_process(pid, if late { Signal::KILL } else { Signal::TERM });
                 }
             }
-            sleep(LOOK);
+            sleep(POLL_INTERVAL);
         }
     }
 }
@@ -182,13 +182,13 @@ mod tests {
                 Some(pid) => break pid,
                 None => assert!(began.elapsed() < Duration::from_secs(60), "it was ended, too"),
             }
-            sleep(LOOK);
+            sleep(POLL_INTERVAL);
         };
         kill_process(Pid::from_raw(left as i32).unwrap(), Signal::KILL).unwrap();
     }
 
     #[test]
-    fn whoever_wants_to_stop_does_not_wait_for_a_program() {
+    fn an_interrupt_does_not_wait_for_a_program() {
         let stopped = Arc::new(AtomicBool::new(false));
         let until = Until { limit: None, stopped: Some(Arc::clone(&stopped)) };
         let later = std::thread::spawn(move || {

@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// How often it is looked whether to stop.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Why a program has no time.
 #[derive(Debug, PartialEq)]
@@ -90,7 +90,7 @@ fn here(command: &[OsString], place: Place<'_>, stopped: &dyn Fn() -> bool) -> R
         }
         match &ended {
             Some(ended) => {
-                let _ = poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&LOOK));
+                let _ = poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&POLL_INTERVAL));
             }
             None => std::thread::sleep(Duration::from_millis(1)),
         }

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_run_to_its_own_good_end_is_one() {
+    fn only_a_run_that_ended_well_counts() {
         let shell = |script: &str, limit: Option<Duration>| {
             alone(&["sh".into(), "-c".into(), script.into()], &limit.into(), None)
         };

@@ -94,7 +94,7 @@ impl Client {
 
     /// Answers may take longer from now on: what is asked for is work that the machine itself may
     /// hold up. Returns how long they could take before.
-    pub fn be_patient(&mut self, answer_within: Duration) -> Duration {
+    pub fn set_patience(&mut self, answer_within: Duration) -> Duration {
         std::mem::replace(&mut self.answer_within, answer_within)
     }
 
@@ -102,7 +102,7 @@ impl Client {
     pub fn receive(&mut self) -> Result<FromScheduler, ClientError> {
         let mut waited = Duration::ZERO;
         loop {
-            if let Some(message) = self.lines.take()? {
+            if let Some(message) = self.lines.next_message()? {
                 return Ok(message);
             }
             if self.lines.ended() {
@@ -130,7 +130,7 @@ impl Client {
         self.stream.set_patience(Some(SHORT), Some(self.answer_within)).map_err(LineError::Io)?;
         filled?;
         let mut messages = Vec::new();
-        while let Some(message) = self.lines.take()? {
+        while let Some(message) = self.lines.next_message()? {
             messages.push(message);
         }
         if messages.is_empty() && self.lines.ended() { Err(ClientError::Ended) } else { Ok(messages) }

@@ -41,7 +41,7 @@ impl Lines {
     }
 
     /// The next whole message, if one has come.
-    pub fn take<M: DeserializeOwned>(&mut self) -> Result<Option<M>, LineError> {
+    pub fn next_message<M: DeserializeOwned>(&mut self) -> Result<Option<M>, LineError> {
         let Some(end) = self.buffer[self.scanned..].iter().position(|&byte| byte == b'\n') else {
             self.scanned = self.buffer.len();
             return Ok(None);
@@ -73,7 +73,7 @@ mod tests {
                 if !part.is_empty() {
                     lines.fill(&mut part).unwrap();
                 }
-                while let Some(message) = lines.take().unwrap() {
+                while let Some(message) = lines.next_message().unwrap() {
                     got.push(message);
                 }
             }
@@ -86,12 +86,12 @@ mod tests {
     fn a_line_that_is_not_json_is_refused_and_the_next_is_read() {
         let mut lines = Lines::default();
         lines.fill(&mut &b"hello\n7\n"[..]).unwrap();
-        assert!(matches!(lines.take::<u32>(), Err(LineError::Json(_))));
-        assert_eq!(lines.take::<u32>().unwrap(), Some(7));
+        assert!(matches!(lines.next_message::<u32>(), Err(LineError::Json(_))));
+        assert_eq!(lines.next_message::<u32>().unwrap(), Some(7));
     }
 
     #[test]
-    fn the_end_of_the_stream_is_seen() {
+    fn the_end_of_the_stream_is_noticed() {
         let mut lines = Lines::default();
         lines.fill(&mut &b""[..]).unwrap();
         assert!(lines.ended());

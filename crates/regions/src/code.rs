@@ -204,15 +204,15 @@ fn split(
 /// Each block behind those that lead to it, but for the ways back in loops.
 fn in_order(blocks: Vec<Block>) -> Vec<Block> {
     let mut order = Vec::new();
-    let mut seen = vec![false; blocks.len()];
+    let mut reached = vec![false; blocks.len()];
     let mut open = vec![(0, 0)];
-    seen[0] = true;
+    reached[0] = true;
     while let Some((at, next)) = open.pop() {
         match blocks[at].successors.get(next) {
             Some(&to) => {
                 open.push((at, next + 1));
-                if !seen[to] {
-                    seen[to] = true;
+                if !reached[to] {
+                    reached[to] = true;
                     open.push((to, 0));
                 }
             }

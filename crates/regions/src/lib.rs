@@ -36,7 +36,7 @@ use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 use serde::{Deserialize, Serialize};
 
 use image::Image;
-pub use process::{Because, Finding, Look, Obstacle, judge};
+pub use process::{Because, Examination, Finding, Obstacle, judge};
 pub use reason::{Cause, Reason};
 
 /// Instructions before a call among which its arguments are looked for.
@@ -94,7 +94,7 @@ fn judge_object(bytes: &[u8]) -> Result<Verdict, Reason> {
     if image.imports.iter().any(|name| runtime::ASKS_IDENTITY.contains(&name.as_str())) {
         return Err(whole(Cause::ThreadIdentity));
     }
-    looked_up(&image)?;
+    check_lookups(&image)?;
     floating_point_state(&image)?;
     let regions = regions(&image)?;
     for (start, is_llvm) in &regions {
@@ -108,8 +108,8 @@ fn judge_object(bytes: &[u8]) -> Result<Verdict, Reason> {
 }
 
 /// By names in its data a program can find at run time what it does not import.
-fn looked_up(image: &Image) -> Result<(), Reason> {
-    let can = image.imports.iter().any(|name| runtime::LOOKS_UP.contains(&name.as_str()));
+fn check_lookups(image: &Image) -> Result<(), Reason> {
+    let can = image.imports.iter().any(|name| runtime::LOOKUP_CALLS.contains(&name.as_str()));
     let names = runtime::ASKS_TEAM.iter().chain(&runtime::ASKS_IDENTITY);
     match can && image.names_any_of(names) || image.names_any_of(&["/proc/thread-self"]) {
         true => Err(whole(Cause::ThreadIdentity)),
@@ -142,10 +142,10 @@ fn state_of_threads(image: &Image, regions: &BTreeMap<u64, bool>) -> Result<(), 
     if !image.imports.iter().any(|name| is_state(name)) {
         return Ok(());
     }
-    let (mut seen, mut open) = (BTreeSet::new(), regions.keys().copied().collect::<Vec<u64>>());
+    let (mut reached, mut open) = (BTreeSet::new(), regions.keys().copied().collect::<Vec<u64>>());
     while let Some(start) = open.pop() {
         let Some(function) = image.function_of(start) else { continue };
-        if !seen.insert(function.start) {
+        if !reached.insert(function.start) {
             continue;
         }
         let found = || Err(Reason { cause: Cause::LibraryState, function: Some(function.name.clone()) });

@@ -25,7 +25,8 @@ pub enum Because {
     /// It is on the list of what was tried.
     Listed,
     /// Its user says so.
-    Word,
+    #[serde(rename = "word")]
+    User,
 }
 
 /// What stands in the way.
@@ -71,14 +72,14 @@ impl Because {
             Because::Analysed => "its code shows that results do not depend on the number of threads",
             Because::Declared => "its author declared that results do not depend on the number of threads",
             Because::Listed => "it is on the list of those that were tried with fewer threads",
-            Because::Word => "its user says so (--tolerant)",
+            Because::User => "its user says so (--tolerant)",
         }
     }
 }
 
 /// What is known of one mapped object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum Examination {
     /// It was not needed: the list or the user speaks for it.
     Vouched(Because),
     Analysed(Verdict),
@@ -86,17 +87,17 @@ pub enum Look {
 }
 
 /// The rule, of everything that a process has mapped.
-pub fn judge(runtimes: u32, objects: &[(String, Look)]) -> Finding {
+pub fn judge(runtimes: u32, objects: &[(String, Examination)]) -> Finding {
     let mut because = Because::Analysed;
-    for (object, look) in objects {
-        match look {
-            Look::Vouched(by) => because = because.max(*by),
-            Look::Analysed(Verdict::NoRegions | Verdict::Independent { .. }) => {}
-            Look::Analysed(Verdict::Declared) => because = because.max(Because::Declared),
-            Look::Analysed(Verdict::Dependent(reason)) => {
+    for (object, examination) in objects {
+        match examination {
+            Examination::Vouched(by) => because = because.max(*by),
+            Examination::Analysed(Verdict::NoRegions | Verdict::Independent { .. }) => {}
+            Examination::Analysed(Verdict::Declared) => because = because.max(Because::Declared),
+            Examination::Analysed(Verdict::Dependent(reason)) => {
                 return Finding::Rigid(Obstacle::Code { object: object.clone(), reason: reason.clone() });
             }
-            Look::Obstacle(obstacle) => return Finding::Rigid(obstacle.clone()),
+            Examination::Obstacle(obstacle) => return Finding::Rigid(obstacle.clone()),
         }
     }
     match runtimes {
@@ -110,24 +111,24 @@ mod tests {
     use super::*;
     use crate::Cause;
 
-    fn named(objects: &[Look]) -> Vec<(String, Look)> {
-        objects.iter().map(|look| ("x".to_owned(), look.clone())).collect()
+    fn named(objects: &[Examination]) -> Vec<(String, Examination)> {
+        objects.iter().map(|examination| ("x".to_owned(), examination.clone())).collect()
     }
 
     #[test]
     fn one_dependent_object_makes_all_rigid() {
-        let independent = Look::Analysed(Verdict::Independent { regions: 3 });
+        let independent = Examination::Analysed(Verdict::Independent { regions: 3 });
         let reason = Reason { cause: Cause::ThreadLocal, function: None };
-        let dependent = Look::Analysed(Verdict::Dependent(reason.clone()));
-        let objects = named(&[independent.clone(), Look::Vouched(Because::Listed), dependent]);
+        let dependent = Examination::Analysed(Verdict::Dependent(reason.clone()));
+        let objects = named(&[independent.clone(), Examination::Vouched(Because::Listed), dependent]);
         assert_eq!(judge(1, &objects), Finding::Rigid(Obstacle::Code { object: "x".into(), reason }));
-        let weakest = named(&[independent, Look::Vouched(Because::Listed)]);
+        let weakest = named(&[independent, Examination::Vouched(Because::Listed)]);
         assert_eq!(judge(1, &weakest), Finding::Resizable { because: Because::Listed });
     }
 
     #[test]
     fn several_runtimes_make_a_process_rigid() {
-        let independent = named(&[Look::Analysed(Verdict::Independent { regions: 1 })]);
+        let independent = named(&[Examination::Analysed(Verdict::Independent { regions: 1 })]);
         assert_eq!(judge(2, &independent), Finding::Rigid(Obstacle::SeveralRuntimes));
         assert!(matches!(judge(1, &independent), Finding::Resizable { .. }));
     }

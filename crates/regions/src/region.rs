@@ -361,7 +361,7 @@ impl Region<'_> {
 
     /// On what it depends that a block runs.
     fn leave_to(&self, block: usize, guards: &[Guard]) -> Leave {
-        let (mut seen, mut open) = (BTreeSet::from([block]), vec![block]);
+        let (mut reached, mut open) = (BTreeSet::from([block]), vec![block]);
         let mut leave = Leave::None;
         while let Some(at) = open.pop() {
             for &(branch, way) in &self.graph.depends_on[at] {
@@ -375,7 +375,7 @@ impl Region<'_> {
                     Guard::Share => leave = Leave::Share,
                     _ => {}
                 }
-                if seen.insert(branch) {
+                if reached.insert(branch) {
                     open.push(branch);
                 }
             }
@@ -420,16 +420,16 @@ fn carried_as(entering: Value, step: Option<Step>, is_vector: bool) -> Option<Va
 }
 
 fn guard_of(compared: (Value, Value), condition: ConditionCode) -> Guard {
-    let told = |with: i64| match (condition, with) {
+    let guard_value = |with: i64| match (condition, with) {
         (ConditionCode::e, 0) | (ConditionCode::ne, 1) => Some(1),
         (ConditionCode::ne, 0) | (ConditionCode::e, 1) => Some(0),
         _ => None,
     };
     match compared {
-        (Value::MoreWork, Value::Const(with)) => told(with).map_or(Guard::None, Guard::MoreWork),
-        (Value::Chosen, Value::Const(with)) => told(with).map_or(Guard::None, Guard::Chosen),
+        (Value::MoreWork, Value::Const(with)) => guard_value(with).map_or(Guard::None, Guard::MoreWork),
+        (Value::Chosen, Value::Const(with)) => guard_value(with).map_or(Guard::None, Guard::Chosen),
         (Value::Thread, Value::Const(0)) | (Value::Const(0), Value::Thread) => {
-            told(1).map_or(Guard::None, Guard::Chosen)
+            guard_value(1).map_or(Guard::None, Guard::Chosen)
         }
         (Value::QuotientEither, _) | (_, Value::QuotientEither) => Guard::Share,
         (a, b) if a.is_of_share() || b.is_of_share() => Guard::Share,

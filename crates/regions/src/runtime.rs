@@ -95,7 +95,7 @@ pub fn is_of_floating_point_state(name: &str) -> bool {
 }
 
 /// Names that a program looks up at run time have to stand in its data.
-pub const LOOKS_UP: [&str; 2] = ["dlsym", "dlvsym"];
+pub const LOOKUP_CALLS: [&str; 2] = ["dlsym", "dlvsym"];
 
 /// By which a program starts a region: the register that holds the region's function.
 pub fn starts_region(name: &str) -> Option<iced_x86::Register> {
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn constructs_are_told_from_worksharing() {
+    fn constructs_differ_from_worksharing() {
         for (name, expected) in [
             ("GOMP_loop_nonmonotonic_dynamic_start", Call::Chunk),
             ("GOMP_loop_ull_guided_next", Call::Chunk),

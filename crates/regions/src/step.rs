@@ -502,8 +502,8 @@ impl<'a> Stepper<'a> {
         Some(touched)
     }
 
-    fn collect_touched(&self, target: u64, seen: &mut BTreeSet<u64>, touched: &mut Touched) {
-        if !seen.insert(target) {
+    fn collect_touched(&self, target: u64, reached: &mut BTreeSet<u64>, touched: &mut Touched) {
+        if !reached.insert(target) {
             return;
         }
         let code = self.image.function_of(target).and_then(|function| {
@@ -518,7 +518,7 @@ impl<'a> Stepper<'a> {
             let goes = matches!(instruction.mnemonic(), Mnemonic::Call | Mnemonic::Jmp) || is_branch;
             match goes && leads_out {
                 true if is_branch && self.callee(&instruction).is_none() => {
-                    self.collect_touched(instruction.near_branch_target(), seen, touched);
+                    self.collect_touched(instruction.near_branch_target(), reached, touched);
                 }
                 true => touched.by_convention(),
                 false => {
@@ -573,14 +573,14 @@ impl<'a> Stepper<'a> {
         let touched = self.touched_by(instruction);
         let is_read = |at: &Location| touched.as_ref().is_none_or(|touched| touched.read.contains(at));
         let is_set = |at: &Location| !matches!(state.get(*at), Value::Undefined | Value::Returned);
-        let given: Vec<Location> =
+        let arguments: Vec<Location> =
             general.chain((0..8).map(Location::Vector)).filter(is_set).filter(is_read).collect();
-        given.into_iter()
+        arguments.into_iter()
     }
 
     fn called_with(&self, state: &State, instruction: &Instruction, note: &mut dyn FnMut(Event)) {
-        let given: Vec<Value> = self.arguments(state, instruction).map(|at| state.get(at)).collect();
-        for cause in given.iter().filter_map(|value| cause_of(*value)) {
+        let arguments: Vec<Value> = self.arguments(state, instruction).map(|at| state.get(at)).collect();
+        for cause in arguments.iter().filter_map(|value| cause_of(*value)) {
             note(Event::Forbidden(cause));
         }
         if let Value::Stack(top) = state.general(RSP) {
@@ -597,7 +597,7 @@ impl<'a> Stepper<'a> {
         if let Some(cause) = cause_of(target) {
             note(Event::Forbidden(cause));
         }
-        note(Event::Effect { at_bound: given.contains(&Value::Bound) });
+        note(Event::Effect { at_bound: arguments.contains(&Value::Bound) });
     }
 
     /// What an instruction reads and writes, for the question what lives from one iteration to the next.

@@ -161,7 +161,7 @@ fn plain_worksharing_is_independent() {
 }
 
 #[test]
-fn what_depends_on_the_team_is_found_for_its_reason() {
+fn dependence_on_the_team_is_found_with_its_reason() {
     if skips() {
         return;
     }

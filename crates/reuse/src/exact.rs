@@ -104,7 +104,7 @@ impl Exact {
     pub fn access_all(&mut self, lines: &[u64], histogram: &mut Histogram) {
         for lines in lines.chunks(BATCH) {
             self.keep_recent(lines, histogram);
-            self.look_up(histogram);
+            self.count_reuse(histogram);
             let (count, places) = (self.recent_count, self.places);
             for (place, ticket) in self.places.iter_mut().zip(places).take(count) {
                 *place = self.place_of[ticket as usize];
@@ -162,7 +162,7 @@ impl Exact {
         }
     }
 
-    fn look_up(&mut self, histogram: &mut Histogram) {
+    fn count_reuse(&mut self, histogram: &mut Histogram) {
         let mut batch = std::mem::take(&mut self.batch);
         let count = batch.len();
         for at in 0..count + AHEAD {
@@ -211,7 +211,7 @@ impl Exact {
         let own = &mut self.slot_of[place as usize / GROUP][place as usize % GROUP];
         match std::mem::replace(own, NO_SLOT) {
             NO_SLOT => None,
-            slot => Some(u64::from(self.slots.give_up(slot)) + u64::from(stood) + 1),
+            slot => Some(u64::from(self.slots.free(slot)) + u64::from(stood) + 1),
         }
     }
 

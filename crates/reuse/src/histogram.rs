@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_seen_misses_nothing() {
+    fn an_empty_histogram_misses_nothing() {
         assert_eq!(Histogram::new().miss_ratio(7), 0.0);
         assert_eq!(Histogram::new().mean_difference(&Histogram::new(), 1, 100), 0.0);
     }

@@ -217,7 +217,7 @@ mod tests {
         histogram program 6\ngroup\nfirst 2\nbin 1 3\nbin 200 1\nhistogram thread 1 0\ngroup\nend\n";
 
     #[test]
-    fn a_report_is_read_with_all_that_it_says() {
+    fn a_report_is_read_with_all_its_fields() {
         let report = Report::parse(EXACT).unwrap();
         assert_eq!((report.pid, report.program.as_str(), report.stack), (7, "./a b", false));
         assert_eq!((report.ended, report.sampling), (Ended::Exit(11), Sampling::Exact));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_report_is_refused_with_its_line() {
+    fn a_malformed_report_is_refused_with_its_line() {
         assert_eq!(Report::parse("hello\n"), Err(ReportError::NoReport));
         assert_eq!(Report::parse(EXACT.strip_suffix("end\n").unwrap()), Err(ReportError::CutOff));
         for (good, bad, line) in [

@@ -124,7 +124,7 @@ impl Shards {
             self.slot_of.values_mut().for_each(|slot| *slot = moved.to(*slot));
         }
         let rate = self.rate();
-        let before = self.slot_of.get(&line).map(|&slot| self.slots.give_up(slot));
+        let before = self.slot_of.get(&line).map(|&slot| self.slots.free(slot));
         self.slot_of.insert(line, self.slots.take());
         let depth = before.map(|others| 1 + (f64::from(others) / rate).round() as u64);
         self.groups[group_of(line)].record(depth, 1.0 / rate);
@@ -147,7 +147,7 @@ impl Shards {
         {
             self.by_hash.pop();
             if let Some(slot) = self.slot_of.remove(&line) {
-                self.slots.give_up(slot);
+                self.slots.free(slot);
             }
         }
     }

@@ -101,7 +101,7 @@ impl Slots {
     /// a slot is from the end of its block cannot be foretold, and a branch on it would cost more than the
     /// counting.
     #[inline]
-    pub(crate) fn give_up(&mut self, slot: u32) -> u32 {
+    pub(crate) fn free(&mut self, slot: u32) -> u32 {
         let (slot, word) = (slot as usize, slot as usize / 64);
         let (block, tile, region) = (slot >> BLOCK_BITS, slot >> TILE_BITS, slot >> REGION_BITS);
         let area = slot >> AREA_BITS;
@@ -126,7 +126,7 @@ impl Slots {
         (self.next - 1 - slot) as u32 - ended
     }
 
-    /// What [`Slots::give_up`] will look at first.
+    /// What [`Slots::free`] will look at first.
     #[inline]
     pub(crate) fn fetch(&self, slot: u32) {
         let word = slot as usize / 64;

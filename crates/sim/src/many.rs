@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_is_the_one_that_is_told() {
+    fn the_first_error_is_the_one_that_is_returned() {
         for workers in [1, 3] {
             let result = in_order(100, workers, |n| if n % 10 == 9 { Err(n) } else { Ok(n) }, |_| ());
             assert_eq!(result, Err(9));

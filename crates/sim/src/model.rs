@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bandwidths_are_what_the_file_says_that_they_are_derived_from() {
+    fn bandwidths_follow_from_the_figures_in_the_file() {
         for profile in Model::built_in().profiles {
             let last_cores = (profile.curve.speedup(6.0) - profile.curve.speedup(3.0)) / 3.0;
             let derived = (1.0 - last_cores).clamp(0.0, 1.0);

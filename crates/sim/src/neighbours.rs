@@ -24,7 +24,10 @@ impl Neighbours {
 
     /// A program stands nowhere any more.
     pub fn remove(&mut self, at: usize) {
-        self.occupants.iter_mut().chain(&mut self.mixtures).for_each(|all| all.retain(|&(who, _)| who != at));
+        self.occupants
+            .iter_mut()
+            .chain(&mut self.mixtures)
+            .for_each(|all| all.retain(|&(program, _)| program != at));
     }
 
     /// A leaf of a program stands where it says.

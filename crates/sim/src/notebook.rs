@@ -83,7 +83,7 @@ impl Notebook {
     /// A program ran for `passed_ns` with a team that had its CPUs (by domain) to itself, and did this
     /// part of its work. A team that is spread evenly over domains tells how fast its part in each of
     /// them is; one that fills them, how fast it is in all.
-    pub fn saw(
+    pub fn observe_rate(
         &mut self,
         profile: &Profile,
         cpus: &[(u16, u16)],
@@ -118,18 +118,18 @@ impl Notebook {
     }
 
     /// What is known of a program of which `left` of its work is left.
-    pub fn tells(&self, profile: &Profile, left: f64) -> (Option<Speedup>, Evidence) {
+    pub fn recall(&self, profile: &Profile, left: f64) -> (Option<Speedup>, Evidence) {
         if let Some((speedup, evidence)) = self.solo.get(&profile.name) {
             let left_ns =
                 evidence.left_ns.map(|all| Known { value: (all.value as f64 * left) as u64, ..all });
             return (Some(speedup.clone()), Evidence { left_ns, ..evidence.clone() });
         }
-        self.pages.get(&profile.name).map_or_else(Default::default, |page| page.tells(left))
+        self.pages.get(&profile.name).map_or_else(Default::default, |page| page.recall(left))
     }
 }
 
 impl Page {
-    fn tells(&self, left: f64) -> (Option<Speedup>, Evidence) {
+    fn recall(&self, left: f64) -> (Option<Speedup>, Evidence) {
         let Some((curve, one)) = Speedup::from_rates(&self.fastest) else { return Default::default() };
         let known = |value: f64| Known::measured(value as u64, RATE_ERROR_MILLI);
         let left_ns = self
@@ -181,7 +181,7 @@ mod tests {
     fn a_full_notebook_has_the_curve_at_the_widths_of_table_i() {
         let (book, model, _) = book(Knowledge::Full);
         for profile in &model.profiles {
-            let (curve, evidence) = book.tells(profile, 0.25);
+            let (curve, evidence) = book.recall(profile, 0.25);
             let curve = curve.expect("a curve");
             for cpus in [2, 3, 6, 12, 24] {
                 let table = (profile.curve.speedup(f64::from(cpus)) * 1000.0).round() as u64;
@@ -196,16 +196,16 @@ mod tests {
         let (mut book, model, domains) = book(Knowledge::Empty);
         let bt = &model.profiles[0];
         let run = |book: &mut Notebook, cpus: &[(u16, u16)], speed: f64| {
-            book.saw(bt, cpus, &domains, 5e9, speed * 5e9 / bt.sequential_ns as f64);
+            book.observe_rate(bt, cpus, &domains, 5e9, speed * 5e9 / bt.sequential_ns as f64);
         };
         run(&mut book, &[(0, 1)], 1.0);
-        assert_eq!(book.tells(bt, 1.0), (None, Evidence::default()));
+        assert_eq!(book.recall(bt, 1.0), (None, Evidence::default()));
         // Two in each of two domains are as fast as twice two in one.
         run(&mut book, &[(0, 2), (1, 2)], 3.6);
-        let (curve, evidence) = book.tells(bt, 1.0);
+        let (curve, evidence) = book.recall(bt, 1.0);
         assert_eq!((curve.expect("a curve").milli(2), evidence.left_ns), (1800, None));
         book.ended(bt);
-        let left_s = book.tells(bt, 0.5).1.left_ns.expect("it ended once").value as f64 / 1e9;
+        let left_s = book.recall(bt, 0.5).1.left_ns.expect("it ended once").value as f64 / 1e9;
         assert!((left_s - 47.0).abs() < 0.1, "{left_s}");
     }
 
@@ -213,6 +213,6 @@ mod tests {
     fn without_a_notebook_nothing_is_learned() {
         let (book, model, _) = book(Knowledge::None);
         assert!(!book.learns() && !book.is_used());
-        assert_eq!(book.tells(&model.profiles[0], 0.5), (None, Evidence::default()));
+        assert_eq!(book.recall(&model.profiles[0], 0.5), (None, Evidence::default()));
     }
 }

@@ -6,7 +6,7 @@ pub enum Kind {
     /// What it does now ends: its start-up, or all of it.
     End,
     /// A region begins at which it takes another team size up.
-    TakesUp,
+    TeamChange,
     /// Its memory lies where its threads are.
     Migrated,
 }
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn simultaneous_events_keep_their_order_and_void_ones_vanish() {
         let mut queue = Queue::default();
-        queue.foresee(2, Some((3, Kind::TakesUp)));
+        queue.foresee(2, Some((3, Kind::TeamChange)));
         queue.foresee(1, Some((5, Kind::End)));
         queue.foresee(0, Some((5, Kind::End)));
         queue.foresee(2, None);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn it_agrees_with_looking_through_all_that_was_foreseen() {
+    fn the_queue_agrees_with_a_linear_search() {
         let mut random = Random::new(7);
         let mut queue = Queue::default();
         let mut naive: Vec<Option<(u64, u64)>> = vec![None; 20];

@@ -66,7 +66,7 @@ impl Record {
 }
 
 /// One run of a program, as the record tells it.
-struct Seen {
+struct RecordedRun {
     /// As it was described last.
     app: App,
     line: usize,
@@ -83,7 +83,7 @@ struct Seen {
 /// What happened to the programs, by their numbers.
 enum Happened {
     Arrived(usize),
-    Seen(usize, u32),
+    Team(usize, u32),
     Left(usize),
     Plan(Plan),
 }
@@ -93,7 +93,7 @@ struct Tape {
     policies: Vec<String>,
     settings: Settings,
     shortest_slice_ns: u64,
-    seen: Vec<Seen>,
+    runs: Vec<RecordedRun>,
     /// Programs that came and were not admitted yet.
     held: BTreeMap<AppId, App>,
     happened: Vec<(u64, Happened)>,
@@ -129,7 +129,7 @@ impl Tape {
                     policies: vec![policy],
                     settings: *settings,
                     shortest_slice_ns: limits.shortest_slice_ns,
-                    seen: Vec::new(),
+                    runs: Vec::new(),
                     held: BTreeMap::new(),
                     happened: Vec::new(),
                     suspensions: 0,
@@ -150,7 +150,7 @@ impl Tape {
                     let what = "a second beginning: cut the file there, and simulate each record by itself";
                     return Err(error(Some(line), what.to_owned()));
                 }
-                Entry::Event { now_ns, event } => tape.take(now_ns, event, line, &mut present),
+                Entry::Event { now_ns, event } => tape.apply(now_ns, event, line, &mut present),
                 Entry::Plan { now_ns, plan, starts, usable } => {
                     tape.unsteady |= usable.is_some_and(|usable| usable != tape.begin.allowed);
                     for admitted in &starts.admitted {
@@ -163,13 +163,13 @@ impl Tape {
             }
         }
         let tape = tape.ok_or_else(|| error(None, "there is no line in it".to_owned()))?;
-        if tape.seen.is_empty() {
+        if tape.runs.is_empty() {
             return Err(error(None, "no program arrives in it".to_owned()));
         }
         Ok(tape)
     }
 
-    fn take(&mut self, now_ns: u64, event: Recorded, line: usize, present: &mut BTreeMap<AppId, usize>) {
+    fn apply(&mut self, now_ns: u64, event: Recorded, line: usize, present: &mut BTreeMap<AppId, usize>) {
         match event {
             Recorded::Arrived(app) if !present.contains_key(&app.id) => {
                 self.arrives(now_ns, app, line, false, present);
@@ -177,18 +177,18 @@ impl Tape {
             // One that is there already is described anew.
             Recorded::Arrived(app) | Recorded::Observed(app) => {
                 if let Some(&at) = present.get(&app.id) {
-                    self.sees(now_ns, at, app);
+                    self.note_state(now_ns, at, app);
                 }
             }
             Recorded::Within { app, within } => {
                 if let Some(&at) = present.get(&app) {
-                    self.seen[at].app.within = within;
+                    self.runs[at].app.within = within;
                 }
             }
             Recorded::Left(id) => {
                 self.held.remove(&id);
                 if let Some(at) = present.remove(&id) {
-                    self.seen[at].left = true;
+                    self.runs[at].left = true;
                     self.happened.push((now_ns, Happened::Left(at)));
                 }
             }
@@ -225,34 +225,42 @@ impl Tape {
         before: bool,
         present: &mut BTreeMap<AppId, usize>,
     ) {
-        let at = self.seen.len();
+        let at = self.runs.len();
         present.insert(app.id.clone(), at);
         let arrived_ns = if before { now_ns } else { app.arrived_ns.min(now_ns) };
         let begun = app.team.is_some() || app.demand.malleability == Malleability::Rigid;
-        self.seen.push(Seen { line, arrived_ns, before, begun, widest: 0, left: false, app: app.clone() });
+        self.runs.push(RecordedRun {
+            line,
+            arrived_ns,
+            before,
+            begun,
+            widest: 0,
+            left: false,
+            app: app.clone(),
+        });
         self.happened.push((now_ns, Happened::Arrived(at)));
-        self.sees(now_ns, at, app);
+        self.note_state(now_ns, at, app);
     }
 
-    fn sees(&mut self, now_ns: u64, at: usize, app: App) {
-        let seen = &mut self.seen[at];
+    fn note_state(&mut self, now_ns: u64, at: usize, app: App) {
+        let run = &mut self.runs[at];
         if let Some(team) = app.team.filter(|&team| team > 0) {
-            seen.widest = seen.widest.max(team);
-            self.happened.push((now_ns, Happened::Seen(at, team)));
+            run.widest = run.widest.max(team);
+            self.happened.push((now_ns, Happened::Team(at, team)));
         }
         // What was learned of it is not unlearned.
-        let speedup = app.speedup.clone().or(seen.app.speedup.take());
-        seen.app = App { speedup, ..app };
+        let speedup = app.speedup.clone().or(run.app.speedup.take());
+        run.app = App { speedup, ..app };
     }
 
     fn curves(&self) -> Curves {
         let mut curves = Curves::new();
-        for seen in &self.seen {
-            let (speedup, widest) = curves.entry(seen.app.program().to_owned()).or_default();
-            *widest = seen.widest.max(*widest);
+        for run in &self.runs {
+            let (speedup, widest) = curves.entry(run.app.program().to_owned()).or_default();
+            *widest = run.widest.max(*widest);
             // The last that was told knows most.
-            if seen.app.speedup.is_some() {
-                speedup.clone_from(&seen.app.speedup);
+            if run.app.speedup.is_some() {
+                speedup.clone_from(&run.app.speedup);
             }
         }
         curves
@@ -263,18 +271,18 @@ impl Tape {
         let end_ns = self.happened.iter().map(|(now_ns, _)| *now_ns).max().unwrap_or(0).max(1);
         // Nobody gets to its end in here.
         let endless_ns = end_ns.saturating_mul(machine.pu_count() as u64 + 1).saturating_mul(4);
-        let endless = |seen: &Seen| Job {
-            id: seen.app.id.clone(),
-            arrive_ns: seen.arrived_ns,
-            profile: seen.profile(curves, endless_ns, if seen.starts() { endless_ns } else { 0 }).into(),
-            demand: seen.demand(),
-            line: Some(seen.line),
+        let endless = |run: &RecordedRun| Job {
+            id: run.app.id.clone(),
+            arrive_ns: run.arrived_ns,
+            profile: run.profile(curves, endless_ns, if run.starts() { endless_ns } else { 0 }).into(),
+            demand: run.demand(),
+            line: Some(run.line),
         };
-        let jobs = self.seen.iter().map(endless).collect();
+        let jobs = self.runs.iter().map(endless).collect();
         let endless = Scenario { name: String::new(), jobs, skipped: 0 };
         let notebook = Notebook::new(Knowledge::None, std::iter::empty(), &Domains::of(machine), laws);
         let mut world = World::new(&endless, laws, Domains::of(machine), waiting, notebook);
-        let mut done = vec![(0.0, 0.0); self.seen.len()];
+        let mut done = vec![(0.0, 0.0); self.runs.len()];
         let mut did = |world: &mut World, at: usize| {
             let (start_ns, part): (f64, f64) = world.did(at);
             done[at].0 += start_ns;
@@ -284,11 +292,11 @@ impl Tape {
             world.passes(*now_ns);
             match happened {
                 Happened::Arrived(at) => world.arrives(*at),
-                Happened::Seen(at, team) => {
+                Happened::Team(at, team) => {
                     if world.is_starting(*at) {
                         did(&mut world, *at);
                     }
-                    world.was_seen(*at, *team);
+                    world.set_observed_team(*at, *team);
                 }
                 Happened::Left(at) => {
                     did(&mut world, *at);
@@ -297,34 +305,35 @@ impl Tape {
                 Happened::Plan(plan) => world.stands_by(plan),
             }
         }
-        let unfinished = self.seen.iter().enumerate().filter(|(_, seen)| !seen.left);
+        let unfinished = self.runs.iter().enumerate().filter(|(_, run)| !run.left);
         unfinished.for_each(|(at, _)| did(&mut world, at));
-        let first_ns = self.seen.iter().map(|seen| seen.arrived_ns).min().unwrap_or(0);
+        let first_ns = self.runs.iter().map(|run| run.arrived_ns).min().unwrap_or(0);
         let mut names: BTreeSet<AppId> = BTreeSet::new();
-        let job = |(seen, (start_ns, part)): (&Seen, (f64, f64))| {
+        let job = |(run, (start_ns, part)): (&RecordedRun, (f64, f64))| {
             // One that left may come again under its name; jobs have names of their own.
-            let numbered = (2..).map(|number| seen.app.id.numbered(number));
-            let id = std::iter::once(seen.app.id.clone()).chain(numbered).find(|id| !names.contains(id));
+            let numbered = (2..).map(|number| run.app.id.numbered(number));
+            let id = std::iter::once(run.app.id.clone()).chain(numbered).find(|id| !names.contains(id));
             let id = id.expect("there are more numbers than jobs");
             names.insert(id.clone());
             let work_ns = ((part * endless_ns as f64) as u64).max(1);
-            let profile = seen.profile(curves, work_ns, start_ns as u64).into();
-            let (arrive_ns, line) = (seen.arrived_ns - first_ns, Some(seen.line));
-            Job { id, arrive_ns, profile, demand: seen.demand(), line }
+            let profile = run.profile(curves, work_ns, start_ns as u64).into();
+            let (arrive_ns, line) = (run.arrived_ns - first_ns, Some(run.line));
+            Job { id, arrive_ns, profile, demand: run.demand(), line }
         };
-        self.seen.iter().zip(done).map(job).collect()
+        self.runs.iter().zip(done).map(job).collect()
     }
 
     fn notes(&self, machine: &Machine, curves: &Curves) -> Vec<String> {
-        let count = |which: &dyn Fn(&Seen) -> bool| self.seen.iter().filter(|seen| which(seen)).count();
-        let told = |seen: &Seen| curves.get(seen.app.program()).is_some_and(|(speedup, _)| speedup.is_some());
-        let serial = count(&|seen| seen.widest == 0);
-        let by_rates = count(&|seen| seen.widest > 0 && told(seen));
+        let count = |which: &dyn Fn(&RecordedRun) -> bool| self.runs.iter().filter(|run| which(run)).count();
+        let has_curve =
+            |run: &RecordedRun| curves.get(run.app.program()).is_some_and(|(speedup, _)| speedup.is_some());
+        let serial = count(&|run| run.widest == 0);
+        let by_rates = count(&|run| run.widest > 0 && has_curve(run));
         let mut notes = vec![
             format!(
                 "a record of {} programs under {} on {} ({} CPUs): arrivals, demands and the policies' settings are \
                  the record's",
-                self.seen.len(),
+                self.runs.len(),
                 self.policies.join(", then "),
                 machine.name,
                 machine.pu_count()
@@ -333,7 +342,7 @@ impl Tape {
                 "the work of each is what its recorded places let it do until it left, with a speed-up by its region \
                  rates ({by_rates}), in proportion to its threads up to its widest team ({}), or of one thread, \
                  without a team ({serial})",
-                self.seen.len() - serial - by_rates
+                self.runs.len() - serial - by_rates
             ),
             format!(
                 "assumed: regions of {} ms on one CPU, nothing about memory and caches but what the record knows",
@@ -345,9 +354,9 @@ impl Tape {
                 notes.push(format!("{count} {what}"));
             }
         };
-        odd(count(&|seen| seen.before), "had come before the recording began: they arrive with it");
-        odd(count(&|seen| !seen.left), "had not left when the recording ended: their work ends there");
-        odd(count(&|seen| seen.app.within.is_some()), "had to stay on some CPUs, and may use all here");
+        odd(count(&|run| run.before), "had come before the recording began: they arrive with it");
+        odd(count(&|run| !run.left), "had not left when the recording ended: their work ends there");
+        odd(count(&|run| run.app.within.is_some()), "had to stay on some CPUs, and may use all here");
         odd(self.suspensions, "times somebody suspended a program; nobody does here");
         if self.unsteady {
             notes.push("not all allowed CPUs were usable all the time, and here they are".to_owned());
@@ -356,7 +365,7 @@ impl Tape {
     }
 }
 
-impl Seen {
+impl RecordedRun {
     /// Whether it is first seen with a team some time after its arrival.
     fn starts(&self) -> bool {
         !self.begun && self.widest > 0

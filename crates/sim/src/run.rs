@@ -210,7 +210,7 @@ impl Run<'_> {
                     self.live -= 1;
                 }
                 Kind::End => {}
-                Kind::TakesUp => self.world.takes_up(at),
+                Kind::TeamChange => self.world.apply_team(at),
                 Kind::Migrated => self.world.migrated(at),
             }
             let program = &self.world.programs[at];

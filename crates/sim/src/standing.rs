@@ -68,16 +68,16 @@ impl Leaf {
 
 /// Calls `see` with every run of the plan, left to right, and what surrounds it. The plan has the
 /// normal form. Numbers of slots, groups and mixtures stay as they are while turns and mixing do.
-pub fn for_each_leaf(plan: &Plan, see: impl FnMut(&Run, Around)) {
+pub fn for_each_leaf(plan: &Plan, visit: impl FnMut(&Run, Around)) {
     let Some(tree) = &plan.tree else { return };
     let around =
         Around { slot: NONE, outer: 1.0, group: NONE, inner: 1.0, slice_ns: 0, mixture: NONE, mixed_with: 1 };
-    Walk { see, groups: 0, mixtures: 0 }.tree(tree, around, true);
+    Walk { visit, groups: 0, mixtures: 0 }.tree(tree, around, true);
 }
 
 /// The walk's state.
 struct Walk<F> {
-    see: F,
+    visit: F,
     groups: u32,
     mixtures: u32,
 }
@@ -85,7 +85,7 @@ struct Walk<F> {
 impl<F: FnMut(&Run, Around)> Walk<F> {
     fn tree(&mut self, tree: &Tree, around: Around, top: bool) {
         match tree {
-            Tree::Run(run) => (self.see)(run, around),
+            Tree::Run(run) => (self.visit)(run, around),
             Tree::SideBySide(parts) => parts.iter().for_each(|part| self.tree(part, around, false)),
             Tree::Mixed { parts, .. } => {
                 let around = Around { mixture: self.mixtures, mixed_with: parts.len() as u32, ..around };

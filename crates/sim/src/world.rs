@@ -212,7 +212,7 @@ impl World {
     }
 
     /// A region begins with another team.
-    pub fn takes_up(&mut self, at: usize) {
+    pub fn apply_team(&mut self, at: usize) {
         self.catch_up(at);
         let program = &mut self.programs[at];
         program.team = program.wanted;
@@ -254,7 +254,7 @@ impl World {
                     self.programs[at].left
                 }
             };
-            let (speedup, evidence) = self.notebook.tells(&self.programs[at].profile, left);
+            let (speedup, evidence) = self.notebook.recall(&self.programs[at].profile, left);
             let app = &mut self.programs[at].app;
             if (&app.speedup, &app.evidence) != (&speedup, &evidence) {
                 (app.speedup, app.evidence) = (speedup, evidence);
@@ -274,7 +274,7 @@ impl World {
             && (leaf.cpus, leaf.around.mixture, leaf.around.slice_ns) == (program.team, NONE, 0)
         {
             let part = program.rate * passed_ns;
-            self.notebook.saw(&program.profile, &leaf.domains, &self.domains, passed_ns, part);
+            self.notebook.observe_rate(&program.profile, &leaf.domains, &self.domains, passed_ns, part);
         }
         program.left = (program.left - program.rate * passed_ns).max(0.0);
         program.cpu_ns += program.cpus_used * passed_ns;
@@ -322,8 +322,8 @@ impl World {
         if program.rate > 0.0 {
             maybe(after(program.left), Kind::End);
             let pending = program.phase == Phase::Running && program.wanted != program.team;
-            if pending && program.app.takes_orders() {
-                maybe(after(regions::until_next(program.profile.regions, program.left)), Kind::TakesUp);
+            if pending && program.app.accepts_width() {
+                maybe(after(regions::until_next(program.profile.regions, program.left)), Kind::TeamChange);
             }
         }
         if let Some(ends_ns) = program.pages.ends_ns(self.now_ns) {

@@ -110,10 +110,10 @@ fn observed(at_s: f64, app: &str) -> String {
 fn tenths(text: &str) -> Vec<(String, u64, u64)> {
     let tenths = |ns: u64| (ns as f64 / 1e8).round() as u64;
     let jobs = read(text).unwrap().scenario.jobs;
-    let told = |job: &workload::Job| {
+    let summary = |job: &workload::Job| {
         (job.id.to_string(), tenths(job.profile.start_ns), tenths(job.profile.sequential_ns))
     };
-    jobs.iter().map(told).collect()
+    jobs.iter().map(summary).collect()
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a_reused_name_is_a_new_job_and_open_jobs_end_with_the_record() {
 }
 
 #[test]
-fn what_is_no_record_is_refused_with_its_line() {
+fn a_malformed_record_is_refused_with_its_line() {
     let good = record(&(arrived(1.0, &app("a", 1, "")) + &plan(1.0, "a on 0")));
     let fails = |text: &str, wanted: &str| {
         let error = read(text).unwrap_err();

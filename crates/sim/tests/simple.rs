@@ -98,7 +98,7 @@ fn equal_parts_fill_the_machine_and_the_last_grows_later() {
 }
 
 #[test]
-fn a_program_of_one_region_never_takes_another_size_up() {
+fn a_program_of_one_region_never_resizes() {
     let text = TWO.replace("regions = 120", "regions = 1") + "arrive_s = 1\n";
     let outcome = play("core:4", "EQ", free(), &text);
     assert!(outcome.jobs.iter().all(|job| job.reconfigurations == 0), "{outcome:?}");
@@ -149,7 +149,7 @@ fn a_job_that_is_wider_than_the_machine_is_named() {
 }
 
 #[test]
-fn a_policy_that_lets_somebody_wait_for_ever_is_told() {
+fn a_policy_that_starves_a_program_is_reported() {
     let settings = Settings { plan: Some("even on 0-3".to_owned()), ..Settings::default() };
     let error = try_play("core:4", "fixed", free(), Waiting::Spinning, settings, TWO).unwrap_err();
     assert_eq!(error, "under a fixed plan (fixed) 1 programs wait for ever, since 3 s");

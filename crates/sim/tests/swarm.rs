@@ -122,14 +122,14 @@ fn wrong(outcome: &Outcome, scenario: &Scenario) -> Vec<String> {
         wrong.push(format!("{} plans rejected, {} promises broken", outcome.rejected, outcome.complaints));
     }
     let cpus = f64::from(outcome.cpus);
-    for (job, given) in outcome.jobs.iter().zip(&scenario.jobs) {
-        if job.id != given.id || job.started_ns < job.arrived_ns || job.ended_ns < job.started_ns {
+    for (job, planned) in outcome.jobs.iter().zip(&scenario.jobs) {
+        if job.id != planned.id || job.started_ns < job.arrived_ns || job.ended_ns < job.started_ns {
             wrong.push(format!("{}: arrived, started, ended out of order: {job:?}", job.id));
         }
         if job.cpu_ns > job.response_ns() * cpus * (1.0 + 1e-9) {
             wrong.push(format!("{} used more CPU time than there was: {job:?}", job.id));
         }
-        if given.demand.malleability != Malleability::Malleable && job.reconfigurations > 0 {
+        if planned.demand.malleability != Malleability::Malleable && job.reconfigurations > 0 {
             wrong.push(format!("{} was resized, and cannot be", job.id));
         }
     }
@@ -191,13 +191,13 @@ fn every_simulation_ends_with_nothing_lost_and_no_plan_refused() {
 
 #[test]
 fn a_failure_states_its_seed_and_repeat_command() {
-    let told = swarm(40, 20, |seed| if seed < 47 { Ok(()) } else { Err(format!("{seed} is wrong")) });
+    let result = swarm(40, 20, |seed| if seed < 47 { Ok(()) } else { Err(format!("{seed} is wrong")) });
     let command = "COPLACE_SEED=47 COPLACE_CASES=1 cargo test -p coplace-sim --test swarm";
-    assert_eq!(told, Err(format!("47 is wrong\nrepeat with: {command}")));
+    assert_eq!(result, Err(format!("47 is wrong\nrepeat with: {command}")));
 }
 
 #[test]
-fn what_is_lost_in_a_simulation_is_noticed() {
+fn a_job_lost_in_a_simulation_is_noticed() {
     let machine = Arc::new(Machine::synthetic("core:4").expect("a known description"));
     let mut random = Random::new(3);
     let scenario = scenario(&mut random, 4);

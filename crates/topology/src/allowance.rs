@@ -136,7 +136,7 @@ struct Chain {
 fn cgroup_chains(root: &Path) -> Vec<Chain> {
     let memberships = read(&root.join("proc/self/cgroup")).unwrap_or_default();
     let mounts = read(&root.join("proc/self/mountinfo")).unwrap_or_default();
-    let mut seen = BTreeSet::new();
+    let mut visited = BTreeSet::new();
     let mut chains = Vec::new();
     for mount in mounts.lines().filter_map(Mount::parse) {
         let ours = memberships.lines().find_map(|line| {
@@ -164,7 +164,7 @@ fn cgroup_chains(root: &Path) -> Vec<Chain> {
             directories.push(next);
         }
         directories.reverse();
-        if top.is_dir() && seen.insert(directories.clone()) {
+        if top.is_dir() && visited.insert(directories.clone()) {
             chains.push(Chain { version: mount.version, directories });
         }
     }
@@ -225,8 +225,8 @@ fn quota(chains: &[Chain]) -> Option<(u32, PathBuf)> {
         let (path, quota, period) = if version == 2 {
             let path = directory.join("cpu.max");
             let text = read(&path)?;
-            let mut words = text.split_whitespace().map(str::to_owned);
-            (path, words.next()?, words.next().unwrap_or_else(|| "100000".into()))
+            let mut parts = text.split_whitespace().map(str::to_owned);
+            (path, parts.next()?, parts.next().unwrap_or_else(|| "100000".into()))
         } else {
             let path = directory.join("cpu.cfs_quota_us");
             (path.clone(), read(&path)?, read(&directory.join("cpu.cfs_period_us"))?)

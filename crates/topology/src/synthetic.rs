@@ -24,7 +24,7 @@ enum Kind {
     Cache(Option<u8>),
 }
 
-struct Word {
+struct Token {
     kind: Kind,
     count: u32,
     size_bytes: Option<u64>,
@@ -34,32 +34,32 @@ struct Word {
 
 impl Machine {
     pub fn synthetic(text: &str) -> Result<Machine, SyntheticError> {
-        let mut words = parse(text)?;
-        if !words.iter().any(|word| word.kind == Kind::Plain(Level::Pu)) {
+        let mut tokens = parse(text)?;
+        if !tokens.iter().any(|token| token.kind == Kind::Plain(Level::Pu)) {
             let column = text.chars().count() + 1;
             let kind = Kind::Plain(Level::Pu);
-            words.push(Word { kind, count: 1, size_bytes: None, line_bytes: None, column });
+            tokens.push(Token { kind, count: 1, size_bytes: None, line_bytes: None, column });
         }
         let mut total: u32 = 1;
-        for word in &words {
-            total = total.checked_mul(word.count).filter(|&total| total <= MAX_CPUS).ok_or_else(|| {
-                SyntheticError { column: word.column, what: format!("more than {MAX_CPUS} CPUs") }
+        for token in &tokens {
+            total = total.checked_mul(token.count).filter(|&total| total <= MAX_CPUS).ok_or_else(|| {
+                SyntheticError { column: token.column, what: format!("more than {MAX_CPUS} CPUs") }
             })?;
         }
         let mut root_level = Level::Node;
         let mut groups = Vec::new();
         let mut caches = Vec::new();
-        let mut llc_seen = false;
-        let cores_at = words.iter().position(|word| word.kind == Kind::Plain(Level::Core));
+        let mut has_llc = false;
+        let cores_at = tokens.iter().position(|token| token.kind == Kind::Plain(Level::Core));
         let mut width = total;
-        for word in &words {
-            width /= word.count;
-            let level = match word.kind {
+        for token in &tokens {
+            width /= token.count;
+            let level = match token.kind {
                 Kind::Plain(level) => Some(level),
-                Kind::Cache(_) if !llc_seen => Some(Level::Llc),
+                Kind::Cache(_) if !has_llc => Some(Level::Llc),
                 Kind::Cache(_) => {
                     let core_width: u32 = cores_at
-                        .map_or(1, |cores| words[cores + 1..].iter().map(|word| word.count).product());
+                        .map_or(1, |cores| tokens[cores + 1..].iter().map(|token| token.count).product());
                     (width > core_width).then_some(Level::Group)
                 }
             };
@@ -70,14 +70,14 @@ impl Machine {
                 let cpus = CpuSet::from_cpus(&(part * width..(part + 1) * width).collect::<Vec<_>>());
                 (part, cpus)
             });
-            if let Kind::Cache(cache_level) = word.kind {
-                llc_seen = true;
-                if cache_level.is_some() || word.size_bytes.is_some() {
+            if let Kind::Cache(cache_level) = token.kind {
+                has_llc = true;
+                if cache_level.is_some() || token.size_bytes.is_some() {
                     caches.extend(parts.clone().map(|(_, cpus)| Cache {
                         level: cache_level.unwrap_or(3),
                         cpus,
-                        size_bytes: word.size_bytes,
-                        line_bytes: word.line_bytes,
+                        size_bytes: token.size_bytes,
+                        line_bytes: token.line_bytes,
                     }));
                 }
             }
@@ -101,7 +101,7 @@ impl Machine {
         if !in_order || !self.capacities.is_empty() || !self.kinds.is_empty() {
             return None;
         }
-        let mut words: Vec<String> = Vec::new();
+        let mut tokens: Vec<String> = Vec::new();
         let mut printed: Vec<u8> = Vec::new();
         let mut row: Vec<&Object> = vec![&self.root];
         while !row[0].children.is_empty() {
@@ -117,24 +117,24 @@ impl Machine {
             let mut caches = self.caches_of(&row)?;
             caches.retain(|cache| !printed.contains(&cache.level));
             match level {
-                Level::Numa if count == 1 && !words.is_empty() => words.push("[numa]".into()),
+                Level::Numa if count == 1 && !tokens.is_empty() => tokens.push("[numa]".into()),
                 Level::Llc | Level::Group if !caches.is_empty() => {
-                    words.push(cache_word(caches[0], count));
+                    tokens.push(cache_token(caches[0], count));
                     printed.push(caches[0].level);
                 }
                 Level::Core | Level::Pu => {
                     let mut count = count;
                     for cache in caches {
-                        words.push(cache_word(cache, count));
+                        tokens.push(cache_token(cache, count));
                         printed.push(cache.level);
                         count = 1;
                     }
-                    words.push(format!("{}:{count}", word_of(level)));
+                    tokens.push(format!("{}:{count}", token_of(level)));
                 }
-                _ => words.push(format!("{}:{count}", word_of(level))),
+                _ => tokens.push(format!("{}:{count}", token_of(level))),
             }
         }
-        let text = words.join(" ");
+        let text = tokens.join(" ");
         // What the line cannot say (distances, a cache between two levels) must not get lost silently.
         let again = Machine::synthetic(&text).ok()?;
         let faithful =
@@ -167,7 +167,7 @@ fn same(a: &Object, b: &Object) -> bool {
         && a.children.iter().zip(&b.children).all(|(a, b)| same(a, b))
 }
 
-fn cache_word(cache: &Cache, count: usize) -> String {
+fn cache_token(cache: &Cache, count: usize) -> String {
     let mut attributes = Vec::new();
     if let Some(size) = cache.size_bytes {
         let text = match size {
@@ -185,7 +185,7 @@ fn cache_word(cache: &Cache, count: usize) -> String {
     format!("l{}:{count}{attributes}", cache.level)
 }
 
-fn word_of(level: Level) -> &'static str {
+fn token_of(level: Level) -> &'static str {
     match level {
         Level::Cluster => "cluster",
         Level::Node => "machine",
@@ -199,8 +199,8 @@ fn word_of(level: Level) -> &'static str {
     }
 }
 
-fn kind_of(word: &str) -> Option<Kind> {
-    Some(match word.to_ascii_lowercase().as_str() {
+fn kind_of(token: &str) -> Option<Kind> {
+    Some(match token.to_ascii_lowercase().as_str() {
         "machine" => Kind::Plain(Level::Node),
         "box" | "vm" => Kind::Plain(Level::Box),
         "pack" | "package" | "socket" => Kind::Plain(Level::Package),
@@ -219,7 +219,7 @@ fn kind_of(word: &str) -> Option<Kind> {
 
 /// Words with blanks inside brackets kept together, each with its column from 1.
 fn split(text: &str) -> Vec<(usize, String)> {
-    let mut words: Vec<(usize, String)> = Vec::new();
+    let mut tokens: Vec<(usize, String)> = Vec::new();
     let mut depth = 0;
     let mut inside = false;
     for (at, c) in text.chars().enumerate() {
@@ -229,7 +229,7 @@ fn split(text: &str) -> Vec<(usize, String)> {
         }
         // `pack:4[numa]` is two words.
         if !inside || (c == '[' && depth == 0) {
-            words.push((at + 1, String::new()));
+            tokens.push((at + 1, String::new()));
             inside = true;
         }
         match c {
@@ -237,15 +237,15 @@ fn split(text: &str) -> Vec<(usize, String)> {
             ')' | ']' if depth > 0 => depth -= 1,
             _ => {}
         }
-        if let Some((_, word)) = words.last_mut() {
-            word.push(c);
+        if let Some((_, token)) = tokens.last_mut() {
+            token.push(c);
         }
     }
-    words
+    tokens
 }
 
-fn parse(text: &str) -> Result<Vec<Word>, SyntheticError> {
-    let mut words: Vec<Word> = Vec::new();
+fn parse(text: &str) -> Result<Vec<Token>, SyntheticError> {
+    let mut tokens: Vec<Token> = Vec::new();
     for (column, text) in split(text) {
         let error = |offset: usize, what: String| SyntheticError { column: column + offset, what };
         let (head, attributes, closed) = match text.find(['(', '[']) {
@@ -259,16 +259,16 @@ fn parse(text: &str) -> Result<Vec<Word>, SyntheticError> {
         if !closed {
             return Err(error(0, format!("'{text}' is not closed")));
         }
-        let mut word = if text.starts_with('[') {
+        let mut token = if text.starts_with('[') {
             let name = attributes.split('(').next().unwrap_or("").trim();
             if kind_of(name) != Some(Kind::Plain(Level::Numa)) {
                 return Err(error(1, format!("only [numa] can be attached, not '{name}'")));
             }
-            if words.is_empty() {
+            if tokens.is_empty() {
                 return Err(error(0, "[numa] needs a word before it, or write numa:1".into()));
             }
             let kind = Kind::Plain(Level::Numa);
-            Word { kind, count: 1, size_bytes: None, line_bytes: None, column }
+            Token { kind, count: 1, size_bytes: None, line_bytes: None, column }
         } else {
             let Some((name, count)) = head.split_once(':') else {
                 return Err(error(0, format!("'{head}' is not of the form level:count")));
@@ -281,40 +281,40 @@ fn parse(text: &str) -> Result<Vec<Word>, SyntheticError> {
                 let offset = name.chars().count() + 1;
                 error(offset, format!("'{count}' is not a count: a whole number from 1"))
             })?;
-            Word { kind, count, size_bytes: None, line_bytes: None, column }
+            Token { kind, count, size_bytes: None, line_bytes: None, column }
         };
         if !text.starts_with('[') {
             let offset = head.chars().count() + 1;
-            read_attributes(&mut word, attributes).map_err(|what| error(offset, what))?;
+            read_attributes(&mut token, attributes).map_err(|what| error(offset, what))?;
         }
-        if let Some(what) = misplaced(&words, &word) {
+        if let Some(what) = misplaced(&tokens, &token) {
             return Err(error(0, what));
         }
-        words.push(word);
+        tokens.push(token);
     }
-    if words.is_empty() {
+    if tokens.is_empty() {
         return Err(SyntheticError { column: 1, what: "the description is empty".into() });
     }
-    Ok(words)
+    Ok(tokens)
 }
 
-fn misplaced(before: &[Word], word: &Word) -> Option<String> {
-    let is = |word: &Word, level| word.kind == Kind::Plain(level);
+fn misplaced(before: &[Token], token: &Token) -> Option<String> {
+    let is = |token: &Token, level| token.kind == Kind::Plain(level);
     let last = before.last()?;
     if is(last, Level::Pu) {
         return Some("nothing can stand below pu".into());
     }
-    if before.iter().any(|other| other.kind == word.kind) {
+    if before.iter().any(|other| other.kind == token.kind) {
         return Some("the level occurs twice".into());
     }
-    if before.iter().any(|other| is(other, Level::Core)) && !is(word, Level::Pu) {
+    if before.iter().any(|other| is(other, Level::Core)) && !is(token, Level::Pu) {
         return Some("below core only pu can stand".into());
     }
     let outer = before.iter().rev().find_map(|other| match other.kind {
         Kind::Cache(level) => level,
         Kind::Plain(_) => None,
     });
-    if let (Some(outer), Kind::Cache(Some(inner))) = (outer, word.kind)
+    if let (Some(outer), Kind::Cache(Some(inner))) = (outer, token.kind)
         && inner >= outer
     {
         return Some(format!("an L{inner} cache cannot stand below an L{outer} cache"));
@@ -322,19 +322,20 @@ fn misplaced(before: &[Word], word: &Word) -> Option<String> {
     None
 }
 
-fn read_attributes(word: &mut Word, text: &str) -> Result<(), String> {
+fn read_attributes(token: &mut Token, text: &str) -> Result<(), String> {
     for attribute in text.split([' ', ',']).filter(|part| !part.is_empty()) {
         let Some((key, value)) = attribute.split_once('=') else {
             return Err(format!("'{attribute}' is not of the form name=value"));
         };
-        match (key, word.kind) {
+        match (key, token.kind) {
             ("size", Kind::Cache(_)) => {
-                word.size_bytes =
+                token.size_bytes =
                     Some(parse_size(value).ok_or_else(|| format!("'{value}' is not a size (6MB, 512KB)"))?);
             }
             ("linesize", Kind::Cache(_)) => {
                 let line = value.parse().ok().filter(|&line| line > 0);
-                word.line_bytes = Some(line.ok_or_else(|| format!("'{value}' is not a line size in bytes"))?);
+                token.line_bytes =
+                    Some(line.ok_or_else(|| format!("'{value}' is not a line size in bytes"))?);
             }
             // hwloc writes how much memory a unit has; nothing here asks for it.
             ("memory", _) => {}

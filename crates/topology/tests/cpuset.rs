@@ -86,7 +86,7 @@ fn lists_are_written_like_the_kernels() {
 }
 
 #[test]
-fn what_is_no_list_is_refused_with_the_reason() {
+fn a_malformed_list_is_refused_with_the_reason() {
     for (text, why) in [
         ("a", "'a' is not a number"),
         ("1,,2", "'' is not a number"),

@@ -177,8 +177,8 @@ fn the_mask_counts_where_the_online_file_contradicts_it() {
         ]);
         let allowance = Allowance::read(root.path(), &cpus(mask), None).unwrap();
         assert_eq!(allowance.allowed, cpus(allowed), "{online} {mask}");
-        let told = allowance.notes.iter().any(|note| note.contains("is disregarded"));
-        assert_eq!(told, !cpus(mask).is_subset(&cpus(online)), "{:?}", allowance.notes);
+        let noted = allowance.notes.iter().any(|note| note.contains("is disregarded"));
+        assert_eq!(noted, !cpus(mask).is_subset(&cpus(online)), "{:?}", allowance.notes);
     }
 }
 

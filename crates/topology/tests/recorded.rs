@@ -184,7 +184,7 @@ fn hwloc_adds_what_sysfs_lacks_and_changes_nothing_else() {
 fn this_machine_is_found_and_can_be_cut() {
     let Discovery { machine, notes } = Machine::discover();
     assert!(machine.pu_count() > 0);
-    let told = machine.source.contains("hwloc") || notes.iter().any(|note| note.contains("hwloc"));
-    assert!(told || machine.is_whole());
+    let noted = machine.source.contains("hwloc") || notes.iter().any(|note| note.contains("hwloc"));
+    assert!(noted || machine.is_whole());
     assert_eq!(machine.shapes(machine.all_cpus())[0].places, std::slice::from_ref(machine.all_cpus()));
 }

@@ -112,7 +112,7 @@ fn capacities_within_a_tenth_are_alike_and_others_unlike() {
 
 /// What a set of CPUs looks like, written apart from the module under test: the tree below the
 /// machine restricted to the set, with capacities, without units that do not branch.
-fn look(machine: &Machine, place: &CpuSet) -> String {
+fn form_of(machine: &Machine, place: &CpuSet) -> String {
     fn of(object: &coplace_topology::Object, place: &CpuSet, machine: &Machine) -> Option<String> {
         if object.children.is_empty() {
             let cpu = object.cpus.lowest().filter(|&cpu| place.contains(cpu))?;
@@ -138,16 +138,16 @@ fn check(machine: &Machine, usable: &CpuSet) {
         assert!(wider.places.len() < narrower.places.len());
     }
     for shape in shapes.iter() {
-        let mut seen = CpuSet::new();
-        let form = look(machine, &shape.places[0]);
+        let mut covered = CpuSet::new();
+        let form = form_of(machine, &shape.places[0]);
         for place in &shape.places {
             assert_eq!(place.len(), shape.width as usize);
-            assert!(!place.intersects(&seen), "{shape:?}");
-            assert_eq!(look(machine, place), form, "{shape:?}");
-            seen = seen.union(place);
+            assert!(!place.intersects(&covered), "{shape:?}");
+            assert_eq!(form_of(machine, place), form, "{shape:?}");
+            covered = covered.union(place);
         }
-        assert!(!seen.intersects(&shape.left_over));
-        assert_eq!(seen.union(&shape.left_over), *usable);
+        assert!(!covered.intersects(&shape.left_over));
+        assert_eq!(covered.union(&shape.left_over), *usable);
         assert_eq!(usable.len() - shape.left_over.len(), shape.places.len() * shape.width as usize);
     }
 }

@@ -11,7 +11,7 @@ fn machine(text: &str) -> Machine {
 }
 
 #[test]
-fn every_word_makes_a_level_and_cpus_count_up() {
+fn every_token_makes_a_level_and_cpus_count_up() {
     let machine = machine("pack:4 [numa] l3:1(size=6MB) core:6 pu:1");
     let levels = [Level::Node, Level::Package, Level::Numa, Level::Llc, Level::Core, Level::Pu];
     assert_eq!(machine.levels(), levels);
@@ -29,7 +29,7 @@ fn every_word_makes_a_level_and_cpus_count_up() {
 }
 
 #[test]
-fn hwlocs_other_words_are_understood() {
+fn hwlocs_other_names_are_understood() {
     assert_eq!(machine("node:2 socket:1 core:2").root, machine("numa:2 package:1 core:2 pu:1").root);
     assert_eq!(
         machine("Package:2[NUMANode] L3Cache:1 Core:2").root,
@@ -50,7 +50,7 @@ fn an_inner_cache_is_a_level_only_where_cores_share_it() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_column() {
+fn mistakes_are_reported_with_their_column() {
     for (text, column, what) in [
         ("", 1, "empty"),
         ("pack", 1, "level:count"),
@@ -88,7 +88,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_printed_is_read_as_the_same_machine(
+    fn a_printed_machine_is_read_as_the_same_machine(
         packs in 1u32..4, numa in any::<bool>(), l3 in 0u32..3, l2 in 0u32..3, cores in 1u32..4, pus in 1u32..3,
         size in prop::option::of(1u64..100)
     ) {

@@ -22,7 +22,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// With one digit after the point: `1.5 GiB`.
-pub fn show_bytes(bytes: u64) -> String {
+pub fn format_bytes(bytes: u64) -> String {
     let fitting = UNITS.iter().rev().find(|(_, shift)| bytes >> shift > 0);
     match fitting {
         Some((unit, shift)) => format!("{:.1} {unit}iB", bytes as f64 / (1_u64 << shift) as f64),
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn sizes_are_shown_with_a_fitting_unit() {
         for (bytes, text) in [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")] {
-            assert_eq!(show_bytes(bytes), text);
+            assert_eq!(format_bytes(bytes), text);
         }
     }
 }

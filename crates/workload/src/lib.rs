@@ -16,7 +16,7 @@ mod wait_policy;
 mod words;
 
 pub use app::{AppId, ByApp, Demand, Malleability, NameHasher, ParseAppIdError};
-pub use bytes::{parse_bytes, show_bytes};
+pub use bytes::{format_bytes, parse_bytes};
 pub use curve::Curve;
 pub use generate::{Drawn, Generator};
 pub use mix::{Instance, Mix, Program};

@@ -278,25 +278,25 @@ pub(crate) fn default_name(command: &str) -> AppId {
 /// Gives out names that do not repeat.
 #[derive(Default)]
 pub(crate) struct Names {
-    taken: BTreeSet<AppId>,
+    used: BTreeSet<AppId>,
     next: BTreeMap<AppId, u32>,
 }
 
 impl Names {
     fn reserve(&mut self, name: &AppId) {
-        self.taken.insert(name.clone());
+        self.used.insert(name.clone());
     }
 
     /// `name` itself, or the first free one of `name.2`, `name.3` …
     pub(crate) fn fresh(&mut self, name: &AppId) -> AppId {
-        if self.taken.insert(name.clone()) {
+        if self.used.insert(name.clone()) {
             return name.clone();
         }
         let next = self.next.entry(name.clone()).or_insert(2);
         loop {
             let candidate = name.numbered(*next);
             *next += 1;
-            if self.taken.insert(candidate.clone()) {
+            if self.used.insert(candidate.clone()) {
                 return candidate;
             }
         }

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_line_and_rule() {
+    fn mistakes_are_named_with_line_and_rule() {
         let program = |more: &str| format!("{PROFILE}[[program]]\nprofile = 'mine'\n{more}\n");
         let profile =
             |from: &str, to: &str| format!("{}[[program]]\nprofile = 'mine'\n", PROFILE.replace(from, to));
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_that_was_measured_to_fall_may_say_so() {
+    fn a_falling_curve_is_accepted_where_it_was_measured() {
         let text =
             PROFILE.replace("12 = 4", "12 = 2.5") + "may_slow_down = true\n[[program]]\nprofile = 'mine'\n";
         assert!(parse(&text, false).is_ok());

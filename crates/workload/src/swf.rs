@@ -30,7 +30,7 @@ impl Scenario {
     pub fn parse_swf(text: &str, path: &Path, lenient: bool) -> Result<Scenario, MixError> {
         let mut jobs: Vec<(Submitted, usize)> = Vec::new();
         let mut skipped = 0;
-        let mut seen = std::collections::BTreeSet::new();
+        let mut ids = std::collections::BTreeSet::new();
         let mut first_s: Option<f64> = None;
         let wrong = |line: usize, what: String| MixError {
             path: path.to_owned(),
@@ -43,7 +43,7 @@ impl Scenario {
             if content.trim().is_empty() {
                 continue;
             }
-            let parsed = job(content, index + 1).and_then(|job| match seen.insert(job.job.id.clone()) {
+            let parsed = job(content, index + 1).and_then(|job| match ids.insert(job.job.id.clone()) {
                 true => Ok(job),
                 false => Err(format!("job number {} stands in the file twice", &job.job.id.as_str()[1..])),
             });
@@ -212,9 +212,9 @@ mod tests {
              1\t1700000030.5\t3\t20\t2\t-1\t-1\t4294967294\t-1\t1e300\t1\t7\t2\t-1\t1\t-1\t-1\t-1\r\n";
         for text in [text.to_owned(), text.replace("\r\n", "\r"), text.replace('\r', "")] {
             let jobs = parse(&text, false).unwrap().jobs;
-            let told: Vec<_> =
+            let shown: Vec<_> =
                 jobs.iter().map(|job| (job.id.as_str(), job.arrive_ns, job.needs(), job.line)).collect();
-            assert_eq!(told, [("j0", 0, 4, Some(2)), ("j1", 30_000_000_000, 2, Some(3))]);
+            assert_eq!(shown, [("j0", 0, 4, Some(2)), ("j1", 30_000_000_000, 2, Some(3))]);
             assert_eq!(jobs[0].profile.sequential_ns, 4 * 250_000_000);
         }
     }

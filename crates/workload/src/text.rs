@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_told_with_what_to_do() {
+    fn a_file_that_is_no_text_is_refused_with_a_remedy() {
         let mut cut = packed(&"a line\n".repeat(100));
         cut.truncate(cut.len() - 9);
         for (bytes, wanted) in [
@@ -138,8 +138,8 @@ mod tests {
             (b"a\0,\0".to_vec(), "UTF-16"),
             (b"\xff\xfe\0\0a\0\0\0".to_vec(), "UTF-32"),
         ] {
-            let told = of_bytes(bytes).unwrap_err().to_string();
-            assert!(told.contains(wanted), "{told}");
+            let message = of_bytes(bytes).unwrap_err().to_string();
+            assert!(message.contains(wanted), "{message}");
         }
     }
 

@@ -21,7 +21,7 @@ pub enum WaitPolicy {
 }
 
 impl WaitPolicy {
-    pub const WORDS: [&'static str; 4] = ["auto", "passive", "active", "as-is"];
+    pub const NAMES: [&'static str; 4] = ["auto", "passive", "active", "as-is"];
 
     const ALL: [WaitPolicy; 4] =
         [WaitPolicy::Auto, WaitPolicy::Passive, WaitPolicy::Active, WaitPolicy::AsIs];
@@ -29,17 +29,17 @@ impl WaitPolicy {
 
 impl fmt::Display for WaitPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(WaitPolicy::WORDS[*self as usize])
+        f.pad(WaitPolicy::NAMES[*self as usize])
     }
 }
 
 impl FromStr for WaitPolicy {
     type Err = String;
 
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        let at = WaitPolicy::WORDS.iter().position(|known| *known == word);
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let at = WaitPolicy::NAMES.iter().position(|known| *known == name);
         at.map(|at| WaitPolicy::ALL[at])
-            .ok_or_else(|| format!("'{word}' is none of {}", WaitPolicy::WORDS.join(", ")))
+            .ok_or_else(|| format!("'{name}' is none of {}", WaitPolicy::NAMES.join(", ")))
     }
 }
 
@@ -48,9 +48,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_is_read_as_it_is_written_and_no_other() {
-        for (word, waiting) in WaitPolicy::WORDS.into_iter().zip(WaitPolicy::ALL) {
-            assert_eq!((word.parse(), waiting.to_string()), (Ok(waiting), word.to_owned()));
+    fn every_name_is_read_as_it_is_written_and_no_other() {
+        for (name, waiting) in WaitPolicy::NAMES.into_iter().zip(WaitPolicy::ALL) {
+            assert_eq!((name.parse(), waiting.to_string()), (Ok(waiting), name.to_owned()));
         }
         let wrong = "lazy".parse::<WaitPolicy>().unwrap_err();
         assert!(wrong.contains("'lazy'") && wrong.contains("as-is"), "{wrong}");

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use coplace_tests::tokens::tokens;
+
 use super::Module;
 
 /// A path that code uses.
@@ -53,78 +55,15 @@ impl Source {
             uses: Vec::new(),
             module: module.clone(),
         };
-        let mut reader =
-            Reader { tokens: tokens(text), at: 0, source: &mut source, inside: vec![(module, 0)] };
+        let mut reader = Reader {
+            tokens: tokens(text).into_iter().map(|token| token.text).collect(),
+            at: 0,
+            source: &mut source,
+            inside: vec![(module, 0)],
+        };
         reader.all();
         source
     }
-}
-
-/// Words and single marks; `::` is one. Comments and literals are left out.
-fn tokens(text: &str) -> Vec<String> {
-    let chars: Vec<char> = text.chars().collect();
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    let (mut tokens, mut at) = (Vec::new(), 0);
-    let peek = |at: usize| chars.get(at).copied().unwrap_or(' ');
-    while at < chars.len() {
-        match (chars[at], peek(at + 1)) {
-            ('/', '/') => at += chars[at..].iter().take_while(|&&c| c != '\n').count(),
-            ('/', '*') => {
-                at += 2;
-                while at < chars.len() && (peek(at), peek(at + 1)) != ('*', '/') {
-                    at += 1;
-                }
-                at += 2;
-            }
-            ('"', _) => at = after_text(&chars, at),
-            ('r', '"' | '#') if raw_marks(&chars, at).is_some() => {
-                let marks = raw_marks(&chars, at).expect("it was just looked at");
-                let end: Vec<char> = std::iter::once('"').chain(std::iter::repeat_n('#', marks)).collect();
-                at += marks + 2;
-                while at < chars.len() && !chars[at..].starts_with(&end) {
-                    at += 1;
-                }
-                at += end.len();
-            }
-            ('\'', '\\') => at += 3 + chars[at + 3..].iter().take_while(|&&c| c != '\'').count() + 1,
-            ('\'', _) if peek(at + 2) == '\'' => at += 3,
-            (':', ':') => {
-                tokens.push("::".to_owned());
-                at += 2;
-            }
-            (c, _) if is_word(c) => {
-                let word: String = chars[at..].iter().take_while(|&&c| is_word(c)).collect();
-                at += word.chars().count();
-                // What stands before a literal is part of it; `r` says how it is to be read.
-                match word.as_str() {
-                    "b" | "c" if matches!(peek(at), '"' | '\'') => {}
-                    "br" | "cr" if raw_marks(&chars, at - 1).is_some() => at -= 1,
-                    _ => tokens.push(word),
-                }
-            }
-            (c, _) => {
-                if !c.is_whitespace() {
-                    tokens.push(c.to_string());
-                }
-                at += 1;
-            }
-        }
-    }
-    tokens
-}
-
-fn after_text(chars: &[char], mut at: usize) -> usize {
-    at += 1;
-    while at < chars.len() && chars[at] != '"' {
-        at += if chars[at] == '\\' { 2 } else { 1 };
-    }
-    at + 1
-}
-
-/// The marks `#` of a raw literal that begins here.
-fn raw_marks(chars: &[char], at: usize) -> Option<usize> {
-    let marks = chars[at + 1..].iter().take_while(|&&c| c == '#').count();
-    (chars.get(at + 1 + marks) == Some(&'"')).then_some(marks)
 }
 
 struct Reader<'a> {

@@ -174,9 +174,9 @@ impl<W: World> Hierarchy<W> {
             match holder.entity.place() {
                 Place::Burst(unit) if !members.closing => {
                     let list = if self.levels.within(origin, unit) { origin } else { unit };
-                    let told = self.push_quietly(&bubble.entity, list, IN_HANDS);
+                    let notified = self.push_quietly(&bubble.entity, list, IN_HANDS);
                     drop(members);
-                    if let Some(unit) = told {
+                    if let Some(unit) = notified {
                         self.world.queued(unit, 1);
                         return;
                     }

@@ -41,7 +41,7 @@ impl<W: World> Hierarchy<W> {
                 above = around.entity.holder();
             }
         }
-        let mut told = None;
+        let mut notified = None;
         let mut members = bubble.lock();
         if !entity.join(bubble.address()) {
             return Err(InsertError::HasHolder);
@@ -55,7 +55,7 @@ impl<W: World> Hierarchy<W> {
             match (entity.place(), burst_on) {
                 (Place::Nowhere, None) if entity.claim() => entity.set_place(Place::Inside),
                 (Place::Nowhere, Some(unit)) if entity.claim() => {
-                    told = self.push_quietly(entity, unit, Place::Nowhere);
+                    notified = self.push_quietly(entity, unit, Place::Nowhere);
                 }
                 (Place::Queued(list), _) => {
                     if !self.unqueue(entity, list) {
@@ -65,7 +65,7 @@ impl<W: World> Hierarchy<W> {
                         None => entity.set_place(Place::Inside),
                         Some(unit) => {
                             entity.set_place(Place::Nowhere);
-                            told = self.push_quietly(entity, unit, Place::Nowhere);
+                            notified = self.push_quietly(entity, unit, Place::Nowhere);
                         }
                     }
                 }
@@ -74,7 +74,7 @@ impl<W: World> Hierarchy<W> {
             break;
         }
         drop(members);
-        if let Some(unit) = told {
+        if let Some(unit) = notified {
             self.world.queued(unit, 1);
         }
         Ok(())
@@ -123,7 +123,7 @@ impl<W: World> Hierarchy<W> {
         if ready {
             self.push(entity, unit, Place::Active { processor: 0, recalled: false });
         }
-        self.tell_emptied(holder);
+        self.notify_emptied(holder);
     }
 
     /// A running thread has ended and leaves its bubble.
@@ -143,12 +143,12 @@ impl<W: World> Hierarchy<W> {
             self.settle(holder);
         }
         if last {
-            self.tell_emptied(holder);
+            self.notify_emptied(holder);
         }
     }
 
     /// Whoever waits for this bubble or for one around it looks again.
-    fn tell_emptied(&self, bubble: &Bubble) {
+    fn notify_emptied(&self, bubble: &Bubble) {
         let mut at: *const Bubble = bubble;
         // SAFETY: the memory of bubbles stays that of bubbles.
         while let Some(bubble) = unsafe { at.as_ref() } {

@@ -57,7 +57,7 @@ pub trait World: Sized {
 
 /// What a thread that would give way finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Yielded {
     /// Nobody else is as urgent: it goes on.
     Stay,
     /// This one is next; the thread that gave way is queued.
@@ -200,12 +200,12 @@ impl<W: World> Hierarchy<W> {
         let mut list = self.lists[unit].lock();
         let entity = list.pop()?;
         // SAFETY: entities outlive the hierarchy's use of them, and this one was on a list.
-        let taken = unsafe { &*entity };
-        if taken.kind() == Kind::Thread {
-            taken.set_place(Place::Active { processor, recalled: false });
+        let entity_ref = unsafe { &*entity };
+        if entity_ref.kind() == Kind::Thread {
+            entity_ref.set_place(Place::Active { processor, recalled: false });
             return Some(entity);
         }
-        taken.set_place(Place::Active { processor: 0, recalled: false });
+        entity_ref.set_place(Place::Active { processor: 0, recalled: false });
         drop(list);
         // SAFETY: it is a bubble.
         self.pull(unsafe { Bubble::of(entity) }, unit, processor);
@@ -214,14 +214,14 @@ impl<W: World> Hierarchy<W> {
 
     /// A running thread lets others run that are at least as urgent.
     #[inline(always)]
-    pub fn give_way(&self, thread: &Entity, processor: usize, far: bool) -> Way {
+    pub fn yield_processor(&self, thread: &Entity, processor: usize, far: bool) -> Yielded {
         if thread.recalled() {
             self.come_home(thread, processor, Place::Inside);
-            return self.next(processor, far).map_or(Way::Nothing, Way::Next);
+            return self.next(processor, far).map_or(Yielded::Nothing, Yielded::Next);
         }
-        let Some((unit, urgency)) = self.best(processor, far) else { return Way::Stay };
+        let Some((unit, urgency)) = self.best(processor, far) else { return Yielded::Stay };
         if urgency <= u32::from(thread.priority()) {
-            return Way::Stay;
+            return Yielded::Stay;
         }
         if thread.home() == Some(unit) {
             // Both are on one list: one lock for both.
@@ -230,22 +230,22 @@ impl<W: World> Hierarchy<W> {
                 && let Some(entity) = list.head()
             {
                 // SAFETY: it is on the list, whose lock is held.
-                let taken = unsafe { &*entity };
+                let entity_ref = unsafe { &*entity };
                 let active = Place::Active { processor, recalled: false };
-                if taken.kind() == Kind::Thread && thread.step_own(active, Place::Queued(unit)) {
+                if entity_ref.kind() == Kind::Thread && thread.step_own(active, Place::Queued(unit)) {
                     thread.adopt();
-                    list.exchange(taken, thread);
-                    taken.set_place(active);
-                    return Way::Next(entity);
+                    list.exchange(entity_ref, thread);
+                    entity_ref.set_place(active);
+                    return Yielded::Next(entity);
                 }
             }
         }
         // The other one is taken first: our thread would come back as the nearest.
         let Some(next) = self.next_on(unit, processor).or_else(|| self.next(processor, far)) else {
-            return Way::Stay;
+            return Yielded::Stay;
         };
         self.requeue(thread, processor);
-        Way::Next(next)
+        Yielded::Next(next)
     }
 
     /// Puts a running thread back where it came from; from then on others may run it.

@@ -57,14 +57,14 @@ impl<W: World> Hierarchy<W> {
         }
         for (entity, unit) in drained {
             // SAFETY: it is in our hands.
-            let taken = unsafe { &*entity };
-            match taken.kind() {
-                Kind::Bubble if taken.holder().is_null() => {
+            let entity_ref = unsafe { &*entity };
+            match entity_ref.kind() {
+                Kind::Bubble if entity_ref.holder().is_null() => {
                     // SAFETY: it is a bubble.
                     self.submit(unsafe { Bubble::of(entity) }, scheduler, top, processor);
                 }
-                Kind::Thread if taken.holder().is_null() => {
-                    let unit = scheduler.submit_thread(&self.levels, taken.priority(), processor);
+                Kind::Thread if entity_ref.holder().is_null() => {
+                    let unit = scheduler.submit_thread(&self.levels, entity_ref.priority(), processor);
                     let unit = if self.levels.within(unit, top) { unit } else { top };
                     self.put_back(entity, unit);
                 }
@@ -76,12 +76,12 @@ impl<W: World> Hierarchy<W> {
     /// Queues what is in our hands; what was recalled meanwhile goes home.
     fn put_back(&self, entity: *const Entity, unit: usize) {
         // SAFETY: it is in our hands.
-        let taken = unsafe { &*entity };
-        if self.push(taken, unit, Place::Active { processor: 0, recalled: false }) {
+        let entity_ref = unsafe { &*entity };
+        if self.push(entity_ref, unit, Place::Active { processor: 0, recalled: false }) {
             return;
         }
-        match taken.kind() {
-            Kind::Thread => self.come_home(taken, 0, Place::Inside),
+        match entity_ref.kind() {
+            Kind::Thread => self.come_home(entity_ref, 0, Place::Inside),
             // SAFETY: it is a bubble.
             Kind::Bubble => self.settle(unsafe { Bubble::of(entity) }),
         }

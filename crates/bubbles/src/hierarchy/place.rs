@@ -20,7 +20,7 @@ impl<W: World> Hierarchy<W> {
         if entity.place() != Place::Nowhere {
             return;
         }
-        let told = match holder.entity.place() {
+        let notified = match holder.entity.place() {
             Place::Burst(unit) if !members.closing => {
                 let home = entity.home().filter(|&home| self.levels.within(home, unit)).unwrap_or(unit);
                 self.push_quietly(entity, home, Place::Nowhere)
@@ -31,7 +31,7 @@ impl<W: World> Hierarchy<W> {
             }
         };
         drop(members);
-        if let Some(unit) = told {
+        if let Some(unit) = notified {
             self.world.queued(unit, 1);
         }
     }
@@ -74,11 +74,11 @@ impl<W: World> Hierarchy<W> {
             return self.put_whole(bubble, unit);
         }
         let Some(members) = self.begin_burst(bubble, unit) else { return };
-        let (mut told, mut inner) = (Vec::new(), Vec::new());
+        let (mut notified, mut inner) = (Vec::new(), Vec::new());
         for member in members.iter().filter(|member| member.place() == Place::Inside) {
             let unit = puts.get(&id(member)).map_or(unit, |put| put.unit);
             match member.kind() {
-                Kind::Thread => told.extend(self.push_quietly(member, unit, Place::Inside)),
+                Kind::Thread => notified.extend(self.push_quietly(member, unit, Place::Inside)),
                 Kind::Bubble => {
                     member.set_place(IN_HANDS);
                     inner.push(member);
@@ -87,7 +87,7 @@ impl<W: World> Hierarchy<W> {
         }
         drop(members);
         self.world.burst(bubble, unit, processor);
-        for unit in told {
+        for unit in notified {
             self.world.queued(unit, 1);
         }
         for member in inner {

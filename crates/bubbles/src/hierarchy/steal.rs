@@ -33,11 +33,11 @@ impl<W: World> Hierarchy<W> {
         let mut list = self.lists[unit].lock();
         if let Some(entity) = list.first(Kind::Bubble) {
             // SAFETY: it is on the list, whose lock is held.
-            let taken = unsafe { Bubble::of(entity) };
-            list.unlink(&taken.entity);
-            taken.entity.set_place(Place::Active { processor: 0, recalled: false });
+            let bubble = unsafe { Bubble::of(entity) };
+            list.unlink(&bubble.entity);
+            bubble.entity.set_place(Place::Active { processor: 0, recalled: false });
             drop(list);
-            return self.steal_bubble(taken, mine, processor);
+            return self.steal_bubble(bubble, mine, processor);
         }
         // SAFETY: as above.
         let thread = unsafe { &*list.first(Kind::Thread)? };

@@ -91,12 +91,12 @@ impl Model {
     }
 
     /// Each processor without a thread looks for one, in order: on its lists, then on those of others.
-    pub fn look_all(&mut self) {
-        (0..self.running.len()).for_each(|processor| self.look(processor));
+    pub fn find_work_all(&mut self) {
+        (0..self.running.len()).for_each(|processor| self.find_work(processor));
     }
 
     /// One processor looks, if it runs nothing.
-    pub fn look(&mut self, processor: usize) {
+    pub fn find_work(&mut self, processor: usize) {
         if self.running[processor].is_none() {
             self.running[processor] =
                 self.hierarchy.next(processor, false).or_else(|| self.hierarchy.steal(processor));
@@ -115,22 +115,22 @@ impl Model {
         let mut text = String::new();
         let levels = self.hierarchy.levels();
         for (number, unit) in levels.units().iter().enumerate() {
-            let mut words: Vec<String> = self
+            let mut parts: Vec<String> = self
                 .made
                 .iter()
                 .filter(|(_, made)| made.entity().place() == Place::Burst(number))
                 .map(|(name, _)| format!("{{{name}}}"))
                 .collect();
-            words.extend(self.hierarchy.queued(number).into_iter().map(|entity| self.words(entity)));
+            parts.extend(self.hierarchy.queued(number).into_iter().map(|entity| self.describe(entity)));
             if unit.children.is_empty()
                 && let Some(running) = self.running[unit.processors.start]
             {
-                words.push(format!("> {}", self.name(running)));
+                parts.push(format!("> {}", self.name(running)));
             }
-            if !words.is_empty() {
+            if !parts.is_empty() {
                 let depth = levels.path(unit.processors.start).iter().position(|&at| at == number);
                 let depth = levels.path(unit.processors.start).len() - 1 - depth.unwrap_or(0);
-                let _ = writeln!(text, "{:1$}{unit}: {2}", "", 2 * depth, words.join(" "));
+                let _ = writeln!(text, "{:1$}{unit}: {2}", "", 2 * depth, parts.join(" "));
             }
         }
         let waits = |made: &Made| made.entity().place() == Place::Nowhere && made.entity().holder().is_null();
@@ -142,12 +142,12 @@ impl Model {
         text
     }
 
-    fn words(&self, entity: *const Entity) -> String {
+    fn describe(&self, entity: *const Entity) -> String {
         let name = self.name(entity);
         match self.made.get(name) {
             Some(Made::Bubble(bubble)) => {
                 let members = self.hierarchy.members(bubble);
-                let members: Vec<String> = members.into_iter().map(|member| self.words(member)).collect();
+                let members: Vec<String> = members.into_iter().map(|member| self.describe(member)).collect();
                 format!("{name}[{}]", members.join(" "))
             }
             _ => name.to_owned(),

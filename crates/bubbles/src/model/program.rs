@@ -64,8 +64,8 @@ impl Reader {
 
     fn number(&mut self) -> Result<usize, ProgramError> {
         let at = self.at;
-        let word = self.word()?;
-        word.parse().map_err(|_| ProgramError { column: at + 1, what: format!("'{word}' is no number") })
+        let token = self.word()?;
+        token.parse().map_err(|_| ProgramError { column: at + 1, what: format!("'{token}' is no number") })
     }
 
     fn items(&mut self) -> Result<Vec<Item>, ProgramError> {
@@ -133,8 +133,8 @@ impl Reader {
 
     fn level(&mut self) -> Result<Level, ProgramError> {
         let at = self.at;
-        let word = self.word()?;
-        Ok(match word.as_str() {
+        let token = self.word()?;
+        Ok(match token.as_str() {
             "machine" => Level::Node,
             "package" => Level::Package,
             "numa" => Level::Numa,
@@ -143,7 +143,7 @@ impl Reader {
             "core" => Level::Core,
             "pu" => Level::Pu,
             _ => {
-                let what = format!("'{word}' is no level: machine, package, numa, llc, group, core or pu");
+                let what = format!("'{token}' is no level: machine, package, numa, llc, group, core or pu");
                 return Err(ProgramError { column: at + 1, what });
             }
         })
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_column() {
+    fn mistakes_are_reported_with_their_column() {
         let column = |text: &str| parse(text).expect_err("it is wrong").column;
         assert_eq!(column("a]"), 2);
         assert_eq!(column("a[b"), 4);

@@ -1,7 +1,7 @@
 //! What happens to a model, as text: one step a line.
 
 use super::{Made, Model};
-use crate::hierarchy::{Entity, Kind, Place, Way};
+use crate::hierarchy::{Entity, Kind, Place, Yielded};
 use crate::schedulers;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -16,10 +16,10 @@ impl Model {
     /// `insert NAME into BUBBLE`, `remove NAME`, `use SCHEDULER`, `processors 0 1 2`.
     pub fn step(&mut self, step: &str) -> Result<(), StepError> {
         let wrong = |what: String| StepError { step: step.to_owned(), what };
-        let words: Vec<&str> = step.split_whitespace().collect();
-        let processor = |word: &str| match word.parse() {
+        let tokens: Vec<&str> = step.split_whitespace().collect();
+        let processor = |token: &str| match token.parse() {
             Ok(number) if number < self.running.len() => Ok(number),
-            _ => Err(wrong(format!("'{word}' is no processor"))),
+            _ => Err(wrong(format!("'{token}' is no processor"))),
         };
         let known =
             |name: &str| self.made.get(name).ok_or_else(|| wrong(format!("nothing has the name '{name}'")));
@@ -27,27 +27,27 @@ impl Model {
             Made::Bubble(bubble) => Ok(bubble),
             Made::Thread(_) => Err(wrong(format!("'{name}' is no bubble"))),
         };
-        match words[..] {
+        match tokens[..] {
             ["wake"] => self.wake_all(),
             ["wake", name] => self.hierarchy.wake(known(name)?.entity(), 0),
-            ["look"] => self.look_all(),
+            ["look"] => self.find_work_all(),
             ["look", at] => {
                 let at = processor(at)?;
-                self.look(at);
+                self.find_work(at);
             }
             ["yield", at] => {
                 let at = processor(at)?;
                 let thread = self.runs(at).ok_or_else(|| wrong("nothing runs there".into()))?;
-                match self.hierarchy.give_way(thread, at, false) {
-                    Way::Stay => {}
-                    Way::Next(next) => self.running[at] = Some(next),
-                    Way::Nothing => self.running[at] = None,
+                match self.hierarchy.yield_processor(thread, at, false) {
+                    Yielded::Stay => {}
+                    Yielded::Next(next) => self.running[at] = Some(next),
+                    Yielded::Nothing => self.running[at] = None,
                 }
             }
             ["block" | "end", at] => {
                 let at = processor(at)?;
                 let thread = self.runs(at).ok_or_else(|| wrong("nothing runs there".into()))?;
-                match words[0] {
+                match tokens[0] {
                     "block" => self.hierarchy.block(thread, at),
                     _ => self.hierarchy.finish(thread),
                 }
@@ -67,7 +67,7 @@ impl Model {
                 self.hierarchy.exchange(0, scheduler, 0);
             }
             ["processors", ref left @ ..] if !left.is_empty() => {
-                let left = left.iter().map(|word| processor(word)).collect::<Result<Vec<_>, _>>()?;
+                let left = left.iter().map(|token| processor(token)).collect::<Result<Vec<_>, _>>()?;
                 self.hierarchy.set_processors(&|at| left.contains(&at));
                 // As a worker whose processor is taken: what it runs goes back.
                 for at in (0..self.running.len()).filter(|at| !left.contains(at)) {
@@ -91,12 +91,12 @@ impl Model {
     /// What must hold at any moment while nothing is under way: each running thread is on its
     /// processor's hands, what is queued is on the list that it names, and nothing is in two places.
     pub fn check(&self) -> Result<(), String> {
-        let mut seen = std::collections::BTreeSet::new();
+        let mut placed = std::collections::BTreeSet::new();
         for number in 0..self.hierarchy.levels().units().len() {
             for entity in self.hierarchy.queued(number) {
                 // SAFETY: the model's entities live as long as it does.
                 let place = unsafe { &*entity }.place();
-                if place != Place::Queued(number) || !seen.insert(entity) {
+                if place != Place::Queued(number) || !placed.insert(entity) {
                     return Err(format!("{} lies on list {number} and is at {place:?}", self.name(entity)));
                 }
             }
@@ -106,7 +106,7 @@ impl Model {
             // SAFETY: as above.
             let place = unsafe { &*thread }.place();
             let fits = matches!(place, Place::Active { processor, .. } if processor == number);
-            if !fits || !seen.insert(thread) {
+            if !fits || !placed.insert(thread) {
                 return Err(format!("{} runs on {number} and is at {place:?}", self.name(thread)));
             }
         }
@@ -121,9 +121,9 @@ impl Model {
                 _ => None,
             };
             let fits = match entity.place() {
-                Place::Queued(_) => seen.contains(&std::ptr::from_ref(entity)),
+                Place::Queued(_) => placed.contains(&std::ptr::from_ref(entity)),
                 Place::Active { .. } => {
-                    entity.kind() == Kind::Thread && seen.contains(&std::ptr::from_ref(entity))
+                    entity.kind() == Kind::Thread && placed.contains(&std::ptr::from_ref(entity))
                 }
                 Place::Inside => around.is_some_and(|bubble| {
                     !matches!(bubble.entity.place(), Place::Burst(_)) || self.hierarchy.is_closing(bubble)

@@ -18,7 +18,7 @@ use topology::{CpuSet, Machine};
 
 use crate::hierarchy::{Hierarchy, Levels, Lists as WhichLists, Scheduler};
 use crate::schedulers;
-use crate::trace::{What, Who};
+use crate::trace::{EntityId, What};
 use node::Node;
 use records::thread;
 use switching::fence;
@@ -185,9 +185,9 @@ fn begin<F: FnOnce() + Send>(lists: &'static Lists, worker: &Worker, work: F) {
         first.store(work);
         first.set_name(Some("main".into()));
     }
-    lists.world.note(|| What::Made(first.who(), first.entity.priority()));
+    lists.world.note(|| What::Made(first.trace_id(), first.entity.priority()));
     if let Some(recorder) = &lists.world.recorder {
-        recorder.name(Who::Thread(first.id_number()), "main");
+        recorder.name(EntityId::Thread(first.id_number()), "main");
     }
     first.wake(lists, 0);
 }

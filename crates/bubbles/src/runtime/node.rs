@@ -2,7 +2,7 @@
 //!
 //! Under `coplace run` a run says through the program's page how many processors it can use and how many it
 //! does; the node wishes for a number there, and confines the program to CPUs. A kernel thread of ours that is
-//! bound to nothing, and so is confined to what the node left to all, looks at both every [`LOOK`]. What it
+//! bound to nothing, and so is confined to what the node left to all, looks at both every [`POLL_INTERVAL`]. What it
 //! finds narrows what the program itself chose by `set_processors`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,13 +18,13 @@ use super::workers::pool::Lists;
 use crate::hierarchy::Levels;
 
 /// Much shorter than the shortest slice in which the node lets programs take turns.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// While a processor that was given up is not free yet.
 const SOON: Duration = Duration::from_millis(1);
-const TELL: Duration = Duration::from_millis(500);
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The page can tell of one run at a time.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+static IN_USE: AtomicBool = AtomicBool::new(false);
 
 pub(crate) struct Node {
     page: Page,
@@ -35,12 +35,12 @@ pub(crate) struct Node {
 impl Node {
     /// `None` where there is no node, or another run of this process follows it.
     pub fn find() -> Option<Node> {
-        if TAKEN.swap(true, Ordering::SeqCst) {
+        if IN_USE.swap(true, Ordering::SeqCst) {
             return None;
         }
         let page = Page::of_this_process();
         if page.is_none() {
-            TAKEN.store(false, Ordering::SeqCst);
+            IN_USE.store(false, Ordering::SeqCst);
         }
         Some(Node { page: page?, over: Mutex::new(false), ended: Condvar::new() })
     }
@@ -58,7 +58,7 @@ impl Node {
         let (levels, world) = (lists.levels(), &lists.world);
         let mut running = levels.width();
         let mut granted = vec![true; levels.width()];
-        let (mut told, mut tell_at) = (String::new(), Instant::now());
+        let (mut reported, mut report_at) = (String::new(), Instant::now());
         self.page.begin(running);
         loop {
             let wish = self.page.wish();
@@ -76,17 +76,17 @@ impl Node {
                 running = used;
             }
             self.page.applied(wish, changed, granted.contains(&false));
-            if Instant::now() >= tell_at {
-                tell_at = Instant::now() + TELL;
+            if Instant::now() >= report_at {
+                report_at = Instant::now() + REPORT_INTERVAL;
                 let tree = tree(lists);
                 // Who cannot be told is not told: the program does not depend on it.
-                if tree != told && self.page.tell_tree(&tree).is_ok() {
-                    told = tree;
+                if tree != reported && self.page.write_tree(&tree).is_ok() {
+                    reported = tree;
                 }
             }
             let settled = used <= granted.iter().filter(|&&granted| granted).count();
             let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-            let pause = if settled { LOOK } else { SOON };
+            let pause = if settled { POLL_INTERVAL } else { SOON };
             let wait = self.ended.wait_timeout_while(over, pause, |over| !*over);
             if *wait.unwrap_or_else(PoisonError::into_inner).0 {
                 break;
@@ -103,7 +103,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        TAKEN.store(false, Ordering::SeqCst);
+        IN_USE.store(false, Ordering::SeqCst);
     }
 }
 

@@ -178,7 +178,7 @@ impl Page {
     }
 
     /// Leaves the tree of bubbles where the node finds it, whole at any time.
-    pub fn tell_tree(&self, text: &str) -> io::Result<()> {
+    pub fn write_tree(&self, text: &str) -> io::Result<()> {
         let path = self.tree_path();
         let draft = path.with_extension("draft");
         let mut how = OpenOptions::new();
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_lie_where_the_node_looks_for_them() {
+    fn fields_lie_where_the_node_expects_them() {
         let ours = [
             ("magic", at::MAGIC),
             ("version", at::VERSION),
@@ -292,7 +292,7 @@ mod tests {
 
         ours.begin(8);
         assert_eq!((nodes.max_team(), nodes.procs(), nodes.running(), nodes.masters()), (8, 8, 8, 1));
-        assert!(nodes.in_region() && nodes.has(linux::page::state::RUNTIME_INITIALISED));
+        assert!(nodes.is_in_region() && nodes.has(linux::page::state::RUNTIME_INITIALISED));
         let number = nodes.set_target(2);
         assert_eq!(ours.wish(), Wish { target: 2, number });
         assert!(!nodes.fits_target());
@@ -301,14 +301,14 @@ mod tests {
         assert!(nodes.fits_target());
         assert_eq!((nodes.applied_seq(), nodes.resizes(), nodes.shrunk()), (number, 1, 1));
 
-        ours.tell_tree("a tree\n").unwrap();
+        ours.write_tree("a tree\n").unwrap();
         let tree = pages.path().join(format!("{name}.bubbles"));
         assert_eq!(fs::read_to_string(&tree).unwrap(), "a tree\n");
         // A second run beside OpenMP, or after the first, takes the same page.
         let again = Page::open(pages.path().to_owned(), pid, started).unwrap().unwrap();
         assert_eq!(again.wish().number, number);
         ours.end(2);
-        assert!(!nodes.in_region() && nodes.running() == 0 && !tree.exists());
+        assert!(!nodes.is_in_region() && nodes.running() == 0 && !tree.exists());
         // That of a process which had our number before is not touched.
         assert!(Page::open(pages.path().to_owned(), pid, started + 1).unwrap().is_none());
     }

@@ -16,16 +16,16 @@ pub use segments::{Segment, Summary, colours};
 
 /// A thread or a bubble, by a number that no other has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Who {
+pub enum EntityId {
     Thread(u64),
     Bubble(u64),
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for EntityId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Who::Thread(number) => write!(f, "t{number}"),
-            Who::Bubble(number) => write!(f, "b{number}"),
+            EntityId::Thread(number) => write!(f, "t{number}"),
+            EntityId::Bubble(number) => write!(f, "b{number}"),
         }
     }
 }
@@ -34,14 +34,14 @@ impl fmt::Display for Who {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A thread was made, or a bubble.
-    Made(Who, u8),
+    Made(EntityId, u8),
     /// A bubble's maker wishes something else for it.
     Wishes(u64, Wishes),
-    Priority(Who, u8),
+    Priority(EntityId, u8),
     /// It was put into the bubble of that number.
-    Insert(Who, u64),
-    Remove(Who),
-    Wake(Who),
+    Insert(EntityId, u64),
+    Remove(EntityId),
+    Wake(EntityId),
     /// The program closed a bubble.
     Close(u64),
     /// The thread gives way, waits for something, has ended.
@@ -54,7 +54,7 @@ pub enum What {
     /// A bubble burst on this unit.
     Burst(u64, usize),
     /// The processor took it from another.
-    Stolen(Who),
+    Stolen(EntityId),
 }
 
 /// One line.
@@ -84,7 +84,7 @@ pub struct Trace {
     pub scheduler: String,
     /// Events that had no room.
     pub lost: u64,
-    pub names: Vec<(Who, String)>,
+    pub names: Vec<(EntityId, String)>,
     /// In order of time.
     pub events: Vec<Event>,
 }
@@ -105,8 +105,8 @@ impl fmt::Display for Trace {
             writeln!(f, "machine {machine}")?;
         }
         writeln!(f, "processors {}\nscheduler {}\nlost {}", self.processors, self.scheduler, self.lost)?;
-        for (who, name) in &self.names {
-            writeln!(f, "name {who} {}", name.replace('\n', " "))?;
+        for (id, name) in &self.names {
+            writeln!(f, "name {id} {}", name.replace('\n', " "))?;
         }
         self.events.iter().try_for_each(|event| writeln!(f, "{event}"))
     }
@@ -116,12 +116,12 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {} ", self.at_ns, self.processor, self.thread)?;
         match self.what {
-            What::Made(who, priority) => write!(f, "made {who} {priority}"),
+            What::Made(id, priority) => write!(f, "made {id} {priority}"),
             What::Wishes(bubble, wishes) => write!(f, "wishes b{bubble} {}", Wished(wishes)),
-            What::Priority(who, priority) => write!(f, "priority {who} {priority}"),
-            What::Insert(who, bubble) => write!(f, "insert {who} b{bubble}"),
-            What::Remove(who) => write!(f, "remove {who}"),
-            What::Wake(who) => write!(f, "wake {who}"),
+            What::Priority(id, priority) => write!(f, "priority {id} {priority}"),
+            What::Insert(id, bubble) => write!(f, "insert {id} b{bubble}"),
+            What::Remove(id) => write!(f, "remove {id}"),
+            What::Wake(id) => write!(f, "wake {id}"),
             What::Close(bubble) => write!(f, "close b{bubble}"),
             What::Yield => f.write_str("yield"),
             What::Block => f.write_str("block"),
@@ -129,7 +129,7 @@ impl fmt::Display for Event {
             What::Run(thread) => write!(f, "run t{thread}"),
             What::Idle => f.write_str("idle"),
             What::Burst(bubble, unit) => write!(f, "burst b{bubble} {unit}"),
-            What::Stolen(who) => write!(f, "stolen {who}"),
+            What::Stolen(id) => write!(f, "stolen {id}"),
         }
     }
 }
@@ -142,7 +142,7 @@ impl fmt::Display for Wished {
         let Wishes { burst, fewest, most, memory, slice_ns, preempt } = self.0;
         match burst {
             BurstAt::Fitting => f.write_str("fitting")?,
-            BurstAt::Level(level) => f.write_str(read::level_word(level))?,
+            BurstAt::Level(level) => f.write_str(read::level_name(level))?,
             BurstAt::Processors(count) => write!(f, "{count}")?,
         }
         write!(f, " {fewest}-{most} ")?;

@@ -2,7 +2,7 @@
 
 use topology::Level;
 
-use super::{Event, HEAD, Trace, What, Who};
+use super::{EntityId, Event, HEAD, Trace, What};
 use crate::hierarchy::{BurstAt, Wishes};
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -24,8 +24,8 @@ const LEVELS: [(Level, &str); 7] = [
 ];
 
 /// What a level is called in traces; a cluster is one machine here.
-pub(super) fn level_word(level: Level) -> &'static str {
-    LEVELS.iter().find(|(known, _)| *known == level).map_or("machine", |(_, word)| word)
+pub(super) fn level_name(level: Level) -> &'static str {
+    LEVELS.iter().find(|(known, _)| *known == level).map_or("machine", |(_, token)| token)
 }
 
 impl Trace {
@@ -41,7 +41,7 @@ impl Trace {
                 continue;
             }
             let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
-            let number = |word: &str| word.parse().map_err(|_| wrong(format!("'{word}' is no number")));
+            let number = |token: &str| token.parse().map_err(|_| wrong(format!("'{token}' is no number")));
             match first {
                 "" => {}
                 "machine" => trace.machine = Some(rest.to_owned()),
@@ -49,8 +49,8 @@ impl Trace {
                 "scheduler" => trace.scheduler = rest.to_owned(),
                 "lost" => trace.lost = number(rest)?,
                 "name" => {
-                    let (who, name) = rest.split_once(' ').unwrap_or((rest, ""));
-                    trace.names.push((who_of(who).map_err(wrong)?, name.to_owned()));
+                    let (id, name) = rest.split_once(' ').unwrap_or((rest, ""));
+                    trace.names.push((parse_id(id).map_err(wrong)?, name.to_owned()));
                 }
                 _ => trace.events.push(event(line).map_err(wrong)?),
             }
@@ -66,58 +66,58 @@ impl Trace {
     }
 }
 
-fn number<N: std::str::FromStr>(word: &str) -> Result<N, String> {
-    word.parse().map_err(|_| format!("'{word}' is no number that can stand here"))
+fn number<N: std::str::FromStr>(token: &str) -> Result<N, String> {
+    token.parse().map_err(|_| format!("'{token}' is no number that can stand here"))
 }
 
-fn who_of(word: &str) -> Result<Who, String> {
-    match word.split_at_checked(1) {
-        Some(("t", rest)) => Ok(Who::Thread(number(rest)?)),
-        Some(("b", rest)) => Ok(Who::Bubble(number(rest)?)),
-        _ => Err(format!("'{word}' names neither a thread (t5) nor a bubble (b5)")),
+fn parse_id(token: &str) -> Result<EntityId, String> {
+    match token.split_at_checked(1) {
+        Some(("t", rest)) => Ok(EntityId::Thread(number(rest)?)),
+        Some(("b", rest)) => Ok(EntityId::Bubble(number(rest)?)),
+        _ => Err(format!("'{token}' names neither a thread (t5) nor a bubble (b5)")),
     }
 }
 
-fn bubble_of(word: &str) -> Result<u64, String> {
-    match who_of(word)? {
-        Who::Bubble(number) => Ok(number),
-        Who::Thread(_) => Err(format!("'{word}' is no bubble")),
+fn bubble_of(token: &str) -> Result<u64, String> {
+    match parse_id(token)? {
+        EntityId::Bubble(number) => Ok(number),
+        EntityId::Thread(_) => Err(format!("'{token}' is no bubble")),
     }
 }
 
 fn event(line: &str) -> Result<Event, String> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let [at_ns, processor, thread, ref what @ ..] = words[..] else {
+    let tokens: Vec<&str> = line.split_whitespace().collect();
+    let [at_ns, processor, thread, ref what @ ..] = tokens[..] else {
         return Err("an event has a time, a processor, a thread and what happened".into());
     };
     let what = match *what {
-        ["made", who, priority] => What::Made(who_of(who)?, number(priority)?),
+        ["made", id, priority] => What::Made(parse_id(id)?, number(priority)?),
         ["wishes", bubble, ref wishes @ ..] => What::Wishes(bubble_of(bubble)?, wishes_of(wishes)?),
-        ["priority", who, priority] => What::Priority(who_of(who)?, number(priority)?),
-        ["insert", who, bubble] => What::Insert(who_of(who)?, bubble_of(bubble)?),
-        ["remove", who] => What::Remove(who_of(who)?),
-        ["wake", who] => What::Wake(who_of(who)?),
+        ["priority", id, priority] => What::Priority(parse_id(id)?, number(priority)?),
+        ["insert", id, bubble] => What::Insert(parse_id(id)?, bubble_of(bubble)?),
+        ["remove", id] => What::Remove(parse_id(id)?),
+        ["wake", id] => What::Wake(parse_id(id)?),
         ["close", bubble] => What::Close(bubble_of(bubble)?),
         ["yield"] => What::Yield,
         ["block"] => What::Block,
         ["end"] => What::End,
-        ["run", who] => match who_of(who)? {
-            Who::Thread(thread) => What::Run(thread),
-            Who::Bubble(_) => return Err(format!("'{who}' is no thread")),
+        ["run", id] => match parse_id(id)? {
+            EntityId::Thread(thread) => What::Run(thread),
+            EntityId::Bubble(_) => return Err(format!("'{id}' is no thread")),
         },
         ["idle"] => What::Idle,
         ["burst", bubble, unit] => What::Burst(bubble_of(bubble)?, number(unit)?),
-        ["stolen", who] => What::Stolen(who_of(who)?),
+        ["stolen", id] => What::Stolen(parse_id(id)?),
         _ => return Err(format!("'{}' is nothing that happens", what.join(" "))),
     };
     Ok(Event { at_ns: number(at_ns)?, processor: number(processor)?, thread: number(thread)?, what })
 }
 
-fn wishes_of(words: &[&str]) -> Result<Wishes, String> {
-    let &[burst, room, memory, slice_ns, preempt] = words else {
+fn wishes_of(tokens: &[&str]) -> Result<Wishes, String> {
+    let &[burst, room, memory, slice_ns, preempt] = tokens else {
         return Err("wishes are five words: where it bursts, processors, NUMA node, slice, 0 or 1".into());
     };
-    let burst = match LEVELS.iter().find(|(_, word)| *word == burst) {
+    let burst = match LEVELS.iter().find(|(_, token)| *token == burst) {
         Some((level, _)) => BurstAt::Level(*level),
         None if burst == "fitting" => BurstAt::Fitting,
         None => BurstAt::Processors(number(burst)?),
@@ -138,19 +138,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_trace_is_read_again() {
         let wishes =
             Wishes { burst: BurstAt::Level(Level::Core), fewest: 2, memory: Some(1), ..Wishes::default() };
         let whats = [
-            What::Made(Who::Thread(4096), 7),
-            What::Made(Who::Bubble(3), 9),
+            What::Made(EntityId::Thread(4096), 7),
+            What::Made(EntityId::Bubble(3), 9),
             What::Wishes(3, wishes),
             What::Wishes(3, Wishes { burst: BurstAt::Processors(3), preempt: true, ..wishes }),
             What::Wishes(3, Wishes::default()),
-            What::Priority(Who::Bubble(3), 1),
-            What::Insert(Who::Thread(4096), 3),
-            What::Remove(Who::Bubble(3)),
-            What::Wake(Who::Bubble(3)),
+            What::Priority(EntityId::Bubble(3), 1),
+            What::Insert(EntityId::Thread(4096), 3),
+            What::Remove(EntityId::Bubble(3)),
+            What::Wake(EntityId::Bubble(3)),
             What::Close(3),
             What::Yield,
             What::Block,
@@ -158,7 +158,7 @@ mod tests {
             What::Run(4096),
             What::Idle,
             What::Burst(3, 5),
-            What::Stolen(Who::Thread(4096)),
+            What::Stolen(EntityId::Thread(4096)),
         ];
         let event = |(at, what)| Event { at_ns: 10 * at as u64, processor: 1, thread: 4096, what };
         let trace = Trace {
@@ -166,14 +166,14 @@ mod tests {
             processors: 4,
             scheduler: "burst".into(),
             lost: 2,
-            names: vec![(Who::Thread(4096), "left over".into())],
+            names: vec![(EntityId::Thread(4096), "left over".into())],
             events: whats.into_iter().enumerate().map(event).collect(),
         };
         assert_eq!(Trace::parse(&trace.to_string()), Ok(trace));
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn mistakes_are_reported_with_their_line() {
         let line = |text: &str| Trace::parse(text).expect_err("it is wrong").line;
         assert_eq!(line("something else"), 1);
         assert_eq!(line("coplace bubbles trace 1\nprocessors two"), 2);

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use topology::Machine;
 
-use super::{Event, Trace, What, Who};
-use crate::hierarchy::{Bubble, Entity, Hierarchy, Kind, Levels, Lists, Way, World};
+use super::{EntityId, Event, Trace, What};
+use crate::hierarchy::{Bubble, Entity, Hierarchy, Kind, Levels, Lists, World, Yielded};
 use crate::schedulers::Scheduler;
 
 /// Every so many looks a processor takes from far away first, as workers do.
@@ -55,36 +55,36 @@ enum Happened {
 }
 
 #[derive(Default)]
-struct Told {
+struct Happenings {
     queued: Cell<bool>,
     happened: RefCell<Vec<Happened>>,
 }
 
-impl Told {
-    fn tell(&self, what: Happened) {
+impl Happenings {
+    fn push(&self, what: Happened) {
         self.happened.borrow_mut().push(what);
     }
 }
 
-impl World for Told {
+impl World for Happenings {
     fn queued(&self, _unit: usize, _count: usize) {
         self.queued.set(true);
     }
 
     fn recalled(&self, _thread: &Entity, processor: usize, preempt: bool) {
         if preempt {
-            self.tell(Happened::Interrupted(processor));
+            self.push(Happened::Interrupted(processor));
         }
     }
 
-    fn emptied(_lists: &Hierarchy<Told>, _bubble: &Bubble) {}
+    fn emptied(_lists: &Hierarchy<Happenings>, _bubble: &Bubble) {}
 
     fn burst(&self, bubble: &Bubble, unit: usize, _processor: usize) {
-        self.tell(Happened::Burst(bubble, unit));
+        self.push(Happened::Burst(bubble, unit));
     }
 
     fn stolen(&self, entity: &Entity, processor: usize) {
-        self.tell(Happened::Stolen(entity, processor));
+        self.push(Happened::Stolen(entity, processor));
     }
 }
 
@@ -102,14 +102,14 @@ struct Processor {
     /// Until when it computes, and how often what it does was changed.
     until_ns: u64,
     changes: u64,
-    looks: u32,
+    searches: u32,
 }
 
 struct Player {
-    lists: Hierarchy<Told>,
+    lists: Hierarchy<Happenings>,
     threads: BTreeMap<u64, Thread>,
     bubbles: BTreeMap<u64, Box<Bubble>>,
-    by_address: BTreeMap<usize, Who>,
+    by_address: BTreeMap<usize, EntityId>,
     scripts: BTreeMap<u64, VecDeque<Step>>,
     processors: Vec<Processor>,
     due: BinaryHeap<Reverse<(u64, u64, Due)>>,
@@ -131,7 +131,7 @@ pub fn replay(
     let levels = Levels::new(machine, machine.all_cpus(), Lists::Distinct);
     let width = levels.width();
     let mut player = Player {
-        lists: Hierarchy::new(levels, scheduler, Told::default()),
+        lists: Hierarchy::new(levels, scheduler, Happenings::default()),
         threads: BTreeMap::new(),
         bubbles: BTreeMap::new(),
         by_address: BTreeMap::new(),
@@ -171,7 +171,7 @@ fn scripts(trace: &Trace) -> (BTreeMap<u64, VecDeque<Step>>, Vec<What>) {
                 continue;
             }
             What::Idle | What::Burst(..) | What::Stolen(_) => continue,
-            What::Wake(Who::Thread(thread)) => waits.remove(&thread).map(|waited| (thread, waited)),
+            What::Wake(EntityId::Thread(thread)) => waits.remove(&thread).map(|waited| (thread, waited)),
             _ => None,
         };
         if let (0, Some((thread, (since_ns, at)))) = (event.thread, released) {
@@ -266,19 +266,19 @@ impl Player {
     /// Idle processors look until none finds anything, and who was interrupted gives way.
     fn offer(&mut self) {
         loop {
-            self.see_to_what_happened();
+            self.handle_happenings();
             if !self.lists.world.queued.take() {
                 return;
             }
             for processor in 0..self.processors.len() {
-                if self.processors[processor].runs.is_none() && self.look(processor) {
+                if self.processors[processor].runs.is_none() && self.find_work(processor) {
                     self.go_on(processor);
                 }
             }
         }
     }
 
-    fn see_to_what_happened(&mut self) {
+    fn handle_happenings(&mut self) {
         loop {
             let happened = self.lists.world.happened.take();
             if happened.is_empty() {
@@ -288,8 +288,8 @@ impl Player {
                 match what {
                     Happened::Burst(bubble, unit) => self.has_burst(bubble, unit),
                     Happened::Stolen(entity, processor) => {
-                        if let Some(&who) = self.by_address.get(&(entity as usize)) {
-                            self.note(processor, What::Stolen(who));
+                        if let Some(&id) = self.by_address.get(&(entity as usize)) {
+                            self.note(processor, What::Stolen(id));
                         }
                     }
                     Happened::Interrupted(processor) => self.interrupt(processor),
@@ -299,7 +299,7 @@ impl Player {
     }
 
     fn has_burst(&mut self, bubble: *const Bubble, unit: usize) {
-        let Some(&Who::Bubble(number)) = self.by_address.get(&(bubble as usize)) else { return };
+        let Some(&EntityId::Bubble(number)) = self.by_address.get(&(bubble as usize)) else { return };
         let processor = self.processors.len();
         self.note(processor, What::Burst(number, unit));
         let slice_ns = self.bubbles[&number].wishes().slice_ns;
@@ -322,13 +322,13 @@ impl Player {
     }
 
     fn far(&mut self, processor: usize) -> bool {
-        let looks = &mut self.processors[processor].looks;
-        *looks = looks.wrapping_add(1);
-        looks.is_multiple_of(FAR)
+        let searches = &mut self.processors[processor].searches;
+        *searches = searches.wrapping_add(1);
+        searches.is_multiple_of(FAR)
     }
 
     /// Whether the processor has found something to run.
-    fn look(&mut self, processor: usize) -> bool {
+    fn find_work(&mut self, processor: usize) -> bool {
         let far = self.far(processor);
         let found = self.lists.next(processor, far).or_else(|| self.lists.steal(processor));
         self.runs(processor, found);
@@ -337,7 +337,7 @@ impl Player {
 
     fn runs(&mut self, processor: usize, entity: Option<*const Entity>) {
         let thread = entity.and_then(|entity| match self.by_address.get(&(entity as usize)) {
-            Some(&Who::Thread(thread)) => Some(thread),
+            Some(&EntityId::Thread(thread)) => Some(thread),
             _ => None,
         });
         let was = std::mem::replace(&mut self.processors[processor].runs, thread);
@@ -366,23 +366,23 @@ impl Player {
                 }
                 Step::Yield => {
                     let far = self.far(processor);
-                    match self.lists.give_way(entity, processor, far) {
-                        Way::Stay => {}
-                        Way::Next(next) => self.runs(processor, Some(next)),
-                        Way::Nothing => self.give_up(processor),
+                    match self.lists.yield_processor(entity, processor, far) {
+                        Yielded::Stay => {}
+                        Yielded::Next(next) => self.runs(processor, Some(next)),
+                        Yielded::Nothing => self.find_next_or_idle(processor),
                     }
                 }
                 Step::Block if thread.released > 0 => thread.released -= 1,
                 Step::Block => {
                     thread.waits = true;
                     self.lists.block(entity, processor);
-                    self.give_up(processor);
+                    self.find_next_or_idle(processor);
                 }
                 Step::Sleep(ns) => {
                     thread.waits = true;
                     self.lists.block(entity, processor);
                     self.at(self.now_ns + ns, Due::Slept(number));
-                    self.give_up(processor);
+                    self.find_next_or_idle(processor);
                 }
                 Step::Release(other) => self.release(other, processor),
                 Step::Do(what) => self.carry_out(what, processor),
@@ -391,14 +391,14 @@ impl Player {
                     self.lists.finish(entity);
                     self.by_address.remove(&(std::ptr::from_ref(entity) as usize));
                     self.threads.remove(&number);
-                    self.give_up(processor);
+                    self.find_next_or_idle(processor);
                 }
             }
         }
     }
 
     /// The processor has nothing any more, unless it finds something.
-    fn give_up(&mut self, processor: usize) {
+    fn find_next_or_idle(&mut self, processor: usize) {
         let far = self.far(processor);
         let next = self.lists.next(processor, far).or_else(|| self.lists.steal(processor));
         self.runs(processor, next);
@@ -413,39 +413,39 @@ impl Player {
         }
     }
 
-    fn entity(&self, who: Who) -> Option<&Entity> {
-        match who {
-            Who::Thread(number) => self.threads.get(&number).map(|thread| &*thread.entity),
-            Who::Bubble(number) => self.bubbles.get(&number).map(|bubble| &bubble.entity),
+    fn entity(&self, id: EntityId) -> Option<&Entity> {
+        match id {
+            EntityId::Thread(number) => self.threads.get(&number).map(|thread| &*thread.entity),
+            EntityId::Bubble(number) => self.bubbles.get(&number).map(|bubble| &bubble.entity),
         }
     }
 
     fn carry_out(&mut self, what: What, processor: usize) {
         match what {
-            What::Made(who, priority) => self.make(who, priority),
+            What::Made(id, priority) => self.make(id, priority),
             What::Wishes(bubble, wishes) => {
                 if let Some(bubble) = self.bubbles.get(&bubble) {
                     bubble.set_wishes(wishes);
                 }
             }
-            What::Priority(who, priority) => {
-                if let Some(entity) = self.entity(who) {
+            What::Priority(id, priority) => {
+                if let Some(entity) = self.entity(id) {
                     entity.set_priority(priority);
                 }
             }
-            What::Insert(who, bubble) => {
-                if let (Some(entity), Some(bubble)) = (self.entity(who), self.bubbles.get(&bubble)) {
+            What::Insert(id, bubble) => {
+                if let (Some(entity), Some(bubble)) = (self.entity(id), self.bubbles.get(&bubble)) {
                     // What the program was refused is refused here.
                     let _ = self.lists.insert(bubble, entity);
                 }
             }
-            What::Remove(who) => {
-                if let Some(entity) = self.entity(who) {
+            What::Remove(id) => {
+                if let Some(entity) = self.entity(id) {
                     self.lists.remove(entity);
                 }
             }
-            What::Wake(who) => {
-                if let Some(entity) = self.entity(who) {
+            What::Wake(id) => {
+                if let Some(entity) = self.entity(id) {
                     self.lists.wake(entity, processor);
                 }
             }
@@ -459,17 +459,17 @@ impl Player {
         self.note(processor, what);
     }
 
-    fn make(&mut self, who: Who, priority: u8) {
-        match who {
-            Who::Thread(number) => {
+    fn make(&mut self, id: EntityId, priority: u8) {
+        match id {
+            EntityId::Thread(number) => {
                 let entity = Box::new(Entity::new(Kind::Thread, priority));
-                self.by_address.insert(std::ptr::from_ref(&*entity) as usize, who);
+                self.by_address.insert(std::ptr::from_ref(&*entity) as usize, id);
                 let steps = self.scripts.remove(&number).unwrap_or_default();
                 self.threads.insert(number, Thread { entity, steps, released: 0, waits: false });
             }
-            Who::Bubble(number) => {
+            EntityId::Bubble(number) => {
                 let bubble = Box::new(Bubble::new(priority));
-                self.by_address.insert(std::ptr::from_ref(&*bubble) as usize, who);
+                self.by_address.insert(std::ptr::from_ref(&*bubble) as usize, id);
                 self.bubbles.insert(number, bubble);
             }
         }
@@ -512,7 +512,7 @@ mod tests {
         Trace::parse(&text).expect("a trace")
     }
 
-    fn takes(machine: &str, scheduler: &str) -> u64 {
+    fn duration_ns(machine: &str, scheduler: &str) -> u64 {
         let machine = Machine::synthetic(machine).expect("a machine");
         let scheduler = schedulers::by_name(scheduler).expect("it is known");
         replay(&trace(), &machine, scheduler).expect("it plays through").end_ns()
@@ -521,14 +521,14 @@ mod tests {
     #[test]
     fn a_replayed_program_keeps_its_time_and_gains_by_processors() {
         for scheduler in schedulers::NAMES {
-            assert_eq!(takes("core:1", scheduler), 410, "{scheduler}");
-            assert_eq!(takes("core:2", scheduler), 210, "{scheduler}");
+            assert_eq!(duration_ns("core:1", scheduler), 410, "{scheduler}");
+            assert_eq!(duration_ns("core:2", scheduler), 210, "{scheduler}");
         }
-        assert_eq!(takes("pack:2 core:2", "spread"), 110);
+        assert_eq!(duration_ns("pack:2 core:2", "spread"), 110);
     }
 
     #[test]
-    fn who_slept_sleeps_as_long() {
+    fn a_sleeping_thread_sleeps_as_long_in_the_replay() {
         let text = "coplace bubbles trace 1\nprocessors 1\nscheduler flat\n0 1 0 made t1 7\n0 1 0 wake t1\n\
             0 0 0 run t1\n5 0 1 block\n45 1 0 wake t1\n50 0 0 run t1\n60 0 1 end\n";
         let machine = Machine::synthetic("core:1").expect("a machine");
@@ -554,12 +554,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_incomplete_is_refused() {
+    fn an_incomplete_trace_is_refused() {
         let machine = Machine::synthetic("core:1").expect("a machine");
         let lost = Trace { lost: 3, ..trace() };
         assert_eq!(replay(&lost, &machine, &schedulers::Burst), Err(ReplayError::Lost(3)));
         let mut cut = trace();
-        cut.events.retain(|event| event.what != What::Wake(Who::Thread(1)) || event.thread == 0);
+        cut.events.retain(|event| event.what != What::Wake(EntityId::Thread(1)) || event.thread == 0);
         assert_eq!(
             replay(&cut, &machine, &schedulers::Burst),
             Err(ReplayError::Stuck { at_ns: 400, waiting: 1 })

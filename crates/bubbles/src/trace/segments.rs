@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Trace, What, Who};
+use super::{EntityId, Trace, What};
 
 /// A thread on a processor, from when it went on to when something else did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,20 +34,20 @@ impl Trace {
     }
 
     /// What people call it: its name, or its number.
-    pub fn name(&self, who: Who) -> String {
-        let named = self.names.iter().find(|(named, _)| *named == who);
-        named.map_or_else(|| who.to_string(), |(_, name)| name.clone())
+    pub fn name(&self, id: EntityId) -> String {
+        let named = self.names.iter().find(|(named, _)| *named == id);
+        named.map_or_else(|| id.to_string(), |(_, name)| name.clone())
     }
 
     /// In the order in which they began.
     pub fn segments(&self) -> Vec<Segment> {
-        let mut around: BTreeMap<Who, u64> = BTreeMap::new();
+        let mut around: BTreeMap<EntityId, u64> = BTreeMap::new();
         let mut open: Vec<Option<Segment>> = vec![None; self.processors];
         let mut done = Vec::new();
         for event in &self.events {
             match event.what {
-                What::Insert(who, bubble) => drop(around.insert(who, bubble)),
-                What::Remove(who) => drop(around.remove(&who)),
+                What::Insert(id, bubble) => drop(around.insert(id, bubble)),
+                What::Remove(id) => drop(around.remove(&id)),
                 _ => {}
             }
             let next = match event.what {
@@ -62,10 +62,10 @@ impl Trace {
             }
             *slot = next.map(|thread| {
                 let mut bubbles = Vec::new();
-                let mut at = around.get(&Who::Thread(thread));
+                let mut at = around.get(&EntityId::Thread(thread));
                 while let Some(&bubble) = at.filter(|bubble| !bubbles.contains(*bubble)) {
                     bubbles.push(bubble);
-                    at = around.get(&Who::Bubble(bubble));
+                    at = around.get(&EntityId::Bubble(bubble));
                 }
                 bubbles.reverse();
                 Segment { processor: event.processor, from_ns: event.at_ns, to_ns: 0, thread, bubbles }
@@ -89,8 +89,8 @@ impl Trace {
         }
         Summary {
             end_ns,
-            threads: count(|what| matches!(what, What::Made(Who::Thread(_), _))),
-            bubbles: count(|what| matches!(what, What::Made(Who::Bubble(_), _))),
+            threads: count(|what| matches!(what, What::Made(EntityId::Thread(_), _))),
+            bubbles: count(|what| matches!(what, What::Made(EntityId::Bubble(_), _))),
             switches: count(|what| matches!(what, What::Run(_))),
             bursts: count(|what| matches!(what, What::Burst(..))),
             stolen: count(|what| matches!(what, What::Stolen(_))),
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(brief, [(0, 10, 40, 5), (1, 10, 50, 6), (0, 40, 60, 7)]);
         assert_eq!(segments[0].bubbles, [1, 2]);
         assert_eq!(colours(&segments), [Some(2), Some(3), None]);
-        assert_eq!(trace.name(Who::Bubble(2)), "left");
+        assert_eq!(trace.name(EntityId::Bubble(2)), "left");
         let summary = trace.summary();
         assert_eq!((summary.end_ns, summary.switches), (60, 3));
         assert!((summary.busy[0] - 50.0 / 60.0).abs() < 1e-9);

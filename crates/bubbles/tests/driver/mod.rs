@@ -6,16 +6,16 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use coplace_bubbles::hierarchy::{Bubble, Entity, Hierarchy, Kind, Levels, Lists, PRIORITY, Way, World};
+use coplace_bubbles::hierarchy::{Bubble, Entity, Hierarchy, Kind, Levels, Lists, PRIORITY, World, Yielded};
 use coplace_bubbles::schedulers;
 use topology::Machine;
 
-pub struct Told;
+pub struct NoWorld;
 
-impl World for Told {
+impl World for NoWorld {
     fn queued(&self, _unit: usize, _count: usize) {}
     fn recalled(&self, _thread: &Entity, _processor: usize, _preempt: bool) {}
-    fn emptied(_lists: &Hierarchy<Told>, _bubble: &Bubble) {}
+    fn emptied(_lists: &Hierarchy<NoWorld>, _bubble: &Bubble) {}
 }
 
 #[repr(C)]
@@ -26,7 +26,7 @@ pub struct Task {
 }
 
 pub struct Busy {
-    pub lists: Hierarchy<Told>,
+    pub lists: Hierarchy<NoWorld>,
     tasks: Vec<Task>,
     bubbles: Vec<Bubble>,
     waiting: Mutex<VecDeque<usize>>,
@@ -55,7 +55,7 @@ impl Busy {
             held: AtomicBool::new(false),
         };
         let world = Busy {
-            lists: Hierarchy::new(levels, scheduler, Told),
+            lists: Hierarchy::new(levels, scheduler, NoWorld),
             tasks: (0..threads).map(|_| task()).collect(),
             bubbles: (0..bubbles).map(|_| Bubble::new(PRIORITY)).collect(),
             waiting: Mutex::default(),
@@ -127,10 +127,10 @@ impl Busy {
             match random(16) {
                 0..=6 => {
                     task.held.store(false, Ordering::SeqCst);
-                    match self.lists.give_way(&task.entity, processor, random(8) == 0) {
-                        Way::Stay => task = self.hold(&task.entity),
-                        Way::Next(next) => task = self.hold(next),
-                        Way::Nothing => return,
+                    match self.lists.yield_processor(&task.entity, processor, random(8) == 0) {
+                        Yielded::Stay => task = self.hold(&task.entity),
+                        Yielded::Next(next) => task = self.hold(next),
+                        Yielded::Nothing => return,
                     }
                 }
                 7..=9 => {

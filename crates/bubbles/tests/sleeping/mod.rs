@@ -17,10 +17,10 @@ use shuttle::sync::{Condvar, Mutex};
 enum Fault {
     None,
     NoHeavyFence,
-    LooksBeforeItSaysSo,
+    ChecksBeforeItAnnounces,
     CountsBeforeItQueues,
     SleepsWithoutComparing,
-    TakesAwayInSilence,
+    RemovesWithoutNotice,
 }
 
 struct Memory {
@@ -124,12 +124,12 @@ impl World {
     /// Queues one thing, as `Pool::queued` is told of it.
     fn queue(&self, waker: usize) {
         let early = self.machine().fault == Fault::CountsBeforeItQueues;
-        let seen = early && self.sleepers.expect_any();
+        let expected_early = early && self.sleepers.expect_any();
         self.machine().memory.lock().unwrap().late[waker] += 1;
         if shuttle::rand::thread_rng().gen_range(0..2) == 0 {
             self.machine().drain(waker);
         }
-        if if early { seen } else { self.sleepers.expect_any() } {
+        if if early { expected_early } else { self.sleepers.expect_any() } {
             // Turning a worker's word releases what was stored before.
             self.machine().drain(waker);
             self.rouse_one();
@@ -137,14 +137,14 @@ impl World {
         self.machine().drain(waker);
     }
 
-    fn take(&self) -> bool {
+    fn pop(&self) -> bool {
         let mut memory = self.machine().memory.lock().unwrap();
         let there = memory.queued > 0;
         memory.queued -= usize::from(there);
         there
     }
 
-    fn look(&self, worker: &Worker) -> Found {
+    fn recheck(&self, worker: &Worker) -> Found {
         if self.over.load(Ordering::SeqCst) || worker.retired.load(Ordering::SeqCst) {
             Found::Stop
         } else if self.machine().memory.lock().unwrap().queued > 0 {
@@ -161,7 +161,7 @@ impl World {
             if worker.retired.load(Ordering::SeqCst) {
                 // It rests, and takes nothing any more.
                 return;
-            } else if self.take() {
+            } else if self.pop() {
                 if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
                     self.over.store(true, Ordering::SeqCst);
                     self.machine().heavy();
@@ -169,19 +169,19 @@ impl World {
                         self.sleepers.rouse(&worker.parking);
                     }
                 }
-            } else if self.machine().fault == Fault::LooksBeforeItSaysSo {
-                let found = self.look(worker);
+            } else if self.machine().fault == Fault::ChecksBeforeItAnnounces {
+                let found = self.recheck(worker);
                 self.sleepers.sleep(&worker.parking, || found);
             } else {
-                self.sleepers.sleep(&worker.parking, || self.look(worker));
+                self.sleepers.sleep(&worker.parking, || self.recheck(worker));
             }
         }
     }
 
     /// Takes a worker's processor away, as `Pool::limit` does.
-    fn take_away(&self, number: usize) {
+    fn remove(&self, number: usize) {
         self.workers[number].retired.store(true, Ordering::SeqCst);
-        if self.machine().fault != Fault::TakesAwayInSilence {
+        if self.machine().fault != Fault::RemovesWithoutNotice {
             for worker in &self.workers {
                 self.sleepers.nudge(&worker.parking);
             }
@@ -190,7 +190,7 @@ impl World {
 }
 
 /// Everything that `wakers` queue, one thing each, is taken by workers that sleep in between; or nobody ends.
-fn everything_is_taken(fault: Fault, workers: usize, wakers: usize, takes_away: bool) {
+fn everything_is_processed(fault: Fault, workers: usize, wakers: usize, removes: bool) {
     let tried = move || {
         let world = Arc::new(World::new(fault, workers, wakers));
         let mut all = Vec::new();
@@ -200,8 +200,8 @@ fn everything_is_taken(fault: Fault, workers: usize, wakers: usize, takes_away: 
         };
         (0..workers).for_each(|number| spawn(Box::new(move |world| world.work(number))));
         (0..wakers).for_each(|number| spawn(Box::new(move |world| world.queue(number))));
-        if takes_away {
-            spawn(Box::new(|world| world.take_away(0)));
+        if removes {
+            spawn(Box::new(|world| world.remove(0)));
         }
         all.into_iter().for_each(|thread| thread.join().expect("it ends"));
     };
@@ -212,43 +212,43 @@ fn everything_is_taken(fault: Fault, workers: usize, wakers: usize, takes_away: 
 
 #[test]
 fn no_wake_up_is_lost() {
-    everything_is_taken(Fault::None, 1, 1, false);
-    everything_is_taken(Fault::None, 2, 2, false);
-    everything_is_taken(Fault::None, 3, 2, false);
+    everything_is_processed(Fault::None, 1, 1, false);
+    everything_is_processed(Fault::None, 2, 2, false);
+    everything_is_processed(Fault::None, 3, 2, false);
 }
 
 #[test]
-fn no_wake_up_is_lost_to_a_worker_that_is_taken_away() {
-    everything_is_taken(Fault::None, 2, 1, true);
-    everything_is_taken(Fault::None, 3, 2, true);
+fn no_wake_up_is_lost_to_a_removed_worker() {
+    everything_is_processed(Fault::None, 2, 1, true);
+    everything_is_processed(Fault::None, 3, 2, true);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_missing_heavy_fence_is_found() {
-    everything_is_taken(Fault::NoHeavyFence, 1, 1, false);
+    everything_is_processed(Fault::NoHeavyFence, 1, 1, false);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_look_before_the_announcement_is_found() {
-    everything_is_taken(Fault::LooksBeforeItSaysSo, 1, 1, false);
+fn a_recheck_before_the_announcement_is_found() {
+    everything_is_processed(Fault::ChecksBeforeItAnnounces, 1, 1, false);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_count_looked_at_before_the_queueing_is_found() {
-    everything_is_taken(Fault::CountsBeforeItQueues, 1, 1, false);
+fn a_count_read_before_the_queueing_is_found() {
+    everything_is_processed(Fault::CountsBeforeItQueues, 1, 1, false);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_futex_that_does_not_compare_is_found() {
-    everything_is_taken(Fault::SleepsWithoutComparing, 1, 1, false);
+    everything_is_processed(Fault::SleepsWithoutComparing, 1, 1, false);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_processor_taken_away_in_silence_is_found() {
-    everything_is_taken(Fault::TakesAwayInSilence, 2, 1, true);
+fn a_processor_removed_without_notice_is_found() {
+    everything_is_processed(Fault::RemovesWithoutNotice, 2, 1, true);
 }

@@ -7,7 +7,7 @@ use super::runtimes::{self, Runtime};
 
 /// One program as seen from outside over a while.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Seen {
+pub struct ObservedProgram {
     pub pid: u32,
     pub name: String,
     pub command: Vec<String>,
@@ -44,7 +44,7 @@ pub struct Seen {
     pub stoppable: bool,
 }
 
-impl Seen {
+impl ObservedProgram {
     /// How many times longer it takes at least, because its threads wait for a CPU.
     pub fn stretch(&self) -> f64 {
         if self.used_cpus > 0.0 { (self.wanted_cpus / self.used_cpus).max(1.0) } else { 1.0 }
@@ -114,12 +114,14 @@ const AWAKE: f64 = 0.9;
 /// Waiting below this share is what any machine with a few daemons shows.
 const STRETCH_WORTH_TELLING: f64 = 1.10;
 
-pub fn judge(seen: &[Seen], cpus: &CpuSet) -> Verdict {
+pub fn judge(programs: &[ObservedProgram], cpus: &CpuSet) -> Verdict {
     let mut verdict = Verdict::default();
-    for victim in seen.iter().filter(|seen| seen.stretch() >= STRETCH_WORTH_TELLING && seen.busy_threads > 0)
+    for victim in programs
+        .iter()
+        .filter(|program| program.stretch() >= STRETCH_WORTH_TELLING && program.busy_threads > 0)
     {
         let room = victim.allowed.intersection(cpus).len();
-        let mut by: Vec<By> = seen
+        let mut by: Vec<By> = programs
             .iter()
             .filter(|other| other.pid != victim.pid && other.allowed.intersects(&victim.allowed))
             .filter(|other| other.used_cpus >= 0.1)
@@ -156,15 +158,15 @@ pub fn judge(seen: &[Seen], cpus: &CpuSet) -> Verdict {
         });
     }
     verdict.hurt.sort_by(|a, b| b.slowdown_at_least.total_cmp(&a.slowdown_at_least).then(a.pid.cmp(&b.pid)));
-    verdict.remedies = remedies(seen, &verdict.hurt, cpus);
+    verdict.remedies = remedies(programs, &verdict.hurt, cpus);
     verdict
 }
 
-fn remedies(seen: &[Seen], hurt: &[Hurt], cpus: &CpuSet) -> Vec<Remedy> {
+fn remedies(programs: &[ObservedProgram], hurt: &[Hurt], cpus: &CpuSet) -> Vec<Remedy> {
     let mut remedies = Vec::new();
-    let find = |pid: u32| seen.iter().find(|seen| seen.pid == pid);
+    let find = |pid: u32| programs.iter().find(|program| program.pid == pid);
     // Programs of a team of their own that get into each other's way: those coplace is for.
-    let mut involved: Vec<&Seen> = Vec::new();
+    let mut involved: Vec<&ObservedProgram> = Vec::new();
     for entry in hurt {
         for pid in std::iter::once(entry.pid).chain(entry.by.iter().map(|by| by.pid)) {
             if let Some(program) = find(pid)
@@ -211,15 +213,15 @@ fn remedies(seen: &[Seen], hurt: &[Hurt], cpus: &CpuSet) -> Vec<Remedy> {
             what: "start them under coplace".into(),
             command: involved
                 .iter()
-                .map(|program| format!("coplace run {}{} &", rebinding(program), shell(program.start())))
+                .map(|program| format!("coplace run {}{} &", rebind_option(program), shell(program.start())))
                 .collect::<Vec<_>>()
                 .join(" "),
         });
         remedies.push(Remedy {
             what: "or, as they run now: take them in (coplace release gives them back)".into(),
-            command: format!("coplace daemon & coplace attach {}", words(&to_attach(&involved))),
+            command: format!("coplace daemon & coplace attach {}", join_pids(&to_attach(&involved))),
         });
-        let spinning: Vec<&&Seen> =
+        let spinning: Vec<&&ObservedProgram> =
             involved.iter().filter(|program| program.spins() && program.openmp.is_some()).collect();
         if !spinning.is_empty() {
             remedies.push(Remedy {
@@ -239,7 +241,7 @@ fn remedies(seen: &[Seen], hurt: &[Hurt], cpus: &CpuSet) -> Vec<Remedy> {
             .max_by(|a, b| a.used_cpus.total_cmp(&b.used_cpus).then(b.pid.cmp(&a.pid)))
             .expect("two at least");
         let others = involved.iter().filter(|program| program.pid != first.pid);
-        let rest = words(&others.flat_map(|program| &program.pids).copied().collect::<Vec<u32>>());
+        let rest = join_pids(&others.flat_map(|program| &program.pids).copied().collect::<Vec<u32>>());
         remedies.push(Remedy {
             what: format!("or without coplace: let {} finish first", first.name),
             command: format!("kill -STOP {rest}; tail --pid={} -f /dev/null; kill -CONT {rest}", first.pid),
@@ -249,34 +251,35 @@ fn remedies(seen: &[Seen], hurt: &[Hurt], cpus: &CpuSet) -> Vec<Remedy> {
 }
 
 /// Whom to attach. A parent that several of the programs have in common would make one program of them.
-fn to_attach(involved: &[&Seen]) -> Vec<u32> {
+fn to_attach(involved: &[&ObservedProgram]) -> Vec<u32> {
     let shared = |pid: &u32| involved.iter().filter(|program| program.attach.contains(pid)).count() > 1;
-    let each = |program: &Seen| match program.attach.iter().any(shared) {
+    let each = |program: &ObservedProgram| match program.attach.iter().any(shared) {
         true => program.pids.clone(),
         false => program.attach.clone(),
     };
     involved.iter().flat_map(|program| each(program)).collect()
 }
 
-fn words(pids: &[u32]) -> String {
+fn join_pids(pids: &[u32]) -> String {
     pids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// Binding that a launcher was asked for on its command line stays under `run` without this, and two jobs
 /// that others use the CPUs of are mostly bound to the same ones.
-fn rebinding(program: &Seen) -> &'static str {
-    let options = program.launched_by.iter().flatten().take_while(|word| *word != "--");
-    let bound = options.filter(|word| word.starts_with('-')).any(|word| word.contains("bind"));
+fn rebind_option(program: &ObservedProgram) -> &'static str {
+    let options = program.launched_by.iter().flatten().take_while(|argument| *argument != "--");
+    let bound =
+        options.filter(|argument| argument.starts_with('-')).any(|argument| argument.contains("bind"));
     if bound { "--rebind " } else { "" }
 }
 
 /// Arguments as a shell takes them.
 pub fn shell(command: &[String]) -> String {
-    let quote = |word: &String| {
+    let quote = |argument: &String| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-        match !word.is_empty() && word.chars().all(plain) {
-            true => word.clone(),
-            false => format!("'{}'", word.replace('\'', r"'\''")),
+        match !argument.is_empty() && argument.chars().all(plain) {
+            true => argument.clone(),
+            false => format!("'{}'", argument.replace('\'', r"'\''")),
         }
     };
     command.iter().map(quote).collect::<Vec<_>>().join(" ")
@@ -286,8 +289,8 @@ pub fn shell(command: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn seen(pid: u32, threads: u32, used: f64, wanted: f64) -> Seen {
-        Seen {
+    fn observed(pid: u32, threads: u32, used: f64, wanted: f64) -> ObservedProgram {
+        ObservedProgram {
             pid,
             name: format!("p{pid}"),
             command: vec![format!("./p{pid}"), "a b".into()],
@@ -316,7 +319,7 @@ mod tests {
 
     #[test]
     fn spinning_teams_on_shared_cpus_are_advised_with_both_names() {
-        let verdict = judge(&[seen(10, 2, 1.0, 2.0), seen(11, 2, 1.0, 2.0)], &cpus());
+        let verdict = judge(&[observed(10, 2, 1.0, 2.0), observed(11, 2, 1.0, 2.0)], &cpus());
         assert_eq!(verdict.hurt.len(), 2);
         assert_eq!(verdict.hurt[0].slowdown_at_least, 2.0);
         assert!(verdict.hurt[0].spins);
@@ -335,14 +338,14 @@ mod tests {
 
     #[test]
     fn spinning_ranks_are_advised_by_their_launchers_command() {
-        let job = |pid: u32| Seen {
+        let job = |pid: u32| ObservedProgram {
             openmp: None,
             runtime: Some(Runtime::OpenMpi),
             processes: 2,
             pids: vec![pid, pid + 1],
             launched_by: Some(["mpirun", "-np", "2", "./lmp"].map(str::to_owned).to_vec()),
             passive: true,
-            ..seen(pid, 2, 1.0, 2.0)
+            ..observed(pid, 2, 1.0, 2.0)
         };
         let verdict = judge(&[job(10), job(20)], &cpus());
         assert!(verdict.hurt.iter().all(|hurt| hurt.spins), "{verdict:?}");
@@ -355,13 +358,13 @@ mod tests {
 
     #[test]
     fn workers_are_attached_with_a_parent_that_has_no_others() {
-        let pool = |pid: u32, parent: u32| Seen {
+        let pool = |pid: u32, parent: u32| ObservedProgram {
             processes: 2,
             pids: vec![pid, pid + 1],
             attach: vec![parent],
-            ..seen(pid, 2, 1.0, 2.0)
+            ..observed(pid, 2, 1.0, 2.0)
         };
-        let attach = |pools: [Seen; 2]| judge(&pools, &cpus()).remedies[1].command.clone();
+        let attach = |pools: [ObservedProgram; 2]| judge(&pools, &cpus()).remedies[1].command.clone();
         assert_eq!(attach([pool(10, 9), pool(20, 19)]), "coplace daemon & coplace attach 9 19");
         assert_eq!(attach([pool(10, 9), pool(20, 9)]), "coplace daemon & coplace attach 10 11 20 21");
     }
@@ -369,10 +372,10 @@ mod tests {
     #[test]
     fn advice_undoes_a_requested_binding_by_the_starting_command() {
         let job = |pid: u32, options: &[&str]| {
-            let words = ["mpirun"].iter().chain(options).chain(&["./lmp", "--bind"]);
-            Seen {
-                launched_by: Some(words.map(|word| (*word).to_owned()).collect()),
-                ..seen(pid, 2, 1.0, 2.0)
+            let arguments = ["mpirun"].iter().chain(options).chain(&["./lmp", "--bind"]);
+            ObservedProgram {
+                launched_by: Some(arguments.map(|argument| (*argument).to_owned()).collect()),
+                ..observed(pid, 2, 1.0, 2.0)
             }
         };
         let verdict = judge(&[job(10, &["--bind-to", "core"]), job(20, &["-np", "2", "--"])], &cpus());
@@ -384,16 +387,16 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_sleep_while_they_wait_are_not_said_to_spin() {
-        let slept = |awake_cpus| Seen { awake_cpus, ..seen(10, 2, 1.0, 1.8) };
+    fn threads_that_sleep_while_they_wait_do_not_count_as_spinning() {
+        let slept = |awake_cpus| ObservedProgram { awake_cpus, ..observed(10, 2, 1.0, 1.8) };
         let spins = |awake_cpus| {
-            let verdict = judge(&[slept(awake_cpus), seen(11, 2, 1.0, 2.0)], &cpus());
+            let verdict = judge(&[slept(awake_cpus), observed(11, 2, 1.0, 2.0)], &cpus());
             verdict.hurt.into_iter().find(|hurt| hurt.pid == 10).unwrap()
         };
         let never = spins(1.98);
         assert!(never.spins && never.why.contains("slept for 1% of the time"), "{}", never.why);
         assert!(!spins(1.7).spins);
-        let unknown = Seen { openmp: None, ..slept(2.0) };
+        let unknown = ObservedProgram { openmp: None, ..slept(2.0) };
         assert!(!unknown.spins());
     }
 
@@ -404,39 +407,39 @@ mod tests {
             (Some(Runtime::OpenBlas), "OPENBLAS_NUM_THREADS=2 ./p10 'a b'"),
             (Some(Runtime::Numba), "NUMBA_NUM_THREADS=2 ./p10 'a b'"),
         ] {
-            let wide = Seen { openmp: None, runtime, ..seen(10, 8, 2.0, 8.0) };
+            let wide = ObservedProgram { openmp: None, runtime, ..observed(10, 8, 2.0, 8.0) };
             assert_eq!(judge(&[wide], &cpus()).remedies[0].command, wanted);
         }
-        let unknown = Seen { openmp: None, ..seen(10, 8, 2.0, 8.0) };
+        let unknown = ObservedProgram { openmp: None, ..observed(10, 8, 2.0, 8.0) };
         assert_eq!(judge(&[unknown], &cpus()).remedies, []);
     }
 
     #[test]
     fn an_insisting_managed_program_is_advised_to_tolerate() {
-        let insists = Seen { managed: true, keeps_its_number: true, ..seen(10, 2, 1.0, 2.0) };
-        let verdict = judge(&[insists, seen(11, 2, 1.0, 2.0)], &cpus());
+        let insists = ObservedProgram { managed: true, keeps_its_number: true, ..observed(10, 2, 1.0, 2.0) };
+        let verdict = judge(&[insists, observed(11, 2, 1.0, 2.0)], &cpus());
         assert_eq!(verdict.remedies[0].command, "coplace run --tolerant 1 ./p10 'a b'");
     }
 
     #[test]
     fn programs_on_cpus_of_their_own_do_not_hurt_each_other() {
-        let mut apart = seen(11, 2, 2.0, 2.0);
+        let mut apart = observed(11, 2, 2.0, 2.0);
         apart.allowed = "2-3".parse().unwrap();
-        assert_eq!(judge(&[seen(10, 2, 2.0, 2.0), apart], &cpus()), Verdict::default());
+        assert_eq!(judge(&[observed(10, 2, 2.0, 2.0), apart], &cpus()), Verdict::default());
     }
 
     #[test]
-    fn a_team_wider_than_its_cpus_is_told_to_be_narrower() {
-        let verdict = judge(&[seen(10, 8, 2.0, 8.0)], &cpus());
+    fn a_team_wider_than_its_cpus_is_advised_to_be_narrower() {
+        let verdict = judge(&[observed(10, 8, 2.0, 8.0)], &cpus());
         assert_eq!(verdict.remedies.len(), 1);
         assert_eq!(verdict.remedies[0].command, "OMP_NUM_THREADS=2 ./p10 'a b'");
     }
 
     #[test]
-    fn nobody_is_told_to_stop_a_shell_or_somebody_elses_program() {
-        let mut shell = seen(10, 1, 1.0, 2.0);
+    fn advice_never_stops_shells_or_other_users_programs() {
+        let mut shell = observed(10, 1, 1.0, 2.0);
         shell.stoppable = false;
-        let mut other = seen(11, 1, 1.0, 2.0);
+        let mut other = observed(11, 1, 1.0, 2.0);
         other.own = false;
         let verdict = judge(&[shell, other], &cpus());
         assert_eq!(verdict.hurt.len(), 2);
@@ -444,13 +447,13 @@ mod tests {
     }
 
     #[test]
-    fn a_little_waiting_is_not_worth_a_word() {
-        assert!(judge(&[seen(10, 2, 1.9, 2.0), seen(11, 1, 0.1, 0.1)], &cpus()).hurt.is_empty());
+    fn a_little_waiting_is_not_reported() {
+        assert!(judge(&[observed(10, 2, 1.9, 2.0), observed(11, 1, 0.1, 0.1)], &cpus()).hurt.is_empty());
     }
 
     #[test]
-    fn words_are_quoted_as_a_shell_takes_them() {
-        let words = ["a-b", "", "it's", "x y", "$HOME"].map(str::to_owned);
-        assert_eq!(shell(&words), r"a-b '' 'it'\''s' 'x y' '$HOME'");
+    fn arguments_are_quoted_as_a_shell_reads_them() {
+        let arguments = ["a-b", "", "it's", "x y", "$HOME"].map(str::to_owned);
+        assert_eq!(shell(&arguments), r"a-b '' 'it'\''s' 'x y' '$HOME'");
     }
 }

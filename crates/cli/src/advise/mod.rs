@@ -1,7 +1,7 @@
 //! `coplace advise`: who hurts whom now, by how much, and what mends it. Reads, never writes.
 
 mod judge;
-mod look;
+mod observe;
 mod runtimes;
 
 pub use judge::shell;
@@ -15,7 +15,7 @@ use topology::CpuSet;
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
 use crate::table::Table;
 use judge::{Verdict, judge};
-use look::Look;
+use observe::Observation;
 
 /// Tells which running programs hurt each other now, by how much, and what mends it
 #[derive(clap::Args)]
@@ -52,21 +52,22 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
 
 pub fn main(args: &Args) -> Outcome {
     let root = Root::live();
-    let look = look::look(Duration::from_secs_f64(args.seconds), &root).map_err(Failure::ours)?;
-    if look.blind {
+    let observation =
+        observe::observe(Duration::from_secs_f64(args.seconds), &root).map_err(Failure::ours)?;
+    if observation.blind {
         let why = "this kernel keeps no times of waiting (/proc/PID/schedstat is empty); nothing can be told";
         return Err(Failure::new(DOES_NOT_HOLD, why));
     }
     let cpus: CpuSet = procfs_cpus(&root)?;
-    let verdict = judge(&look.seen, &cpus);
+    let verdict = judge(&observation.programs, &cpus);
     if args.json {
         let value = serde_json::json!({
-            "seconds": args.seconds, "cpus": cpus, "programs": look.seen, "hidden_processes": look.hidden,
+            "seconds": args.seconds, "cpus": cpus, "programs": observation.programs, "hidden_processes": observation.hidden,
             "hurt": verdict.hurt, "remedies": verdict.remedies,
         });
         println!("{value:#}");
     } else {
-        print!("{}", show(&look, &verdict, &cpus, args.seconds));
+        print!("{}", render(&observation, &verdict, &cpus, args.seconds));
     }
     Ok(if verdict.hurt.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DOES_NOT_HOLD) })
 }
@@ -76,37 +77,37 @@ fn procfs_cpus(root: &Root) -> Result<CpuSet, Failure> {
     Ok(times.cpus.keys().copied().collect())
 }
 
-fn show(look: &Look, verdict: &Verdict, cpus: &CpuSet, seconds: f64) -> String {
+fn render(observation: &Observation, verdict: &Verdict, cpus: &CpuSet, seconds: f64) -> String {
     let mut out = String::new();
-    let wanted: f64 = look.seen.iter().map(|seen| seen.wanted_cpus).sum();
+    let wanted: f64 = observation.programs.iter().map(|program| program.wanted_cpus).sum();
     out += &format!("{:.1} CPUs wanted, {} there, seen over {seconds} s\n\n", wanted, cpus.len());
     let mut table = Table::new(&["program", ">pid", ">threads", ">CPUs used", ">wanted", "on", "what"]);
-    for seen in look.seen.iter().take(12) {
+    for program in observation.programs.iter().take(12) {
         let mut what = Vec::new();
-        what.extend(seen.openmp.clone());
-        what.extend(seen.runtime.map(|runtime| <&str>::from(runtime).to_owned()));
-        if seen.processes > 1 {
-            what.push(format!("{} processes", seen.processes));
+        what.extend(program.openmp.clone());
+        what.extend(program.runtime.map(|runtime| <&str>::from(runtime).to_owned()));
+        if program.processes > 1 {
+            what.push(format!("{} processes", program.processes));
         }
-        if seen.managed {
+        if program.managed {
             what.push("under coplace".into());
         }
         table.row([
-            seen.name.clone(),
-            seen.pid.to_string(),
-            seen.busy_threads.to_string(),
-            format!("{:.2}", seen.used_cpus),
-            format!("{:.2}", seen.wanted_cpus),
-            seen.allowed.to_string(),
+            program.name.clone(),
+            program.pid.to_string(),
+            program.busy_threads.to_string(),
+            format!("{:.2}", program.used_cpus),
+            format!("{:.2}", program.wanted_cpus),
+            program.allowed.to_string(),
             what.join(", "),
         ]);
     }
-    if !look.seen.is_empty() {
+    if !observation.programs.is_empty() {
         out += &table.to_string();
         out.push('\n');
     }
-    if look.hidden > 0 {
-        out += &format!("{} processes of other users could not be looked at\n\n", look.hidden);
+    if observation.hidden > 0 {
+        out += &format!("{} processes of other users could not be looked at\n\n", observation.hidden);
     }
     if verdict.hurt.is_empty() {
         out += "nobody hurts anybody\n";

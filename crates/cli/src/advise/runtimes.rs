@@ -88,7 +88,7 @@ pub fn openmp(maps: &str) -> Option<String> {
     library(maps, OPENMP).map(str::to_owned)
 }
 
-pub fn other(maps: &str) -> Option<Runtime> {
+pub fn other_runtime(maps: &str) -> Option<Runtime> {
     library(maps, RUNTIMES)
 }
 
@@ -151,15 +151,15 @@ mod tests {
                     2-3 r-xp 0 08:01 6 /venv/numpy.libs/libscipy_openblas64_-ff.so\n\
                     3-4 r-xp 0 08:01 7 /venv/lightgbm.libs/libgomp-24e2ab19.so.1.0.0\n";
         assert_eq!(openmp(maps).as_deref(), Some("libgomp"));
-        assert_eq!(other(maps), Some(Runtime::OpenBlas));
+        assert_eq!(other_runtime(maps), Some(Runtime::OpenBlas));
         assert_eq!(openmp(""), None);
-        assert_eq!(other("1-2 r-xp 0 08:01 5 /usr/lib/libmpi.so.40\n"), Some(Runtime::Mpi));
+        assert_eq!(other_runtime("1-2 r-xp 0 08:01 5 /usr/lib/libmpi.so.40\n"), Some(Runtime::Mpi));
         let numba = format!("{maps}4-5 r-xp 0 08:01 8 /venv/numba/np/ufunc/workqueue.cpython-311.so\n");
-        assert_eq!(other(&numba), Some(Runtime::Numba));
+        assert_eq!(other_runtime(&numba), Some(Runtime::Numba));
     }
 
     #[test]
-    fn go_and_rayon_are_known_by_what_their_programs_hold() {
+    fn go_and_rayon_are_recognised_by_their_programs_bytes() {
         let note = |name: &[u8; 4]| {
             let words = [4_u32, 83, 4].map(u32::to_ne_bytes).concat();
             [&[0x7f; 100][..], &words, name, b"build"].concat()
@@ -173,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn every_runtime_is_told_by_its_own_variable() {
-        let told = |openmp, runtime| setting(openmp, runtime, 3).unwrap_or_default();
-        assert_eq!(told(true, None), "OMP_NUM_THREADS=3");
-        assert_eq!(told(true, Some(Runtime::OpenMpi)), "OMP_NUM_THREADS=3");
-        assert_eq!(told(true, Some(Runtime::OpenBlas)), "OPENBLAS_NUM_THREADS=3");
-        assert_eq!(told(false, Some(Runtime::Go)), "GOMAXPROCS=3");
-        assert_eq!(told(false, Some(Runtime::Rayon)), "RAYON_NUM_THREADS=3");
-        assert_eq!(told(false, Some(Runtime::Java)), "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=3");
-        assert_eq!(told(false, Some(Runtime::Tbb)), "");
+    fn every_runtime_is_set_by_its_own_variable() {
+        let setting_for = |openmp, runtime| setting(openmp, runtime, 3).unwrap_or_default();
+        assert_eq!(setting_for(true, None), "OMP_NUM_THREADS=3");
+        assert_eq!(setting_for(true, Some(Runtime::OpenMpi)), "OMP_NUM_THREADS=3");
+        assert_eq!(setting_for(true, Some(Runtime::OpenBlas)), "OPENBLAS_NUM_THREADS=3");
+        assert_eq!(setting_for(false, Some(Runtime::Go)), "GOMAXPROCS=3");
+        assert_eq!(setting_for(false, Some(Runtime::Rayon)), "RAYON_NUM_THREADS=3");
+        assert_eq!(setting_for(false, Some(Runtime::Java)), "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=3");
+        assert_eq!(setting_for(false, Some(Runtime::Tbb)), "");
     }
 }

@@ -163,7 +163,7 @@ fn print(rows: &[(&str, &Trace)], as_json: bool) {
         table.row([
             (*how).to_owned(),
             trace.scheduler.clone(),
-            units::show_ns(sum.end_ns),
+            units::format_ns(sum.end_ns),
             format!("{:.0}%", 100.0 * busy),
             sum.threads.to_string(),
             sum.bubbles.to_string(),

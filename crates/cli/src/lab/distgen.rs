@@ -14,7 +14,7 @@ use crate::exit::{Failure, Outcome};
 use crate::units::{parse_duration_ns, seconds};
 
 /// How often it is looked whether to stop.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Reads memory with exactly given stack reuse distances
 #[derive(clap::Args)]
@@ -100,17 +100,17 @@ pub fn main(args: &Args) -> Outcome {
             let interval = generator.interval();
             // What is left at the end may be next to nothing.
             if interval.accesses > 0 {
-                tell(&interval, began.elapsed(), args.json);
+                print_interval(&interval, began.elapsed(), args.json);
             }
         }
         if over {
             return Ok(ExitCode::SUCCESS);
         }
-        std::thread::sleep(LOOK.min(next.saturating_duration_since(Instant::now())));
+        std::thread::sleep(POLL_INTERVAL.min(next.saturating_duration_since(Instant::now())));
     }
 }
 
-fn tell(interval: &Interval, since: Duration, json: bool) {
+fn print_interval(interval: &Interval, since: Duration, json: bool) {
     if json {
         let line = json!({
             "at_s": since.as_secs_f64(),

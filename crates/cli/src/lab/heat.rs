@@ -95,7 +95,7 @@ mod tests {
     use interference::Estimate;
 
     #[test]
-    fn measured_and_predicted_cells_are_told_apart() {
+    fn measured_and_predicted_cells_are_distinguished() {
         let matrix = Matrix::parse("m", ",<a>,b\n<a>,1.5,\nb,,\n").unwrap();
         let grid = Grid::new(2, |(a, b)| (a == 0).then_some(Estimate { value: 1.5 + b as f64, error: 0.1 }));
         let svg = render(&matrix, &grid, "t");

@@ -99,9 +99,9 @@ pub fn main(args: &Args) -> Outcome {
     let began = Instant::now();
     let over = || args.budget.is_some_and(|budget| began.elapsed() >= Duration::from_nanos(budget));
     let mut failed: Vec<String> = Vec::new();
-    let mut given_up = vec![false; names.len() * names.len()];
+    let mut skipped = vec![false; names.len() * names.len()];
     while !over() {
-        let Some((a, b)) = next_pair(args, &samples, &names, &given_up) else { break };
+        let Some((a, b)) = next_pair(args, &samples, &names, &skipped) else { break };
         if !args.quiet {
             let rounds = samples.of(&names[a], &names[b]).len() + 1;
             eprintln!("{} beside {}, round {rounds}", names[a], names[b]);
@@ -114,7 +114,7 @@ pub fn main(args: &Args) -> Outcome {
                 return Ok(ExitCode::from(130));
             }
             Err(Fault::Failed(why)) => {
-                given_up[a * names.len() + b] = true;
+                skipped[a * names.len() + b] = true;
                 failed.push(format!("{} beside {}: {why}", names[a], names[b]));
             }
         }
@@ -132,9 +132,9 @@ pub fn main(args: &Args) -> Outcome {
 }
 
 /// `NAME=COMMAND LINE` or a command line, which is its name then.
-fn parse(words: &[String]) -> Result<Vec<Program>, Failure> {
+fn parse(arguments: &[String]) -> Result<Vec<Program>, Failure> {
     let mut programs: Vec<Program> = Vec::new();
-    for text in words {
+    for text in arguments {
         let named = text.split_once('=').filter(|(name, _)| !name.is_empty() && !name.contains([' ', '/']));
         let (name, line) = named.unwrap_or((text.trim(), text));
         let command: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
@@ -177,7 +177,7 @@ pub fn halves(wanted: Option<&topology::CpuSet>) -> Result<[Vec<u32>; 2], Failur
 
 /// The pair that is measured next: with a budget the one of which least is known; else in order. `None` where all
 /// are settled.
-fn next_pair(args: &Args, samples: &Samples, names: &[String], given_up: &[bool]) -> Option<(usize, usize)> {
+fn next_pair(args: &Args, samples: &Samples, names: &[String], skipped: &[bool]) -> Option<(usize, usize)> {
     let settled = |a: usize, b: usize| {
         let enough = |program: usize, beside: usize| {
             samples.settled(&names[program], &names[beside]).is_some_and(|settled| {
@@ -185,7 +185,7 @@ fn next_pair(args: &Args, samples: &Samples, names: &[String], given_up: &[bool]
                     || settled.count >= LEAST_ROUNDS && settled.half_width <= args.error
             })
         };
-        given_up[a * names.len() + b] || enough(a, b) && enough(b, a)
+        skipped[a * names.len() + b] || enough(a, b) && enough(b, a)
     };
     let pairs = (0..names.len()).flat_map(|a| (a..names.len()).map(move |b| (a, b)));
     let mut open: Vec<(usize, usize)> = pairs.filter(|&(a, b)| !settled(a, b)).collect();
@@ -210,9 +210,9 @@ fn next_pair(args: &Args, samples: &Samples, names: &[String], given_up: &[bool]
 fn round(halves: &Halves, samples: &mut Samples, pair: [&Program; 2]) -> Result<Result<(), Fault>, Failure> {
     let half = samples.of(&pair[0].name, &pair[1].name).len() % 2;
     let measured = || -> Result<([f64; 2], [f64; 2]), Fault> {
-        let first = halves.alone(pair[0], half)?;
-        let second = halves.alone(pair[1], 1 - half)?;
-        Ok(([first, second], halves.together(pair, half)?))
+        let first = halves.time_alone(pair[0], half)?;
+        let second = halves.time_alone(pair[1], 1 - half)?;
+        Ok(([first, second], halves.time_together(pair, half)?))
     };
     let (alone, together) = match measured() {
         Ok(times) => times,
@@ -242,8 +242,8 @@ fn save(args: &Args, samples: &Samples, names: &[String]) -> Result<(), Failure>
     let mut beside = args.out.clone().into_os_string();
     beside.push(".new");
     let beside = PathBuf::from(beside);
-    std::fs::write(&beside, matrix.to_csv()).map_err(|error| Failure::writing(&beside, error))?;
-    std::fs::rename(&beside, &args.out).map_err(|error| Failure::writing(&args.out, error))?;
+    std::fs::write(&beside, matrix.to_csv()).map_err(|error| Failure::unwritable(&beside, error))?;
+    std::fs::rename(&beside, &args.out).map_err(|error| Failure::unwritable(&args.out, error))?;
     if let Some(path) = &args.svg {
         let grid = Grid::new(matrix.len(), |(a, b)| {
             let settled = samples.settled(&names[a], &names[b])?;

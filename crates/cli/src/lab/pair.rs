@@ -10,7 +10,7 @@ use workload::Random;
 
 use crate::chart;
 use crate::exit::{Failure, Outcome};
-use crate::known::{Sources, grid, strangers, tell_strangers};
+use crate::known::{Sources, describe_unknown, grid, unknown_programs};
 use crate::simulate::output;
 use crate::table::Table;
 
@@ -142,7 +142,7 @@ pub fn main(args: &Args) -> Outcome {
     if let Some(path) = &args.svg {
         let bars = [("this", assignment.cost), ("random", shown.random), ("worst", shown.worst)];
         let bars: Vec<(String, f64, f64)> = bars.map(|(name, cost)| (name.to_owned(), cost, 0.0)).into();
-        output::write(path, &chart::bars(shown.what(), &bars))?;
+        output::write(path, &chart::bars(shown.objective(), &bars))?;
     }
     if args.json {
         println!("{:#}", shown.json());
@@ -185,7 +185,7 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    fn what(&self) -> &'static str {
+    fn objective(&self) -> &'static str {
         match self.goal {
             Goal::Mean => "mean slowdown",
             Goal::Worst => "worst slowdown",
@@ -210,7 +210,7 @@ impl Shown<'_> {
         predicted.max_by(|one, other| one.1.total_cmp(&other.1))
     }
 
-    fn by(&self) -> &'static str {
+    fn method(&self) -> &'static str {
         if self.trusted { "predictions" } else { "twins rule" }
     }
 
@@ -223,7 +223,7 @@ impl Shown<'_> {
             json!({ "programs": programs.collect::<Vec<_>>() })
         };
         json!({
-            "objective": self.what(),
+            "objective": self.objective(),
             "cost": self.assignment.cost,
             "bound": self.assignment.bound,
             "gap": self.assignment.gap(),
@@ -232,7 +232,7 @@ impl Shown<'_> {
             "random": self.random,
             "random_without_twins": self.random_apart,
             "worst": self.worst,
-            "placed_by": self.by(),
+            "placed_by": self.method(),
             "places": self.assignment.places.iter().map(place).collect::<Vec<_>>(),
         })
     }
@@ -275,7 +275,7 @@ impl Shown<'_> {
         };
         println!(
             "\n{}: {:.3}{gap}; one by one as they come {:.3}, random {:.3}, random without twins {:.3}, worst {:.3}.",
-            self.what(),
+            self.objective(),
             self.assignment.cost,
             self.greedy,
             self.random,
@@ -291,8 +291,8 @@ impl Shown<'_> {
                  tell nothing of who suits whom. Measured pairs (--matrix) or profiles would."
             );
         }
-        if let Some(words) = tell_strangers(&strangers(knowledge, self.names)) {
-            println!("{words}");
+        if let Some(message) = describe_unknown(&unknown_programs(knowledge, self.names)) {
+            println!("{message}");
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::heat;
 use crate::exit::{Failure, Outcome};
-use crate::known::{Sources, grid, strangers, tell_strangers};
+use crate::known::{Sources, describe_unknown, grid, unknown_programs};
 use crate::simulate::output;
 use crate::table::Table;
 
@@ -93,9 +93,9 @@ pub fn main(args: &Args) -> Outcome {
     if args.json {
         println!("{:#}", json!({ "cells": as_json(&knowledge, &grid, &distinct) }));
     } else if named {
-        in_company(args, &knowledge, &grid, &chosen)?;
+        print_beside_all(args, &knowledge, &grid, &chosen)?;
     } else if args.csv.as_ref().is_none_or(|path| path.as_os_str() != "-") {
-        completed(&knowledge, &grid, predictor.name());
+        print_completed(&knowledge, &grid, predictor.name());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -120,7 +120,12 @@ fn as_json(knowledge: &Knowledge, grid: &Grid, programs: &[usize]) -> Vec<Value>
 }
 
 /// Each of the programs beside all others.
-fn in_company(args: &Args, knowledge: &Knowledge, grid: &Grid, chosen: &[usize]) -> Result<(), Failure> {
+fn print_beside_all(
+    args: &Args,
+    knowledge: &Knowledge,
+    grid: &Grid,
+    chosen: &[usize],
+) -> Result<(), Failure> {
     if chosen.len() == 1 {
         println!("{} alone is not slowed down.", args.programs[0]);
         return Ok(());
@@ -156,13 +161,13 @@ fn in_company(args: &Args, knowledge: &Knowledge, grid: &Grid, chosen: &[usize])
         ]);
     }
     print!("{table}");
-    if let Some(words) = tell_strangers(&strangers(knowledge, &args.programs)) {
-        println!("\n{words}");
+    if let Some(message) = describe_unknown(&unknown_programs(knowledge, &args.programs)) {
+        println!("\n{message}");
     }
     Ok(())
 }
 
-fn completed(knowledge: &Knowledge, grid: &Grid, predictor: &str) {
+fn print_completed(knowledge: &Knowledge, grid: &Grid, predictor: &str) {
     let matrix = &knowledge.matrix;
     let all: Vec<usize> = (0..matrix.len()).collect();
     let unknown: Vec<(usize, usize)> = cells(&all).filter(|&(a, b)| matrix.get(a, b).is_none()).collect();
@@ -182,8 +187,8 @@ fn completed(knowledge: &Knowledge, grid: &Grid, predictor: &str) {
     if !unknown.is_empty() {
         print!("\n{table}");
     }
-    if let Some(words) = tell_strangers(&strangers(knowledge, matrix.names())) {
-        println!("\n{words}");
+    if let Some(message) = describe_unknown(&unknown_programs(knowledge, matrix.names())) {
+        println!("\n{message}");
     }
 }
 
@@ -207,7 +212,7 @@ fn judge_all(args: &Args, knowledge: &Knowledge) -> Outcome {
         (0..all.len()).flat_map(|p| (0..parts.len()).map(move |f| (p, f))).collect();
     let one =
         |&(predictor, fold): &(usize, usize)| judge::one(all[predictor], &parts[fold].0, &parts[fold].1);
-    let results = in_parallel(&tasks, one);
+    let results = map_parallel(&tasks, one);
     let mut judged = vec![Judged::default(); all.len()];
     for (&(predictor, _), result) in tasks.iter().zip(&results) {
         judged[predictor] = std::mem::take(&mut judged[predictor]).and(result);
@@ -274,7 +279,7 @@ fn judge_all(args: &Args, knowledge: &Knowledge) -> Outcome {
 }
 
 /// On all cores; the results in the order of the tasks.
-fn in_parallel<T: Sync, R: Send>(tasks: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+fn map_parallel<T: Sync, R: Send>(tasks: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(tasks.len().max(1));
     let next = AtomicUsize::new(0);
     let worker = || {

@@ -18,7 +18,7 @@ use probe::spread::Spread;
 use probe::tool::{self, RunError};
 use serde_json::{Value, json};
 use topology::{CpuSet, Machine};
-use workload::{Random, parse_bytes, show_bytes};
+use workload::{Random, format_bytes, parse_bytes};
 
 use super::matrix::halves;
 use crate::exit::{DOES_NOT_HOLD, Failure, INTERRUPTED, Outcome};
@@ -118,9 +118,9 @@ pub fn main(args: &Args) -> Outcome {
     let interrupted = interrupts()?;
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); plans.len()];
     let count = args.rounds;
-    let report = |word: Word| {
+    let report = |progress: Progress| {
         if !args.quiet {
-            eprintln!("coplace: {word}");
+            eprintln!("coplace: {progress}");
         }
     };
     let patience = Duration::from_nanos(args.patience);
@@ -147,7 +147,7 @@ pub fn main(args: &Args) -> Outcome {
             if plans.len() > 1 {
                 println!("beside a probe of {} threads", plan.probe_cpus.len());
             }
-            print!("{}", show(rounds, llc));
+            print!("{}", render(rounds, llc));
         }
     }
     match ended {
@@ -188,16 +188,16 @@ pub struct Series {
 }
 
 /// A word on the way.
-pub enum Word {
+pub enum Progress {
     Round { number: u32, of: u32 },
     Waits(Latency),
 }
 
-impl fmt::Display for Word {
+impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Word::Round { number, of } => write!(f, "round {number} of {of}"),
-            Word::Waits(Latency { core_to_core_ns, memory_ns }) => write!(
+            Progress::Round { number, of } => write!(f, "round {number} of {of}"),
+            Progress::Waits(Latency { core_to_core_ns, memory_ns }) => write!(
                 f,
                 "program and probe share no cache now (a line takes {core_to_core_ns:.0} ns between them, from memory {memory_ns:.0}): waiting"
             ),
@@ -210,15 +210,15 @@ impl fmt::Display for Word {
 pub fn measure(
     plans: &[Plan],
     series: &Series,
-    report: impl Fn(Word),
+    report: impl Fn(Progress),
     interrupted: &AtomicBool,
     mut keep: impl FnMut(usize, Round) -> Result<(), Failure>,
 ) -> Result<Ended, Failure> {
     let stopped = || interrupted.load(Ordering::Relaxed);
     let mut random = Random::for_purpose(series.seed, "order of footprints");
-    let mut patience = Patience { left: series.patience, waits: &|latency| report(Word::Waits(latency)) };
+    let mut patience = Patience { left: series.patience, waits: &|latency| report(Progress::Waits(latency)) };
     for number in 0..series.rounds {
-        report(Word::Round { number: number + 1, of: series.rounds });
+        report(Progress::Round { number: number + 1, of: series.rounds });
         let all = |of: usize| series.footprints.iter().map(move |&footprint| (of, footprint));
         let mut order: Vec<(usize, u64)> = (0..plans.len()).flat_map(all).collect();
         for last in (1..order.len()).rev() {
@@ -246,7 +246,7 @@ fn footprints(machine: &Machine) -> Option<Vec<u64>> {
 fn value(plan: &Plan, rounds: &[Round], llc: Option<u64>, whole: bool) -> Value {
     let (curve, verdict) = (curve(rounds), llc.map(|llc| verdict(rounds, llc)));
     json!({
-        "program": plan.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
+        "program": plan.command.iter().map(|argument| argument.to_string_lossy()).collect::<Vec<_>>().join(" "),
         "threads": plan.threads,
         "cpus": plan.cpus,
         "probe_cpus": plan.probe_cpus,
@@ -259,7 +259,7 @@ fn value(plan: &Plan, rounds: &[Round], llc: Option<u64>, whole: bool) -> Value 
     })
 }
 
-fn show(rounds: &[Round], llc: Option<u64>) -> String {
+fn render(rounds: &[Round], llc: Option<u64>) -> String {
     let curve: Vec<Point> = curve(rounds);
     let mut table =
         Table::new(&["probe", ">program beside it", ">95%", ">probe beside the program", ">95%", ""]);
@@ -277,7 +277,7 @@ fn show(rounds: &[Round], llc: Option<u64>) -> String {
             None => "",
         };
         table.row([
-            show_bytes(point.footprint_bytes),
+            format_bytes(point.footprint_bytes),
             number(suffers),
             interval(suffers),
             number(causes),
@@ -303,14 +303,14 @@ fn show(rounds: &[Round], llc: Option<u64>) -> String {
     };
     let verdict = llc.map_or(Err(NoVerdict::Rounds), |llc| verdict(rounds, llc));
     let _ = match verdict {
-        Ok(verdict) => writeln!(out, "class {}: {}", verdict.class, losses(&verdict)),
+        Ok(verdict) => writeln!(out, "class {}: {}", verdict.class, describe_losses(&verdict)),
         Err(why) => writeln!(out, "{why}"),
     };
     out
 }
 
 /// What decided about the class.
-pub fn losses(verdict: &Verdict) -> String {
+pub fn describe_losses(verdict: &Verdict) -> String {
     let percent = |loss: f64| format!("{:.1}%", loss * 100.0);
     format!(
         "it loses {} beside a probe that nearly fills the last-level cache, {} beside one of this size or more, the first of them {} beside the program{}",

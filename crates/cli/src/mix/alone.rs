@@ -59,7 +59,7 @@ pub fn measure(mix: &mut Mix, quiet: bool) -> Result<Vec<Option<f64>>, Failure> 
             },
         )?;
         if !quiet {
-            eprintln!("coplace: {} alone takes {}", program.name, units::show_ns(lone.took_ns));
+            eprintln!("coplace: {} alone takes {}", program.name, units::format_ns(lone.took_ns));
         }
         foreign_shares.push(lone.foreign_share);
         mix.programs[index].alone_ns = Some(lone.took_ns);
@@ -91,12 +91,12 @@ fn run(program: &Program, interrupts: &AtomicUsize) -> Result<Lone, Failure> {
     let mut unnamed = program.clone();
     (unnamed.stdout, unnamed.stderr) = (None, None);
     let (files, mut output) = output::open(&unnamed, &program.name, None, false)?;
-    let told =
+    let failed =
         |error: node::launch::LaunchError| Failure::new(DOES_NOT_HOLD, format!("{}: {error}", program.name));
-    let held = Held::spawn(entry::launch(&unnamed, files).map_err(told)?).map_err(told)?;
+    let held = Held::spawn(entry::launch(&unnamed, files).map_err(failed)?).map_err(failed)?;
     let cpus = linux::affinity::get(std::process::id()).map_err(Failure::ours)?;
     let (began, began_ns) = (Moment::now(&cpus), now_ns());
-    let mut running = held.let_go(&Default::default()).map_err(told)?;
+    let mut running = held.let_go(&Default::default()).map_err(failed)?;
     let ended = wait(&mut running, &mut output, interrupts)?;
     let took_ns = (now_ns() - began_ns).max(1);
     let foreign_share = began.and_then(|began| Moment::now(&cpus)?.foreign_share_since(&began));

@@ -53,13 +53,13 @@ pub fn main(_: &Args) -> Outcome {
     // It may outlive what it was started from, and keeps no terminal and no directory.
     let _ = rustix::process::setsid();
     let _ = std::env::set_current_dir("/");
-    read_away([rustix::stdio::stdin()]);
-    read_away([rustix::stdio::stdout(), rustix::stdio::stderr()]);
+    drain([rustix::stdio::stdin()]);
+    drain([rustix::stdio::stdout(), rustix::stdio::stderr()]);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Reads until nobody has any of these open for writing any more.
-fn read_away<const N: usize>(fds: [BorrowedFd<'_>; N]) {
+fn drain<const N: usize>(fds: [BorrowedFd<'_>; N]) {
     let mut open: Vec<BorrowedFd<'_>> = fds.to_vec();
     let mut buffer = vec![0; 64 << 10];
     while !open.is_empty() {

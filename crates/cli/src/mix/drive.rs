@@ -72,7 +72,7 @@ pub fn interrupts() -> Result<Arc<AtomicUsize>, Failure> {
 pub fn drive(mix: &Mix, mut how: How) -> Result<Driven, Failure> {
     let interrupts = interrupts()?;
     let base = Home::find().map_err(Failure::ours)?;
-    let scratch = Scratch::make(scratch_path(&base))?;
+    let scratch = Scratch::create(scratch_path(&base))?;
     let daemon = daemon_at(&base)?;
     if let (Some(pid), true) = (daemon, how.insists) {
         return Err(Failure::bad_input(format!(
@@ -91,7 +91,7 @@ pub fn drive(mix: &Mix, mut how: How) -> Result<Driven, Failure> {
     let trace = how.trace.clone().unwrap_or_else(|| scratch.path().join("trace.jsonl"));
     how.options.trace = Some(trace.clone());
     if let Some(directory) = &how.output {
-        std::fs::create_dir_all(directory).map_err(|error| Failure::writing(directory, error))?;
+        std::fs::create_dir_all(directory).map_err(|error| Failure::unwritable(directory, error))?;
     }
     let membership = Membership::new(home, Some(how.options.clone())).map_err(join_failure)?;
     let before = status(&membership)?;
@@ -100,7 +100,7 @@ pub fn drive(mix: &Mix, mut how: How) -> Result<Driven, Failure> {
         mix,
         progress: Progress::new(instances.len(), how.quiet),
         entries: Vec::new(),
-        plans: Plans::begin(membership.leads().then_some(trace), before.uptime_ns),
+        plans: Plans::begin(membership.is_leader().then_some(trace), before.uptime_ns),
         began_ns: now_ns(),
         began: Moment::now(&before.allowed),
         membership,
@@ -162,7 +162,7 @@ impl Drive<'_> {
                     FromScheduler::Start { id, threads, passive } => {
                         let waiting = passive.map_or(WaitPolicy::AsIs, |_| WaitPolicy::Passive);
                         let its = self.entries.iter_mut().filter(|entry| entry.result.name == id);
-                        its.for_each(|entry| entry.take_up(threads, waiting));
+                        its.for_each(|entry| entry.apply_start(threads, waiting));
                         self.let_go(|entry| entry.result.name == id);
                     }
                     FromScheduler::Waits { id, why } => {
@@ -174,14 +174,14 @@ impl Drive<'_> {
             self.plans.poll(&self.membership);
             self.register_late();
             self.reap();
-            self.show(coming.len());
+            self.show_progress(coming.len());
             if interrupts.load(Ordering::Relaxed) > 0 {
                 interrupted = true;
                 self.end_all(interrupts);
                 break;
             }
             // As make does: those that run are not made to lose their work, no further ones begin.
-            let failed = |entry: &Entry| matches!(entry.state, State::Ended) && !entry.result.well();
+            let failed = |entry: &Entry| matches!(entry.state, State::Ended) && !entry.result.succeeded();
             stop = !self.how.keep_going && self.entries.iter().any(failed);
             let all_ended = self.entries.iter().all(|entry| matches!(entry.state, State::Ended));
             if all_ended && (stop || coming.peek().is_none()) {
@@ -191,7 +191,7 @@ impl Drive<'_> {
         }
         let skipped: Vec<Instance> = coming.collect();
         skipped.into_iter().for_each(|instance| {
-            let result = self.blank(&instance);
+            let result = self.empty_result(&instance);
             self.entries.push(Entry {
                 result,
                 output: None,
@@ -207,7 +207,7 @@ impl Drive<'_> {
         &self.mix.programs[instance.program]
     }
 
-    fn blank(&self, instance: &Instance) -> ProgramResult {
+    fn empty_result(&self, instance: &Instance) -> ProgramResult {
         let program = self.program(instance);
         ProgramResult {
             name: instance.id.clone(),
@@ -233,7 +233,7 @@ impl Drive<'_> {
 
     /// Makes the process, held before its first instruction, and brings it under the scheduler.
     fn arrive(&mut self, instance: Instance) {
-        let mut result = self.blank(&instance);
+        let mut result = self.empty_result(&instance);
         result.arrived_ns = now_ns() - self.began_ns;
         let mut entry = Entry { result, output: None, additions: BTreeMap::new(), state: State::Ended };
         match self.hold(&instance, &mut entry) {
@@ -254,7 +254,7 @@ impl Drive<'_> {
         let launch = launch(program, files).map_err(|error| error.to_string())?;
         let held = Held::spawn(launch).map_err(|error| error.to_string())?;
         let home = self.membership.home();
-        let pages = home.make_pages(held.process()).map_err(|error| error.to_string())?;
+        let pages = home.create_pages(held.process()).map_err(|error| error.to_string())?;
         entry.additions.insert("COPLACE_PAGES".into(), pages.clone().into());
         // Without the library programs count as rigid; `doctor` tells why there is none.
         if let Ok(library) = preload::find(home) {
@@ -283,7 +283,7 @@ impl Drive<'_> {
                 threads: program.threads,
                 memory_bytes: program.memory_bytes,
                 rebind: false,
-                waiting: environment::left_open(program.waiting, |name| held.variable(name)),
+                waiting: environment::open_wait_policy(program.waiting, |name| held.variable(name)),
                 may_start_narrow: program.may_start_narrow
                     && environment::may_start_narrow(|name| held.variable(name)),
                 narrow: None,
@@ -318,10 +318,10 @@ impl Drive<'_> {
                 Ok(running) => {
                     entry.result.started_ns = Some(now_ns() - self.began_ns);
                     entry.state = State::Runs(running);
-                    self.membership.started(&entry.result.name);
+                    self.membership.report_started(&entry.result.name);
                 }
                 Err(error) => {
-                    let account = self.membership.ended(&entry.result.name);
+                    let account = self.membership.report_ended(&entry.result.name);
                     let ending = Ending::NotStarted(error.to_string());
                     close(entry, account, ending, now_ns() - self.began_ns);
                 }
@@ -339,7 +339,7 @@ impl Drive<'_> {
             };
             let Ok(Some(ended)) = ended else { continue };
             let at_ns = now_ns() - self.began_ns;
-            let account = self.membership.ended(&entry.result.name);
+            let account = self.membership.report_ended(&entry.result.name);
             let ending = match ended {
                 Ended::Status(status) => Ending::Status(status),
                 Ended::Signal(signal) => Ending::Signal(signal),
@@ -350,7 +350,7 @@ impl Drive<'_> {
     }
 
     /// Output of the programs, and the line that shows how far they are.
-    fn show(&mut self, coming: usize) {
+    fn show_progress(&mut self, coming: usize) {
         let (mut running, mut waiting, mut done) = (Vec::new(), Vec::new(), 0);
         self.show_output();
         for entry in &mut self.entries {
@@ -370,7 +370,7 @@ impl Drive<'_> {
         if coming > 0 {
             waiting.push(format!("({coming} to come)"));
         }
-        self.progress.show(done, &running, &waiting);
+        self.progress.update(done, &running, &waiting);
     }
 
     /// Until something can be done. What programs print meanwhile is read: they are not to wait for that.
@@ -419,7 +419,7 @@ impl Drive<'_> {
         for entry in &mut self.entries {
             if let State::Held(..) = entry.state {
                 entry.state = State::Ended;
-                self.membership.ended(&entry.result.name);
+                self.membership.report_ended(&entry.result.name);
             }
         }
         let asked = interrupts.load(Ordering::Relaxed);
@@ -432,9 +432,9 @@ impl Drive<'_> {
             self.membership.pump();
             self.wait(None);
             self.reap();
-            self.show(0);
+            self.show_progress(0);
         }
-        self.show(0);
+        self.show_progress(0);
     }
 
     /// To the whole process tree of every program.
@@ -442,7 +442,7 @@ impl Drive<'_> {
         let root = linux::Root::live();
         for entry in &self.entries {
             let State::Runs(running) = &entry.state else { continue };
-            self.membership.terminating(&entry.result.name);
+            self.membership.report_terminating(&entry.result.name);
             let own = identity::to_linux(running.process());
             for process in linux::procfs::tree(own.pid, &root).unwrap_or_default() {
                 if process != own
@@ -458,7 +458,7 @@ impl Drive<'_> {
 
     fn finish(self, interrupted: bool) -> Result<Driven, Failure> {
         let end_ns = now_ns() - self.began_ns;
-        let leads = self.membership.leads();
+        let leads = self.membership.is_leader();
         let own_cpu_ns = match (leads, status(&self.membership)) {
             (true, _) => process_cpu_ns(),
             (false, Ok(after)) => {

@@ -30,7 +30,7 @@ pub struct Entry {
 
 impl Entry {
     /// What its scheduler decided when it let it go.
-    pub fn take_up(&mut self, threads: Option<u32>, waiting: WaitPolicy) {
+    pub fn apply_start(&mut self, threads: Option<u32>, waiting: WaitPolicy) {
         if let State::Held(held, ..) = &self.state {
             let decided = environment::additions(|name| held.variable(name), false, threads, waiting);
             self.additions.extend(decided);

@@ -85,8 +85,8 @@ pub fn main(args: &Args) -> Outcome {
     let mut mix = Mix::load(&args.file).map_err(Failure::bad_input)?;
     let mut choices = args.choices.clone();
     if let Some(policy) = &mix.policy {
-        let policy = crate::words::beside(&args.file, policy);
-        crate::words::policy_letters(&policy)
+        let policy = crate::policy_name::resolve(&args.file, policy);
+        crate::policy_name::policy_letters(&policy)
             .map_err(|why| Failure::bad_input(format!("{}: mix.policy: {why}", args.file.display())))?;
         choices.policy.get_or_insert(policy);
     }
@@ -104,7 +104,7 @@ pub fn main(args: &Args) -> Outcome {
             .append(true)
             .create(true)
             .open(path)
-            .map_err(|error| Failure::writing(path, error))?;
+            .map_err(|error| Failure::unwritable(path, error))?;
     }
     let alone_foreign_shares = match args.measure_alone {
         true => alone::measure(&mut mix, args.quiet)?,
@@ -121,11 +121,11 @@ pub fn main(args: &Args) -> Outcome {
         quiet: args.quiet,
     };
     let driven = drive::drive(&mix, how)?;
-    tell(args, &driven.result)?;
+    report(args, &driven.result)?;
     if let Some(why) = &driven.refused {
         eprintln!("coplace: a plan of {} was not carried out, {why}", driven.result.policy);
     }
-    let well = driven.result.failed() == 0 && !driven.interrupted;
+    let well = driven.result.failed_count() == 0 && !driven.interrupted;
     if driven.interrupted {
         eprintln!("coplace: interrupted; every program was ended");
     }
@@ -136,13 +136,13 @@ fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-fn tell(args: &Args, result: &MixResult) -> Result<(), Failure> {
+fn report(args: &Args, result: &MixResult) -> Result<(), Failure> {
     let write = |path: &Option<PathBuf>, text: &dyn Fn() -> String| match path {
         None => Ok(()),
         Some(path) if is_stdout(path) => {
-            std::io::stdout().write_all(text().as_bytes()).map_err(|error| Failure::writing(path, error))
+            std::io::stdout().write_all(text().as_bytes()).map_err(|error| Failure::unwritable(path, error))
         }
-        Some(path) => std::fs::write(path, text()).map_err(|error| Failure::writing(path, error)),
+        Some(path) => std::fs::write(path, text()).map_err(|error| Failure::unwritable(path, error)),
     };
     write(&args.json, &|| format!("{:#}\n", result.json()))?;
     write(&args.csv, &|| result.csv())?;

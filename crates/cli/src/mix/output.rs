@@ -169,7 +169,7 @@ fn stream(path: Option<&Path>, wanted: bool) -> Result<(File, Option<Tail>), Fai
         if !wanted {
             let null = Path::new("/dev/null");
             let file = fs::OpenOptions::new().write(true).open(null);
-            return Ok((file.map_err(|error| Failure::writing(null, error))?, None));
+            return Ok((file.map_err(|error| Failure::unwritable(null, error))?, None));
         }
         let pipe = || -> std::io::Result<(File, Tail)> {
             let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -181,7 +181,7 @@ fn stream(path: Option<&Path>, wanted: bool) -> Result<(File, Option<Tail>), Fai
         let (file, tail) = pipe().map_err(|error| Failure::ours(format!("cannot make a pipe: {error}")))?;
         return Ok((file, Some(tail)));
     };
-    let file = File::create(path).map_err(|error| Failure::writing(path, error))?;
+    let file = File::create(path).map_err(|error| Failure::unwritable(path, error))?;
     // What was made a moment ago can be read, unless it is a pipe or a device: then nothing is shown.
     Ok((file, path.is_file().then(|| Tail::open(path).ok()).flatten()))
 }
@@ -231,8 +231,8 @@ impl Output {
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    pub fn make(path: PathBuf) -> Result<Scratch, Failure> {
-        fs::create_dir_all(&path).map_err(|error| Failure::writing(&path, error))?;
+    pub fn create(path: PathBuf) -> Result<Scratch, Failure> {
+        fs::create_dir_all(&path).map_err(|error| Failure::unwritable(&path, error))?;
         Ok(Scratch(path))
     }
 
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_through_a_pipe_is_shown_and_never_waited_for() {
+    fn piped_output_is_shown_and_never_waited_for() {
         let (mut file, tail) = stream(None, true).unwrap();
         let mut output = Output { stdout: tail, stderr: None, show: (true, true), _drain: None };
         let mut lines = Vec::new();

@@ -25,7 +25,7 @@ pub fn show(mix: &Mix, options: &Options) -> Outcome {
     let mut engine = Engine::new(machine, allowed.clone(), allowed, policy);
     for instance in mix.instances() {
         let program = &mix.programs[instance.program];
-        println!("{:>8}  {}: {}", units::show_ns(instance.arrive_ns), instance.id, shell(&program.command));
+        println!("{:>8}  {}: {}", units::format_ns(instance.arrive_ns), instance.id, shell(&program.command));
         let app = App { demand: program.demand.clone(), ..App::new(instance.id, instance.arrive_ns) };
         println!("          {}", engine.handle(instance.arrive_ns, Event::Arrived(app)).plan);
     }

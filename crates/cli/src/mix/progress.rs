@@ -26,16 +26,16 @@ impl Progress {
         self.0.suspend(|| drop(writeln!(std::io::stderr(), "{name} │ {line}")));
     }
 
-    pub fn show(&self, done: usize, running: &[String], waiting: &[String]) {
+    pub fn update(&self, done: usize, running: &[String], waiting: &[String]) {
         self.0.set_position(done as u64);
-        let mut words = Vec::new();
+        let mut parts = Vec::new();
         if !running.is_empty() {
-            words.push(format!("running {}", running.join(" ")));
+            parts.push(format!("running {}", running.join(" ")));
         }
         if !waiting.is_empty() {
-            words.push(format!("waiting {}", waiting.join(" ")));
+            parts.push(format!("waiting {}", waiting.join(" ")));
         }
-        self.0.set_message(words.join(", "));
+        self.0.set_message(parts.join(", "));
     }
 
     pub fn end(&self) {

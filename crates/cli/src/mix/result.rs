@@ -36,7 +36,7 @@ pub struct ProgramResult {
     pub name: AppId,
     /// The file's name for it; several instances of one repeated program share it.
     pub program: String,
-    #[serde(serialize_with = "as_words")]
+    #[serde(serialize_with = "as_command_line")]
     pub command: Vec<String>,
     /// When it came, from the beginning of the mix.
     #[serde(rename = "arrived_s", serialize_with = "as_seconds")]
@@ -69,7 +69,7 @@ pub struct ProgramResult {
     pub verified: Option<bool>,
 }
 
-fn as_words<S: Serializer>(command: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+fn as_command_line<S: Serializer>(command: &[String], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&shell(command))
 }
 
@@ -96,7 +96,7 @@ impl ProgramResult {
 
     /// Response time over time alone; of programs that ended well only.
     fn ratio(&self) -> Option<f64> {
-        let alone_ns = self.alone_ns.filter(|alone_ns| *alone_ns > 0 && self.well())?;
+        let alone_ns = self.alone_ns.filter(|alone_ns| *alone_ns > 0 && self.succeeded())?;
         Some(self.response_ns()? as f64 / alone_ns as f64)
     }
 
@@ -114,11 +114,11 @@ impl ProgramResult {
         self.alone_foreign_share.is_some_and(|share| share >= DISTURBED)
     }
 
-    pub fn well(&self) -> bool {
+    pub fn succeeded(&self) -> bool {
         self.ending == Ending::Status(0) && self.verified != Some(false)
     }
 
-    pub fn ending_words(&self) -> String {
+    pub fn describe_ending(&self) -> String {
         match (&self.ending, self.verified) {
             (Ending::Status(0), Some(true)) => "VERIFIED".into(),
             (Ending::Status(0), Some(false)) => "FAILED its own check".into(),
@@ -131,7 +131,7 @@ impl ProgramResult {
     }
 
     /// `~` marks an estimate from region rates, `*` what was measured while others took part of the machine.
-    fn slowdown_words(&self, mix_was_disturbed: bool) -> String {
+    fn describe_slowdown(&self, mix_was_disturbed: bool) -> String {
         match (self.slowdown(), self.estimated) {
             (Some(slowdown), _) if mix_was_disturbed || self.was_disturbed_alone() => {
                 format!("{slowdown:.2}*")
@@ -243,8 +243,8 @@ impl MixResult {
         doubts
     }
 
-    pub fn failed(&self) -> usize {
-        self.programs.iter().filter(|program| !program.well()).count()
+    pub fn failed_count(&self) -> usize {
+        self.programs.iter().filter(|program| !program.succeeded()).count()
     }
 
     pub fn table(&self) -> String {
@@ -260,29 +260,29 @@ impl MixResult {
             "ended",
             "command",
         ]);
-        let time = |ns: Option<u64>| ns.map_or("–".into(), units::show_ns);
+        let time = |ns: Option<u64>| ns.map_or("–".into(), units::format_ns);
         for program in &self.programs {
             table.row([
                 program.name.to_string(),
                 format!("{:.2} s", units::seconds(program.arrived_ns)),
                 time(program.response_ns()),
                 time(program.alone_ns),
-                program.slowdown_words(self.was_disturbed()),
+                program.describe_slowdown(self.was_disturbed()),
                 program.mean_width().map_or("–".into(), |width| format!("{width:.1}")),
                 program.turns.to_string(),
                 program.reconfigurations.to_string(),
-                program.ending_words(),
+                program.describe_ending(),
                 clip(&shell(&program.command), 40),
             ]);
         }
         let mut out = format!("{}: {}\n\n{table}\n", self.title, self.policy);
-        out += &format!("makespan      {}\n", units::show_ns(self.makespan_ns()));
+        out += &format!("makespan      {}\n", units::format_ns(self.makespan_ns()));
         match (self.antt(), self.stp(), self.max_slowdown()) {
             (Some(antt), Some(stp), Some(most)) => {
                 out +=
                     &format!("mean slowdown {antt:.2} (ANTT), worst {most:.2}; throughput {stp:.2} (STP)\n");
             }
-            _ if self.failed() == 0 && self.programs.iter().any(|program| program.alone_ns.is_none()) => {
+            _ if self.failed_count() == 0 && self.programs.iter().any(|program| program.alone_ns.is_none()) => {
                 out += "mean slowdown unknown: give alone_s in the file, or --measure-alone\n";
             }
             _ => {}
@@ -291,11 +291,11 @@ impl MixResult {
             out += &format!("{doubt}\n");
         }
         out += &format!("mechanisms    {}, turns by {}\n", self.placement, self.turns);
-        out += &format!("coplace used  {} of CPU time\n", units::show_ns(self.own_cpu_ns));
-        for program in self.programs.iter().filter(|program| !program.well()) {
+        out += &format!("coplace used  {} of CPU time\n", units::format_ns(self.own_cpu_ns));
+        for program in self.programs.iter().filter(|program| !program.succeeded()) {
             let why = match &program.ending {
                 Ending::NotStarted(why) => why.clone(),
-                _ => program.ending_words(),
+                _ => program.describe_ending(),
             };
             out += &format!("failed        {}: {why} ({})\n", program.name, shell(&program.command));
         }
@@ -311,7 +311,7 @@ impl MixResult {
                 value["waited_s"] = program.waited_ns().map(units::seconds).into();
                 value["response_s"] = program.response_ns().map(units::seconds).into();
                 value["slowdown"] = program.slowdown().into();
-                value["well"] = program.well().into();
+                value["well"] = program.succeeded().into();
                 value
             })
             .collect();
@@ -324,7 +324,7 @@ impl MixResult {
             "format": "coplace mix result", "version": 1,
             "title": self.title, "policy": self.policy, "placement": self.placement, "turns": self.turns,
             "cpus": self.cpus, "makespan_s": units::seconds(self.makespan_ns()), "antt": self.antt(),
-            "stp": self.stp(), "max_slowdown": self.max_slowdown(), "failed": self.failed(),
+            "stp": self.stp(), "max_slowdown": self.max_slowdown(), "failed": self.failed_count(),
             "own_cpu_time_s": units::seconds(self.own_cpu_ns), "foreign_share": self.foreign_share, "programs": programs, "plans": plans,
         })
     }
@@ -354,8 +354,8 @@ impl MixResult {
                 maybe(program.mean_width()),
                 time(Some(program.cpu_time_ns)),
                 program.regions.to_string(),
-                program.ending_words(),
-                program.well().to_string(),
+                program.describe_ending(),
+                program.succeeded().to_string(),
             ];
             out += &fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(",");
             out.push('\n');
@@ -372,7 +372,7 @@ impl MixResult {
                 format!("CPUs {}", self.cpus),
                 self.placement.clone(),
                 format!("turns by {}", self.turns),
-                format!("coplace used {} of CPU time", units::show_ns(self.own_cpu_ns)),
+                format!("coplace used {} of CPU time", units::format_ns(self.own_cpu_ns)),
             ]
             .into_iter()
             .chain(self.doubts())
@@ -392,8 +392,8 @@ impl MixResult {
                     response_ns: program.response_ns(),
                     alone_ns: program.alone_ns,
                     slowdown: program.slowdown(),
-                    ending: program.ending_words(),
-                    well: program.well(),
+                    ending: program.describe_ending(),
+                    well: program.succeeded(),
                 })
                 .collect(),
             segments: segments(&plans, self.end_ns),
@@ -466,13 +466,13 @@ mod tests {
     }
 
     #[test]
-    fn means_are_told_only_where_every_program_has_a_slowdown() {
+    fn means_are_given_only_where_every_program_has_a_slowdown() {
         let all = result(vec![program("a", 0, 2 * S, Some(S)), program("b", 0, 4 * S, Some(S))]);
         assert_eq!((all.antt(), all.stp(), all.max_slowdown()), (Some(3.0), Some(0.75), Some(4.0)));
         let mut failed = all.programs;
         failed[1].ending = Ending::Signal(11);
         let failed = result(failed);
-        assert_eq!((failed.antt(), failed.stp(), failed.failed()), (None, None, 1));
+        assert_eq!((failed.antt(), failed.stp(), failed.failed_count()), (None, None, 1));
         assert!(failed.table().contains("b: killed by signal 11"));
     }
 
@@ -506,7 +506,7 @@ mod tests {
     fn a_wrong_result_is_a_failure_whatever_the_exit_status() {
         let mut wrong = program("a", 0, S, Some(S));
         wrong.verified = Some(false);
-        assert!(!wrong.well() && wrong.slowdown().is_none());
+        assert!(!wrong.succeeded() && wrong.slowdown().is_none());
     }
 
     #[test]

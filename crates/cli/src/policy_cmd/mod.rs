@@ -44,7 +44,7 @@ enum What {
     /// Change the policy of the scheduler that runs, until it ends
     Set {
         /// Letters or words, or a Lua file: TA, "equal parts", mine.lua
-        #[arg(value_parser = crate::words::policy_letters)]
+        #[arg(value_parser = crate::policy_name::policy_letters)]
         policy: String,
         /// A setting of the policy, in TOML: `allowed_widths=[2]` (repeatable)
         #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -70,17 +70,17 @@ enum What {
 
 pub fn main(args: &Args) -> Outcome {
     match &args.what {
-        What::Get { json } => tell(&ToScheduler::GetPolicy, *json),
+        What::Get { json } => request_policy(&ToScheduler::GetPolicy, *json),
         What::Set { policy, set, json } => {
             // The file's settings hold for the scheduler too; those given now go before them.
             let file = Config::load().map_err(Failure::bad_input)?.settings.unwrap_or_default();
             let settings = toml_settings(file, set, None)?;
-            crate::words::policy(policy, &settings).map_err(Failure::bad_input)?;
+            crate::policy_name::policy(policy, &settings).map_err(Failure::bad_input)?;
             let settings = (!set.is_empty()).then(|| serde_json::to_value(settings)).transpose();
             let settings = settings.map_err(Failure::ours)?;
             // The scheduler may see other files than we, or none.
-            let script = crate::words::script(policy).map_err(Failure::bad_input)?;
-            tell(&ToScheduler::SetPolicy { policy: policy.clone(), settings, script }, *json)
+            let script = crate::policy_name::script(policy).map_err(Failure::bad_input)?;
+            request_policy(&ToScheduler::SetPolicy { policy: policy.clone(), settings, script }, *json)
         }
         What::New { file } => own::new(file),
         What::Test(args) => own::test(args),
@@ -91,7 +91,7 @@ pub fn main(args: &Args) -> Outcome {
     }
 }
 
-fn tell(request: &ToScheduler, json: bool) -> Outcome {
+fn request_policy(request: &ToScheduler, json: bool) -> Outcome {
     let answer = scheduler::ask(request, |message| matches!(message, FromScheduler::Policy { .. }))?;
     let FromScheduler::Policy { letters, words } = answer else {
         return Err(Failure::ours("the scheduler answered something else than its policy"));

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use policy::{Settings, by_name, lua, trial};
 
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
-use crate::words;
+use crate::policy_name;
 
 /// Annotations for editors; a file of this name that does not begin as ours does is somebody else's.
 const STUBS_NAME: &str = "coplace.lua";
@@ -30,11 +30,11 @@ pub fn new(file: &Path) -> Outcome {
         let there = error.kind() == std::io::ErrorKind::AlreadyExists;
         match there {
             true => Failure::bad_input(format!("{name} is there already; it was left as it is")),
-            false => Failure::writing(file, error),
+            false => Failure::unwritable(file, error),
         }
     })?;
     let text = lua::START.replace("FILE", &name);
-    opened.write_all(text.as_bytes()).map_err(|error| Failure::writing(file, error))?;
+    opened.write_all(text.as_bytes()).map_err(|error| Failure::unwritable(file, error))?;
     println!("{name}: a policy that works; change it, then try it:");
     let stubs = file.with_file_name(STUBS_NAME);
     let foreign = std::fs::read_to_string(&stubs).is_ok_and(|text| !text.starts_with("---@meta coplace"));
@@ -44,7 +44,7 @@ pub fn new(file: &Path) -> Outcome {
     if foreign {
         println!("{} is something else and was left as it is; no annotations were written", stubs.display());
     } else {
-        std::fs::write(&stubs, lua::STUBS).map_err(|error| Failure::writing(&stubs, error))?;
+        std::fs::write(&stubs, lua::STUBS).map_err(|error| Failure::unwritable(&stubs, error))?;
         println!("{}: what it can use, for editors with a Lua language server", stubs.display());
     }
     Ok(ExitCode::SUCCESS)
@@ -53,7 +53,7 @@ pub fn new(file: &Path) -> Outcome {
 #[derive(clap::Args)]
 pub struct TestArgs {
     /// The Lua file; built-in policies are taken, too
-    #[arg(value_parser = words::policy_letters)]
+    #[arg(value_parser = policy_name::policy_letters)]
     policy: String,
     /// The first sequence's seed
     #[arg(long, default_value = "1", value_name = "N")]
@@ -68,7 +68,7 @@ pub struct TestArgs {
 
 /// Tries the policy with the checker beside it.
 pub fn test(args: &TestArgs) -> Outcome {
-    let script = words::script(&args.policy).map_err(Failure::bad_input)?;
+    let script = policy_name::script(&args.policy).map_err(Failure::bad_input)?;
     let of = |settings: &Settings| {
         let settings = Settings { script: script.clone(), ..settings.clone() };
         by_name(&args.policy, &settings)

@@ -9,25 +9,25 @@ use ::reuse::Ended;
 use evidence::{Kind, Program, Sample, Store};
 use serde_json::json;
 use topology::Machine;
-use workload::show_bytes;
+use workload::format_bytes;
 
 use super::verdicts::verdicts;
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
 use crate::table::Table;
-use crate::units::show_ns;
+use crate::units::format_ns;
 
 /// The machine as samples name it: what times and caches depend on.
-pub fn machine_words(machine: &Machine) -> String {
+pub fn machine_description(machine: &Machine) -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let mut words =
+    let mut text =
         format!("{}, {} CPUs", model.map_or(std::env::consts::ARCH, |(_, model)| model), machine.pu_count());
     let last = machine.caches.iter().map(|cache| cache.level).max();
     for cache in machine.caches.iter().filter(|cache| Some(cache.level) == last).take(1) {
-        let size = cache.size_bytes.map_or("?".into(), show_bytes);
-        words += &format!(", L{} {size}", cache.level);
+        let size = cache.size_bytes.map_or("?".into(), format_bytes);
+        text += &format!(", L{} {size}", cache.level);
     }
-    words
+    text
 }
 
 pub fn list(store: &Store, json: bool) -> Outcome {
@@ -116,7 +116,7 @@ pub fn show(store: &Store, name: &str, json: bool) -> Outcome {
             sample.program.name.clone(),
             sample.threads.to_string(),
             sample.kind.to_string(),
-            found(sample),
+            describe_sample(sample),
             age(sample.at_ns),
         ]);
     }
@@ -152,20 +152,20 @@ fn groups(samples: &[Sample]) -> Vec<Vec<&Sample>> {
 }
 
 /// A sample in a few words.
-fn found(sample: &Sample) -> String {
+fn describe_sample(sample: &Sample) -> String {
     let value = &sample.value;
     match sample.kind {
         Kind::Alone => {
-            let ns = |key: &str| show_ns((value[key].as_f64().unwrap_or(0.0) * 1e9) as u64);
+            let ns = |key: &str| format_ns((value[key].as_f64().unwrap_or(0.0) * 1e9) as u64);
             format!("{}, {} of user time", ns("seconds"), ns("user_seconds"))
         }
         Kind::Counters => {
             let metrics = value["metrics"].as_object().into_iter().flatten();
-            let words = metrics.map(|(name, metric)| {
+            let parts = metrics.map(|(name, metric)| {
                 let unit = metric["unit"].as_str().filter(|unit| *unit != "1").unwrap_or_default();
                 format!("{} {:.3e} {unit}", name.replace('_', " "), metric["value"].as_f64().unwrap_or(0.0))
             });
-            words.map(|text| text.trim_end().to_owned()).collect::<Vec<_>>().join(", ")
+            parts.map(|text| text.trim_end().to_owned()).collect::<Vec<_>>().join(", ")
         }
         Kind::Slowdown => format!("beside a probe of {}", value["round"]["footprint_bytes"]),
         Kind::Burst => format!("beside a burst of {}", value["burst"]["footprint_bytes"]),
@@ -177,11 +177,11 @@ fn found(sample: &Sample) -> String {
                     let percent = cache["miss_ratio"].as_f64().unwrap_or(0.0) * 100.0;
                     format!("L{} misses {percent:.2}%", cache["level"])
                 });
-            let mut words = misses.collect::<Vec<_>>();
+            let mut parts = misses.collect::<Vec<_>>();
             if value["programs"][0]["ended"] == json!(Ended::TimeLimit) {
-                words.push("cut off by the time limit".into());
+                parts.push("cut off by the time limit".into());
             }
-            words.join(", ")
+            parts.join(", ")
         }
     }
 }

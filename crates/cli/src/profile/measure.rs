@@ -32,11 +32,11 @@ const LONGEST_UNDER_TOOL: Duration = Duration::from_secs(7_200);
 
 /// A program at so many threads on this machine.
 struct Subject<'a> {
-    words: &'a [OsString],
+    command: &'a [OsString],
     program: Program,
     threads: u32,
     machine: Machine,
-    machine_words: String,
+    machine_description: String,
     /// Why the tool cannot run it.
     narrow: Option<String>,
     /// Of each run.
@@ -49,7 +49,7 @@ pub fn main(store: &mut Store, args: &Args) -> Outcome {
     let there = store.samples(Some(&subject.program)).map_err(Failure::ours)?;
     let of = |kind: Kind| -> Vec<&Sample> {
         let same = |s: &&Sample| {
-            s.kind == kind && s.threads == subject.threads && s.machine == subject.machine_words
+            s.kind == kind && s.threads == subject.threads && s.machine == subject.machine_description
         };
         there.iter().filter(same).collect()
     };
@@ -65,7 +65,7 @@ pub fn main(store: &mut Store, args: &Args) -> Outcome {
     let mut is_endless = false;
     // Distances say nothing of time without a run alone.
     if wanted(Kind::Alone) || (wanted(Kind::Reuse) && native.is_none()) {
-        match tool::alone(subject.words, &subject.until(), Some(subject.threads)) {
+        match tool::alone(subject.command, &subject.until(), Some(subject.threads)) {
             Ok(cost) => {
                 let value = json!({ "seconds": cost.seconds, "user_seconds": cost.user_seconds });
                 subject.add(store, Kind::Alone, value)?;
@@ -79,7 +79,7 @@ pub fn main(store: &mut Store, args: &Args) -> Outcome {
                 let why = format!("{}: {status}; nothing was kept", subject.program.name);
                 return Err(Failure::new(DOES_NOT_HOLD, why));
             }
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(run_failure(error)),
         }
     }
     if wanted(Kind::Reuse)
@@ -109,22 +109,22 @@ pub fn main(store: &mut Store, args: &Args) -> Outcome {
 }
 
 fn subject(args: &Args) -> Result<Subject<'_>, Failure> {
-    let words = &args.program;
-    let name: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let narrow = match tool::check(&words[0]) {
+    let command = &args.program;
+    let name: Vec<String> = command.iter().map(|message| message.to_string_lossy().into_owned()).collect();
+    let narrow = match tool::check(&command[0]) {
         Ok(_) => None,
         // All but the tool can run it.
         Err(error @ RunError::Narrow { .. }) => Some(error.to_string()),
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(run_failure(error)),
     };
-    let key = node::remember::key_of(&tool::exists(&words[0]).map_err(failed)?, words);
+    let key = node::remember::key_of(&tool::exists(&command[0]).map_err(run_failure)?, command);
     let machine = Machine::discover().machine;
     let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     Ok(Subject {
-        words,
+        command,
         program: super::program(key, name.join(" ")),
         threads: args.threads.unwrap_or((cpus / 2).max(1)),
-        machine_words: known::machine_words(&machine),
+        machine_description: known::machine_description(&machine),
         machine,
         narrow,
         limit: args.limit.map(Duration::from_nanos),
@@ -137,7 +137,7 @@ impl Subject<'_> {
         let sample = Sample {
             program: self.program.clone(),
             threads: self.threads,
-            machine: self.machine_words.clone(),
+            machine: self.machine_description.clone(),
             kind,
             at_ns: super::now_ns(),
             value,
@@ -167,12 +167,12 @@ impl Subject<'_> {
             limit: Some(limit),
             ..Options::default()
         };
-        let run = match tool.run(self.words, &options) {
+        let run = match tool.run(self.command, &options) {
             Ok(run) => run,
             Err(error @ RunError::NoReport { .. }) => {
                 return Ok(Some(format!("no reuse distances: {error}")));
             }
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(run_failure(error)),
         };
         let ended = run.reports[0].ended;
         let cut_off = ended == Ended::TimeLimit;
@@ -197,7 +197,7 @@ impl Subject<'_> {
             Err(CountError::Run(error @ (RunError::Failed { .. } | RunError::TooLong { .. }))) => {
                 Ok(Some(format!("no counters: {error}; nothing of that run was kept")))
             }
-            Err(CountError::Run(error)) => Err(failed(error)),
+            Err(CountError::Run(error)) => Err(run_failure(error)),
             Err(why) => Ok(Some(format!("no counters: {why}"))),
         }
     }
@@ -205,7 +205,7 @@ impl Subject<'_> {
     fn count(&self) -> Result<Value, CountError> {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let definitions = Definitions::of(&Processor::parse(&cpuinfo));
-        let counted = definitions.count(self.words, &self.until(), Some(self.threads))?;
+        let counted = definitions.count(self.command, &self.until(), Some(self.threads))?;
         let metrics: serde_json::Map<String, Value> = definitions
             .metrics(&counted)
             .into_iter()
@@ -242,26 +242,31 @@ impl Subject<'_> {
         let (own, probe) = cpus.split_at(self.threads as usize);
         let plan = Plan {
             name: self.program.name.clone(),
-            command: self.words.to_vec(),
+            command: self.command.to_vec(),
             threads: self.threads,
             cpus: own.to_vec(),
             probe_cpus: probe.to_vec(),
             order: Order::Stream,
             longest: self.limit.unwrap_or(LONGEST),
         };
-        let told = |word| eprintln!("coplace: slowdowns, {word}");
+        let progress = |message| eprintln!("coplace: slowdowns, {message}");
         let number = super::now_ns();
         let series =
             slowdown::Series { footprints: footprints.to_vec(), rounds: ROUNDS, seed: 1, patience: PATIENCE };
-        let ended =
-            slowdown::measure(std::slice::from_ref(&plan), &series, told, &self.interrupted, |_, round| {
+        let ended = slowdown::measure(
+            std::slice::from_ref(&plan),
+            &series,
+            progress,
+            &self.interrupted,
+            |_, round| {
                 let value = json!({ "round": round, "llc_bytes": llc, "probe_threads": plan.probe_cpus.len(),
                                 "series": number });
                 self.add(store, Kind::Slowdown, value)
-            })?;
+            },
+        )?;
         match ended {
             slowdown::Ended::Whole => Ok(None),
-            slowdown::Ended::Stopped => Err(failed(RunError::Interrupted)),
+            slowdown::Ended::Stopped => Err(run_failure(RunError::Interrupted)),
         }
     }
 }
@@ -270,7 +275,7 @@ fn cost(value: &Value) -> Option<Cost> {
     Some(Cost { seconds: value["seconds"].as_f64()?, user_seconds: value["user_seconds"].as_f64()? })
 }
 
-fn failed(error: RunError) -> Failure {
+fn run_failure(error: RunError) -> Failure {
     match error {
         RunError::NotFound { .. } | RunError::Narrow { .. } | RunError::Foreign { .. } => {
             Failure::bad_input(error)

@@ -9,7 +9,7 @@ use probe::online::Burst;
 use probe::slowdown::{self, NoVerdict, Round, verdict};
 use serde::Serialize;
 
-use crate::lab::slowdown::losses;
+use crate::lab::slowdown::describe_losses;
 
 /// A burst is short: fewer of one footprint say nothing.
 const LEAST_BURSTS: usize = 5;
@@ -53,8 +53,8 @@ pub fn verdicts(samples: &[&Sample]) -> [Verdict; 4] {
     [
         by_flows("counters", Kind::Counters, "this processor's counters do not tell the flows"),
         by_flows("distances", Kind::Reuse, "no three levels of caches, or the program did not end"),
-        by_slowdowns(samples),
-        by_bursts(samples),
+        verdict_by_slowdowns(samples),
+        verdict_by_bursts(samples),
     ]
 }
 
@@ -62,16 +62,16 @@ pub fn verdicts(samples: &[&Sample]) -> [Verdict; 4] {
 /// time they may.
 pub fn has_slowdowns(samples: &[&Sample]) -> bool {
     let (own, rounds) = slowdowns(samples);
-    !matches!(found(&own, &rounds), Err(NoVerdict::Rounds | NoVerdict::Apart { .. }))
+    !matches!(verdict_of(&own, &rounds), Err(NoVerdict::Rounds | NoVerdict::Apart { .. }))
 }
 
-fn by_slowdowns(samples: &[&Sample]) -> Verdict {
+fn verdict_by_slowdowns(samples: &[&Sample]) -> Verdict {
     let (own, rounds) = slowdowns(samples);
     let nothing = match own.len() {
         0 => "not measured".to_owned(),
         rounds => format!("{rounds} rounds, without all that a class takes: measure it again"),
     };
-    by_rounds("slowdowns", &own, &rounds, &nothing)
+    verdict_by_rounds("slowdowns", &own, &rounds, &nothing)
 }
 
 /// Those samples, and the rounds among them that can be compared.
@@ -83,12 +83,12 @@ fn slowdowns<'a>(samples: &[&'a Sample]) -> (Vec<&'a Sample>, Vec<Round>) {
             series.entry(sample.value["series"].as_i64().unwrap_or(0)).or_default().push(round);
         }
     }
-    (own, whole(series.into_values().collect()))
+    (own, whole_rounds(series.into_values().collect()))
 }
 
 /// What is compared with each other was measured together: of every series the rounds that have all footprints.
 /// Series that a class cannot be made of are left out.
-fn whole(mut series: Vec<Vec<Round>>) -> Vec<Round> {
+fn whole_rounds(mut series: Vec<Vec<Round>>) -> Vec<Round> {
     let footprints =
         |rounds: &[Round]| -> BTreeSet<u64> { rounds.iter().map(|round| round.footprint_bytes).collect() };
     let Some(all) = series.iter().map(|rounds| footprints(rounds)).max_by_key(BTreeSet::len) else {
@@ -106,7 +106,7 @@ fn whole(mut series: Vec<Vec<Round>>) -> Vec<Round> {
     series.into_iter().flat_map(cut).collect()
 }
 
-fn by_bursts(samples: &[&Sample]) -> Verdict {
+fn verdict_by_bursts(samples: &[&Sample]) -> Verdict {
     let own: Vec<&Sample> = samples.iter().filter(|sample| sample.kind == Kind::Burst).copied().collect();
     let bursts: Vec<Burst> =
         own.iter().filter_map(|sample| serde_json::from_value(sample.value["burst"].clone()).ok()).collect();
@@ -122,18 +122,18 @@ fn by_bursts(samples: &[&Sample]) -> Verdict {
             "{bursts} bursts, {usable} of them beside a program that showed its pace and kept it: not enough"
         ),
     };
-    by_rounds("bursts", &own, &rounds, &nothing)
+    verdict_by_rounds("bursts", &own, &rounds, &nothing)
 }
 
 /// What rounds come to on the machine of their samples.
-fn found(samples: &[&Sample], rounds: &[Round]) -> Result<slowdown::Verdict, NoVerdict> {
+fn verdict_of(samples: &[&Sample], rounds: &[Round]) -> Result<slowdown::Verdict, NoVerdict> {
     let llc = samples.last().and_then(|sample| sample.value["llc_bytes"].as_u64());
     verdict(rounds, llc.ok_or(NoVerdict::Rounds)?)
 }
 
-fn by_rounds(by: &'static str, samples: &[&Sample], rounds: &[Round], nothing: &str) -> Verdict {
-    let (class, evidence) = match found(samples, rounds) {
-        Ok(found) => (Some(found.class), losses(&found)),
+fn verdict_by_rounds(by: &'static str, samples: &[&Sample], rounds: &[Round], nothing: &str) -> Verdict {
+    let (class, evidence) = match verdict_of(samples, rounds) {
+        Ok(found) => (Some(found.class), describe_losses(&found)),
         Err(why @ (NoVerdict::Cache { .. } | NoVerdict::Apart { .. })) => (None, why.to_string()),
         Err(NoVerdict::Rounds) => (None, nothing.to_owned()),
     };
@@ -204,13 +204,13 @@ mod tests {
         let old = vec![round(28 << 20, 3.0, 1.0), round(32 << 20, 3.0, 1.0), round(64 << 20, 3.0, 1.0)];
         let cut = vec![round(1 << 20, 1.0, 1.0), round(64 << 20, 9.0, 1.0)];
         let cut_later = whole().into_iter().chain([round(28 << 20, 9.0, 1.0)]).collect();
-        let found = |series: [Vec<Sample>; 4]| {
+        let judged = |series: [Vec<Sample>; 4]| {
             let samples: Vec<Sample> = (0..).zip(series).flat_map(|(k, rounds)| of(k, rounds)).collect();
-            by_slowdowns(&samples.iter().collect::<Vec<_>>())
+            verdict_by_slowdowns(&samples.iter().collect::<Vec<_>>())
         };
-        let all = found([old.clone(), cut.clone(), cut_later, whole()]);
+        let all = judged([old.clone(), cut.clone(), cut_later, whole()]);
         assert_eq!(all.class, Some(Class::N), "{}", all.evidence);
-        let none = found([old, cut, Vec::new(), Vec::new()]);
+        let none = judged([old, cut, Vec::new(), Vec::new()]);
         assert!(none.class.is_none() && none.evidence.starts_with("5 rounds, without all"), "{none:?}");
     }
 
@@ -219,7 +219,7 @@ mod tests {
         let mut samples = [round(1 << 20, 1.0, 1.0), round(28 << 20, 1.0, 1.5), round(64 << 20, 1.1, 1.1)];
         samples[2].value["round"]["probe_alone_bytes_per_s"] = json!(2.9e10);
         let samples: Vec<&Sample> = samples.iter().collect();
-        let found = by_slowdowns(&samples);
+        let found = verdict_by_slowdowns(&samples);
         assert!(
             found.class.is_none() && found.evidence.contains("30.0 GB/s, one beyond it 29.0"),
             "{found:?}"

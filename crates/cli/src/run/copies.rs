@@ -20,21 +20,21 @@ pub struct Copies {
 
 impl Copies {
     /// A signal has reached us.
-    pub fn arrived(&mut self, signal: i32, now_ns: u64) {
-        if !self.has_got(signal, now_ns) {
+    pub fn note_arrived(&mut self, signal: i32, now_ns: u64) {
+        if !self.was_delivered(signal, now_ns) {
             self.ours.push((signal, now_ns));
         }
     }
 
     /// Whether the program has got this one by itself, as far as is known by now; that counts once.
-    pub fn has_got(&mut self, signal: i32, now_ns: u64) -> bool {
+    pub fn was_delivered(&mut self, signal: i32, now_ns: u64) -> bool {
         self.others.retain(|(_, at)| now_ns.saturating_sub(*at) < WINDOW_NS);
         let at = self.others.iter().position(|(other, _)| *other == signal);
         at.map(|at| self.others.remove(at)).is_some()
     }
 
     /// A signal has reached the witness.
-    pub fn witnessed(&mut self, signal: i32, now_ns: u64) {
+    pub fn note_witnessed(&mut self, signal: i32, now_ns: u64) {
         let first = self.ours.iter().find(|(ours, _)| *ours == signal).map(|(_, at)| *at);
         match first {
             Some(first) => self.ours.retain(|(ours, at)| *ours != signal || at - first > BURST_NS),
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn a_signal_for_us_alone_is_due_once_after_the_window() {
         let mut copies = Copies::default();
-        copies.arrived(15, 1000 * MS);
+        copies.note_arrived(15, 1000 * MS);
         assert_eq!(copies.next_ns(), Some(1000 * MS + WINDOW_NS));
         assert_eq!(copies.due(1100 * MS), [0; 0]);
         assert_eq!(copies.due(1000 * MS + WINDOW_NS), [15]);
@@ -77,15 +77,15 @@ mod tests {
         for witness_first in [false, true] {
             let mut copies = Copies::default();
             if witness_first {
-                copies.witnessed(15, 900 * MS);
+                copies.note_witnessed(15, 900 * MS);
             }
-            copies.arrived(15, 1000 * MS);
-            copies.arrived(10, 1000 * MS);
+            copies.note_arrived(15, 1000 * MS);
+            copies.note_arrived(10, 1000 * MS);
             if !witness_first {
-                copies.witnessed(15, 1200 * MS);
+                copies.note_witnessed(15, 1200 * MS);
             }
             assert_eq!(copies.due(1300 * MS), [10]);
-            copies.arrived(15, 1400 * MS);
+            copies.note_arrived(15, 1400 * MS);
             assert_eq!(copies.due(1700 * MS), [15]);
         }
     }
@@ -94,7 +94,7 @@ mod tests {
     fn two_signals_for_us_alone_are_two_however_soon() {
         let mut copies = Copies::default();
         for at in [1000 * MS, 1001 * MS, 1500 * MS] {
-            copies.arrived(12, at);
+            copies.note_arrived(12, at);
         }
         assert_eq!(copies.due(2000 * MS), [12, 12, 12]);
     }
@@ -102,18 +102,18 @@ mod tests {
     #[test]
     fn copies_that_became_one_to_the_witness_cancel_all() {
         let mut copies = Copies::default();
-        copies.arrived(15, 1000 * MS);
-        copies.arrived(15, 1002 * MS);
-        copies.arrived(15, 1200 * MS);
-        copies.witnessed(15, 1210 * MS);
+        copies.note_arrived(15, 1000 * MS);
+        copies.note_arrived(15, 1002 * MS);
+        copies.note_arrived(15, 1200 * MS);
+        copies.note_witnessed(15, 1210 * MS);
         assert_eq!(copies.due(2000 * MS), [15]);
     }
 
     #[test]
-    fn an_old_copy_says_nothing_of_a_new_signal() {
+    fn an_old_copy_does_not_count_for_a_new_signal() {
         let mut copies = Copies::default();
-        copies.witnessed(15, 1000 * MS);
-        copies.arrived(15, 1400 * MS);
+        copies.note_witnessed(15, 1000 * MS);
+        copies.note_arrived(15, 1400 * MS);
         assert_eq!(copies.due(2000 * MS), [15]);
     }
 }

@@ -27,7 +27,7 @@ pub fn line(name: &AppId, took_ns: u64, account: Option<&Account>) -> String {
         let range = if least == most { most.to_string() } else { format!("{least}-{most}") };
         line += &format!(" on {range} CPU{}", if most == 1 { "" } else { "s" });
     }
-    line += &beside(account);
+    line += &describe_neighbours(account);
     if let Some((slowdown, error)) = account.slowdown {
         line += &format!("; slowdown {slowdown:.1} ± {error:.1}");
     }
@@ -35,7 +35,7 @@ pub fn line(name: &AppId, took_ns: u64, account: Option<&Account>) -> String {
 }
 
 /// Longest together first.
-fn beside(account: &Account) -> String {
+fn describe_neighbours(account: &Account) -> String {
     let mut neighbours: Vec<_> = account.neighbours_ns.iter().filter(|(_, ns)| **ns > 0).collect();
     neighbours.sort_by_key(|(id, ns)| (std::cmp::Reverse(**ns), (*id).clone()));
     let names: Vec<&str> = neighbours.iter().take(NAMED).map(|(id, _)| id.as_str()).collect();
@@ -113,9 +113,9 @@ impl<'a> Result<'a> {
 }
 
 pub fn write_json(path: &Path, result: &Result<'_>) -> std::result::Result<(), Failure> {
-    let mut text = serde_json::to_vec_pretty(result).map_err(|error| Failure::writing(path, error))?;
+    let mut text = serde_json::to_vec_pretty(result).map_err(|error| Failure::unwritable(path, error))?;
     text.push(b'\n');
-    std::fs::write(path, text).map_err(|error| Failure::writing(path, error))
+    std::fs::write(path, text).map_err(|error| Failure::unwritable(path, error))
 }
 
 #[cfg(test)]

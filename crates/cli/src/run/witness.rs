@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_proc
 /// For so long an answer is waited for: on a machine full of spinning threads it may take some slices.
 const ANSWER: Duration = Duration::from_secs(2);
 /// So often it is looked whether it stands stopped meanwhile.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 pub struct Witness {
     pid: Pid,
@@ -58,7 +58,7 @@ impl Witness {
                 kill_process(self.pid, Signal::CONT).ok()?;
             }
             let mut fds = [PollFd::from_borrowed_fd(self.answer.as_fd(), PollFlags::IN)];
-            let ready = poll(&mut fds, Some(&LOOK)).unwrap_or_default();
+            let ready = poll(&mut fds, Some(&POLL_INTERVAL)).unwrap_or_default();
             if ready > 0 && fds[0].revents().contains(PollFlags::IN) {
                 break;
             }
@@ -70,8 +70,8 @@ impl Witness {
         self.answer.read_exact(&mut bits).ok()?;
         let bits = u64::from_ne_bytes(bits);
         // The one that continued it is ours.
-        let is_told = |signal: &i32| *signal != libc::SIGCONT && bits >> (signal - 1) & 1 == 1;
-        Some((1..=64).filter(is_told).collect())
+        let is_reported = |signal: &i32| *signal != libc::SIGCONT && bits >> (signal - 1) & 1 == 1;
+        Some((1..=64).filter(is_reported).collect())
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_witness_tells_each_signal_once_and_ends_by_none() {
+    fn a_witness_reports_each_signal_once_and_ends_by_none() {
         let mut witness = Witness::start().unwrap();
         assert_eq!(witness.signals(), Some(vec![]));
         for signal in [Signal::TERM, Signal::USR1, Signal::TSTP] {

@@ -16,7 +16,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
         print!("{text}");
         return Ok(());
     }
-    std::fs::write(path, text).map_err(|error| Failure::writing(path, error))
+    std::fs::write(path, text).map_err(|error| Failure::unwritable(path, error))
 }
 
 /// Values of one column, one for each seed.

@@ -46,7 +46,7 @@ pub fn render(asked: &Asked, ran: &[Ran]) -> String {
         &mut page,
         "Policies side by side",
         "Means over the workloads, with 95% intervals.",
-        &compared(ran),
+        &comparison(ran),
     );
     section(
         &mut page,
@@ -76,7 +76,7 @@ fn column(name: &str) -> usize {
     COLUMNS.iter().position(|column| column.name == name).expect("a column of ours")
 }
 
-fn compared(ran: &[Ran]) -> String {
+fn comparison(ran: &[Ran]) -> String {
     let chart = |(name, title): (&str, &str)| {
         let bar = |ran: &Ran| {
             let (mean, error) = mean_and_error(&values(ran, column(name)));

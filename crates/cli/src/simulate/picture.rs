@@ -46,11 +46,11 @@ fn collect(object: &Object, level: Level, into: &mut Vec<CpuSet>) {
     object.children.iter().for_each(|child| collect(child, level, into));
 }
 
-fn order(object: &Object, see: &mut impl FnMut(u32)) {
+fn order(object: &Object, visit: &mut impl FnMut(u32)) {
     if object.children.is_empty() {
-        object.cpus.iter().for_each(&mut *see);
+        object.cpus.iter().for_each(&mut *visit);
     }
-    object.children.iter().for_each(|child| order(child, see));
+    object.children.iter().for_each(|child| order(child, visit));
 }
 
 /// Number of a program by its name, which decides its letter and colour.
@@ -87,7 +87,7 @@ fn letter(number: usize) -> char {
 }
 
 /// Widest and narrowest place, and how many share one in turn or by the kernel at most.
-pub fn measures(plan: &Plan) -> (usize, usize, usize) {
+pub fn place_extents(plan: &Plan) -> (usize, usize, usize) {
     let segments = segments(&[(0, plan.clone())], 1);
     let widths = || segments.iter().map(|segment| segment.cpus.len());
     let sharing = plan
@@ -155,13 +155,13 @@ pub fn svg(title: &str, panels: &[Panel], columns: &[(u32, bool)], numbers: &Num
             for segment in segments(&[(0, plan.clone())], 1) {
                 draw(&mut svg, &segment, &xs, cell, (y, row), numbers);
             }
-            let (least, most, sharing) = measures(plan);
+            let (least, most, sharing) = place_extents(plan);
             let sharing = if sharing > 1 { format!(", ≤ {sharing} share") } else { String::new() };
-            let words =
+            let description =
                 if least == most { format!("{most}{sharing}") } else { format!("{least}–{most}{sharing}") };
             let _ = writeln!(
                 svg,
-                r#"<text class="soft" x="{:.1}" y="{:.1}">{words}</text>"#,
+                r#"<text class="soft" x="{:.1}" y="{:.1}">{description}</text>"#,
                 width - right + 12.0,
                 y + 16.0
             );
@@ -244,7 +244,7 @@ mod tests {
         let names = numbers(&["a", "b", "c"]);
         let plan = plan("side_by_side [a on 0-3, in_turn [20ms b on 4-6, 20ms c on 4-6]]");
         assert_eq!(letters(&plan, &columns, &names), "AAAA BCB.");
-        assert_eq!(measures(&plan), (3, 4, 2));
+        assert_eq!(place_extents(&plan), (3, 4, 2));
     }
 
     #[test]

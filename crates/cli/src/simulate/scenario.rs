@@ -13,7 +13,7 @@ use super::{Args, How, output};
 use crate::choices::toml_settings;
 use crate::exit::{Failure, Outcome};
 use crate::machine;
-use crate::words::Chosen;
+use crate::policy_name::Chosen;
 
 /// One policy's simulations.
 pub struct Ran {
@@ -78,8 +78,8 @@ pub fn main(args: &Args, workload: &str) -> Outcome {
     };
     let setup = Setup { keep_plans: args.html.is_some(), ..args.how.setup(machine, model.laws, settings) };
     let ran = play(&[Batch { setup, scenarios }], &chosen, args.how.workers)?.remove(0);
-    if let Some(told) = left_out(&asked.skipped) {
-        eprintln!("coplace: {told} of {workload} are wrong or unfit and were left out");
+    if let Some(note) = left_out(&asked.skipped) {
+        eprintln!("coplace: {note} of {workload} are wrong or unfit and were left out");
     }
     if let Some(path) = &args.csv {
         output::write(path, &output::csv(&asked, &ran))?;
@@ -161,7 +161,7 @@ fn scenarios(
         ScenarioFile::Generated(generator) => seeds.iter().map(|&seed| generator.scenario(seed)).collect(),
     };
     let fixed = scenarios.len() == 1 && args.seeds == 1;
-    let fitting = scenarios.into_iter().map(|scenario| fitting(scenario, cpus, args.how.lenient));
+    let fitting = scenarios.into_iter().map(|scenario| fit_to_machine(scenario, cpus, args.how.lenient));
     let scenarios: Vec<Scenario> =
         fitting.collect::<Result<_, _>>().map_err(|why| Failure::bad_input(format!("{workload}: {why}")))?;
     let seeds = if fixed { seeds[..1].to_vec() } else { seeds[..scenarios.len()].to_vec() };
@@ -169,7 +169,7 @@ fn scenarios(
 }
 
 /// The scenario as a machine of `cpus` CPUs can play it, or why it cannot.
-pub fn fitting(mut scenario: Scenario, cpus: u32, lenient: bool) -> Result<Scenario, String> {
+pub fn fit_to_machine(mut scenario: Scenario, cpus: u32, lenient: bool) -> Result<Scenario, String> {
     if lenient {
         scenario = scenario.without_unfit(cpus);
     }
@@ -213,7 +213,7 @@ pub fn play<'a>(
         let scenario = &scenarios[at];
         // Plans are for pictures, and those are of the first workload.
         let setup = Setup { keep_plans: setup.keep_plans && at == 0, ..setup.clone() };
-        sim::simulate(&setup, scenario, chosen[policy].make()).map_err(|error| match error {
+        sim::simulate(&setup, scenario, chosen[policy].build()).map_err(|error| match error {
             sim::SimError::TooWide(error) => Failure::bad_input(error),
             stuck @ sim::SimError::Stuck { .. } => Failure::ours(format!("{}: {stuck}", scenario.name)),
         })
@@ -222,7 +222,7 @@ pub fn play<'a>(
     bar.finish_and_clear();
     let mut played = played?.into_iter();
     let mut named = |chosen: &Chosen, batch: &Batch| {
-        let policy = chosen.make();
+        let policy = chosen.build();
         let played: Vec<Played> = played.by_ref().take(batch.scenarios.len()).collect();
         let figures = played.iter().map(Figures::of).collect();
         Ran { name: policy.name(), letters: policy.letters().to_owned(), played, figures }

@@ -11,7 +11,7 @@ use topology::Machine;
 use super::Args;
 use super::picture::{self, Numbers, Panel};
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
-use crate::words::Chosen;
+use crate::policy_name::Chosen;
 
 #[derive(Serialize)]
 struct Row {
@@ -52,7 +52,7 @@ pub fn main(args: &Args, machine: &Arc<Machine>, settings: &policy::Settings, mo
     let mut numbers = Numbers::new();
     let mut refused = Vec::new();
     for name in &names {
-        let policy = Chosen::new(name, settings).map_err(Failure::bad_input)?.make();
+        let policy = Chosen::new(name, settings).map_err(Failure::bad_input)?.build();
         let title = policy.name();
         let mut steps = engine::steps(machine, policy, most);
         steps.retain(|step| step.arriving || args.down);
@@ -69,7 +69,7 @@ pub fn main(args: &Args, machine: &Arc<Machine>, settings: &policy::Settings, mo
         let rows = steps
             .iter()
             .map(|step| {
-                let (narrowest_cpus, widest_cpus, sharing) = picture::measures(&step.plan);
+                let (narrowest_cpus, widest_cpus, sharing) = picture::place_extents(&step.plan);
                 Row {
                     programs: step.programs,
                     arriving: step.arriving,
@@ -81,7 +81,7 @@ pub fn main(args: &Args, machine: &Arc<Machine>, settings: &policy::Settings, mo
                     turns: turns(&step.plan, &columns, &numbers),
                     cpus_given: step
                         .plan
-                        .cpus_given()
+                        .mean_cpus()
                         .into_iter()
                         .map(|(app, cpus)| (app.to_string(), cpus))
                         .collect(),
@@ -97,14 +97,14 @@ pub fn main(args: &Args, machine: &Arc<Machine>, settings: &policy::Settings, mo
     }
     if let Some(path) = &args.svg {
         let svg = picture::svg(&machine.name, &panels, &columns, &numbers);
-        std::fs::write(path, svg).map_err(|error| Failure::writing(path, error))?;
+        std::fs::write(path, svg).map_err(|error| Failure::unwritable(path, error))?;
     }
     if args.json {
         let value =
             serde_json::json!({ "machine": machine.name, "cpus": machine.all_cpus(), "policies": policies });
         println!("{value:#}");
     } else {
-        policies.iter().for_each(show);
+        policies.iter().for_each(print_policy);
     }
     refused.iter().for_each(|line| eprintln!("coplace: {line}"));
     Ok(if refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DOES_NOT_HOLD) })
@@ -138,7 +138,7 @@ fn turns(plan: &Plan, columns: &[(u32, bool)], numbers: &Numbers) -> Vec<Turn> {
     slots.iter().map(turn).collect()
 }
 
-fn show(policy: &Policy) {
+fn print_policy(policy: &Policy) {
     println!("{}", policy.policy);
     for row in &policy.steps {
         let width = match row.narrowest_cpus == row.widest_cpus {

@@ -47,8 +47,8 @@ pub fn render(timeline: &Timeline, width: u32) -> String {
             segment.app,
             segment.cpus,
             segment.threads,
-            units::show_ns(segment.from_ns),
-            units::show_ns(segment.to_ns)
+            units::format_ns(segment.from_ns),
+            units::format_ns(segment.to_ns)
         );
         for (index, _) in cpus.iter().enumerate().filter(|(_, cpu)| segment.cpus.contains(**cpu)) {
             let _ = writeln!(
@@ -98,7 +98,7 @@ pub fn time_axis(svg: &mut String, x: impl Fn(u64) -> f64, end_ns: u64, bottom: 
             r#"<text class="soft" text-anchor="{anchor}" x="{:.1}" y="{:.1}">{}</text>"#,
             x(ns),
             bottom + 14.0,
-            units::show_ns(ns)
+            units::format_ns(ns)
         );
     }
 }

@@ -21,7 +21,7 @@ pub fn render(timeline: &Timeline, columns: usize, colour: bool) -> String {
             let run = row[cell..].iter().take_while(|other| **other == row[cell]).count();
             match row[cell] {
                 None => out.extend(std::iter::repeat_n('·', run)),
-                Some(program) => paint(&mut out, program, run, colour),
+                Some(program) => draw(&mut out, program, run, colour),
             }
             cell += run;
         }
@@ -30,7 +30,7 @@ pub fn render(timeline: &Timeline, columns: usize, colour: bool) -> String {
     if cpus.len() > MOST_ROWS {
         let _ = writeln!(out, "        and {} CPUs more", cpus.len() - MOST_ROWS);
     }
-    let end = units::show_ns(timeline.end_ns);
+    let end = units::format_ns(timeline.end_ns);
     let _ = writeln!(out, "        0{end:>width$}", width = cells - 1);
     out.push_str("        ");
     let mut used = 8;
@@ -40,7 +40,7 @@ pub fn render(timeline: &Timeline, columns: usize, colour: bool) -> String {
             out.push_str("\n        ");
             used = 8;
         }
-        paint(&mut out, index, if colour { 2 } else { 1 }, colour);
+        draw(&mut out, index, if colour { 2 } else { 1 }, colour);
         let _ = write!(out, " {name}  ");
         used += name.len() + 5;
     }
@@ -69,7 +69,7 @@ fn order(segment: &Segment) -> Vec<u64> {
     segment.shares.iter().map(place).collect()
 }
 
-fn paint(out: &mut String, program: usize, cells: usize, colour: bool) {
+fn draw(out: &mut String, program: usize, cells: usize, colour: bool) {
     let letter = char::from(b'A' + (program % 26) as u8);
     if !colour {
         out.extend(std::iter::repeat_n(letter, cells));

@@ -20,7 +20,7 @@ fn plan(tree: Tree) -> Plan {
 }
 
 #[test]
-fn what_does_not_change_is_one_segment() {
+fn an_unchanged_stretch_is_one_segment() {
     let both = Tree::SideBySide(vec![run("a", "0"), run("b", "1")]);
     let other = Tree::SideBySide(vec![run("a", "0"), run("c", "1")]);
     let plans = [(0, plan(both)), (10, plan(other)), (30, plan(run("c", "0-1"))), (40, Plan::default())];

@@ -19,7 +19,7 @@ fn an_unknown_policy_is_refused_wherever_it_is_named() {
 }
 
 #[test]
-fn malformed_files_are_told_with_line_and_column() {
+fn malformed_files_are_reported_with_line_and_column() {
     let world = World::new();
     world.file("a.toml", "[[program]]\ncommand = \n");
     world.fails(&["mix", "a.toml"], 2, &["a.toml:2:"]);
@@ -35,7 +35,7 @@ fn malformed_files_are_told_with_line_and_column() {
 }
 
 #[test]
-fn a_malformed_plan_is_told_with_its_column() {
+fn a_malformed_plan_is_reported_with_its_column() {
     let world = World::new();
     world.file("ok.toml", PROGRAM);
     let plan = "plan=in_turn [a on 0, b onto 0]";
@@ -86,7 +86,7 @@ fn settings_that_no_policy_knows_are_refused() {
 }
 
 #[test]
-fn commands_that_ask_say_so_where_nobody_schedules() {
+fn queries_report_that_nobody_schedules() {
     let world = World::new();
     for arguments in
         [&["status"][..], &["explain"], &["policy", "get"], &["policy", "set", "TA"], &["status", "--json"]]
@@ -105,7 +105,7 @@ fn a_stale_socket_is_nobody_and_is_in_nobodys_way() {
 }
 
 #[test]
-fn a_second_daemon_is_told_of_the_first_and_changes_nothing() {
+fn a_second_daemon_names_the_first_and_changes_nothing() {
     let world = World::new();
     let mut first = world.spawn(&["daemon"]);
     until("the daemon to answer", || world.run(&["status"]).status.success());
@@ -124,7 +124,7 @@ fn a_second_daemon_is_told_of_the_first_and_changes_nothing() {
 }
 
 #[test]
-fn a_full_disk_under_a_result_is_told() {
+fn a_full_disk_under_a_result_is_reported() {
     let world = World::new();
     world.file("ok.toml", PROGRAM);
     world.fails(
@@ -205,9 +205,12 @@ fn an_impossible_workload_is_refused_with_file_line_and_rule() {
     ];
     let output = world.run(&words);
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let (skipped, told) = (result["skipped"].as_u64().unwrap(), String::from_utf8_lossy(&output.stderr));
+    let (skipped, stderr) = (result["skipped"].as_u64().unwrap(), String::from_utf8_lossy(&output.stderr));
     assert!(skipped > 8, "more than one workload of eight jobs has: {result}");
-    assert!(told.contains(&format!("{skipped} jobs, in ")) && told.contains(" of 4 workloads,"), "{told}");
+    assert!(
+        stderr.contains(&format!("{skipped} jobs, in ")) && stderr.contains(" of 4 workloads,"),
+        "{stderr}"
+    );
     simulate("set:X", 2, &["no set 'X'"]);
     world.fails(&["simulate"], 2, &["WORKLOAD"]);
     world.fails(&["simulate", "set:A", "--steps", "3"], 2, &["--steps"]);

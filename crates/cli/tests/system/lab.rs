@@ -26,10 +26,10 @@ fn json(world: &World, arguments: &[&str]) -> Value {
 /// Status 2 and these words.
 fn refused(world: &World, arguments: &[&str], words: &str) {
     let output = world.run(arguments);
-    let told = text(&output.stderr);
+    let printed = text(&output.stderr);
     assert!(
-        output.status.code() == Some(2) && told.contains(words),
-        "{arguments:?}: {:?} {told}",
+        output.status.code() == Some(2) && printed.contains(words),
+        "{arguments:?}: {:?} {printed}",
         output.status
     );
 }
@@ -88,26 +88,29 @@ fn a_measured_matrix_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn a_program_that_fails_leaves_its_pairs_empty_and_is_told() {
+fn a_failing_program_leaves_its_pairs_empty_and_is_reported() {
     let world = world();
     if !two_cpus() {
         return coplace_skipped::skipped_here("there is only one CPU");
     }
     let words = ["lab", "matrix", "nap=sleep 0.02", "bad=false", "--out", "m.csv", "--rounds", "1", "-q"];
     let output = world.run(&words);
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("nap beside bad: bad: failed with exit status 1"), "{told}");
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("nap beside bad: bad: failed with exit status 1"), "{printed}");
     assert!(std::fs::read_to_string(world.path("m.csv")).unwrap().contains("bad,,\n"));
     refused(&world, &["lab", "matrix", "a=sleep 0", "a=sleep 1", "--out", "x.csv"], "comes twice");
     refused(&world, &["lab", "matrix", "a=sleep 0", "--out", "x.csv", "--cpus", "0"], "cannot be halved");
 }
 
 #[test]
-fn programs_side_by_side_are_told_and_strangers_named() {
+fn neighbours_are_predicted_and_unknown_programs_named() {
     let world = world();
-    let told = text(&world.run(&["lab", "predict", "cg", "ft", "--matrix", "pairs.csv"]).stdout);
-    assert!(told.contains("1.60") && told.contains("1.70") && told.contains("measured"), "{told}");
+    let printed = text(&world.run(&["lab", "predict", "cg", "ft", "--matrix", "pairs.csv"]).stdout);
+    assert!(
+        printed.contains("1.60") && printed.contains("1.70") && printed.contains("measured"),
+        "{printed}"
+    );
     let three = text(&world.run(&["lab", "predict", "cg", "ft", "is", "--matrix", "pairs.csv"]).stdout);
     assert!(three.contains("ft, is") && three.contains("1.90") && three.contains("added up"), "{three}");
     let stranger = text(&world.run(&["lab", "predict", "cg", "new", "--matrix", "pairs.csv"]).stdout);
@@ -159,21 +162,21 @@ fn programs_are_paired_so_that_they_lose_least() {
         value["cost"].as_f64() < value["random"].as_f64()
             && value["random"].as_f64() < value["worst"].as_f64()
     );
-    let told = text(&world.run(&["lab", "pair", "--matrix", "pairs.csv", "--svg", "p.svg"]).stdout);
-    assert!(told.contains("mean slowdown") && told.contains("worst"), "{told}");
+    let printed = text(&world.run(&["lab", "pair", "--matrix", "pairs.csv", "--svg", "p.svg"]).stdout);
+    assert!(printed.contains("mean slowdown") && printed.contains("worst"), "{printed}");
     assert!(world.path("p.svg").exists());
 }
 
 #[test]
-fn without_knowledge_twins_are_kept_apart_and_that_is_said() {
+fn without_knowledge_twins_are_kept_apart_and_reported() {
     let world = world();
     let value = json(&world, &["lab", "pair", "a", "a", "b", "b", "c", "c", "--json"]);
     assert_eq!(value["placed_by"], "twins rule");
     for place in value["places"].as_array().unwrap() {
         assert_ne!(place["programs"][0]["program"], place["programs"][1]["program"], "{value}");
     }
-    let told = text(&world.run(&["lab", "pair", "a", "a", "b", "b"]).stdout);
-    assert!(told.contains("twins rule alone"), "{told}");
+    let printed = text(&world.run(&["lab", "pair", "a", "a", "b", "b"]).stdout);
+    assert!(printed.contains("twins rule alone"), "{printed}");
 }
 
 #[test]
@@ -206,12 +209,12 @@ fn schedules_of_twins_are_counted_and_compared() {
     assert_eq!(value["high"][0], "cg");
     let uniform = json(&world, &["lab", "twins", "--uniform", "2", "--json"]);
     assert_eq!(uniform["rows"][4]["different"]["exact"], 0.5);
-    let told = text(&world.run(&["lab", "twins", "--matrix", "pairs.csv"]).stdout);
-    assert!(told.contains("no twins") && told.contains("Low twins: ep"), "{told}");
+    let printed = text(&world.run(&["lab", "twins", "--matrix", "pairs.csv"]).stdout);
+    assert!(printed.contains("no twins") && printed.contains("Low twins: ep"), "{printed}");
 }
 
 #[test]
-fn bad_input_is_refused_with_its_place_and_a_word_on_what_to_do() {
+fn bad_input_is_refused_with_its_place_and_a_remedy() {
     let world = world();
     for (name, content, words) in [
         ("gap.csv", ",a,b\na,1\nb,1,1\n", "gap.csv:2:2: the row of 'a' has 1 values for 2 programs"),

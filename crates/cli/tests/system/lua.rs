@@ -19,8 +19,8 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn a_policy_goes_from_nothing_to_a_live_mix() {
     let world = World::new();
-    let told = text(&world.run(&["policy", "new", "mine.lua"]).stdout);
-    assert!(told.contains("coplace policy test mine.lua"), "{told}");
+    let printed = text(&world.run(&["policy", "new", "mine.lua"]).stdout);
+    assert!(printed.contains("coplace policy test mine.lua"), "{printed}");
     assert!(std::fs::read_to_string(world.path("coplace.lua")).unwrap().starts_with("---@meta coplace"));
     let tested = world.run(&["policy", "test", "mine.lua", "--cases", "40"]);
     assert!(tested.status.success(), "{tested:?}");
@@ -39,12 +39,12 @@ fn a_policy_goes_from_nothing_to_a_live_mix() {
 }
 
 #[test]
-fn what_new_prints_leads_to_a_table_beside_ta() {
+fn the_commands_that_new_prints_compare_with_ta() {
     let world = World::new();
-    let told = text(&world.run(&["policy", "new", "mine.lua"]).stdout);
+    let printed = text(&world.run(&["policy", "new", "mine.lua"]).stdout);
     let simulations: Vec<&str> =
-        told.lines().map(str::trim).filter(|line| line.starts_with("coplace simulate")).collect();
-    let [steps, table] = simulations[..] else { panic!("{told}") };
+        printed.lines().map(str::trim).filter(|line| line.starts_with("coplace simulate")).collect();
+    let [steps, table] = simulations[..] else { panic!("{printed}") };
     let start = std::fs::read_to_string(world.path("mine.lua")).unwrap();
     for command in [steps, table] {
         let played = world.shell(command);
@@ -86,13 +86,13 @@ fn a_policy_in_lua_does_better_with_a_notebook_than_without() {
 }
 
 #[test]
-fn what_lies_there_is_not_overwritten() {
+fn an_existing_file_is_not_overwritten() {
     let world = World::new();
     world.file("mine.lua", "-- precious");
     world.file("coplace.lua", "-- somebody else's");
     world.fails(&["policy", "new", "mine.lua"], 2, &["mine.lua is there already"]);
-    let told = text(&world.run(&["policy", "new", "other.lua"]).stdout);
-    assert!(told.contains("left as it is"), "{told}");
+    let printed = text(&world.run(&["policy", "new", "other.lua"]).stdout);
+    assert!(printed.contains("left as it is"), "{printed}");
     for (name, kept) in [("mine.lua", "-- precious"), ("coplace.lua", "-- somebody else's")] {
         assert_eq!(std::fs::read_to_string(world.path(name)).unwrap(), kept);
     }
@@ -132,13 +132,13 @@ fn a_wrong_plan_is_found_with_its_seed_and_repeat_command() {
     );
     let tested = world.run(&["policy", "test", "bad.lua", "--cases", "50"]);
     assert_eq!(tested.status.code(), Some(1), "{tested:?}");
-    let told = text(&tested.stdout);
-    let wrong = told.lines().find(|line| line.starts_with("wrong: ")).expect("what is wrong").to_owned();
+    let printed = text(&tested.stdout);
+    let wrong = printed.lines().find(|line| line.starts_with("wrong: ")).expect("what is wrong").to_owned();
     assert!(
         ["suspended", "side by side both use", "fewer than"].iter().any(|part| wrong.contains(part)),
         "{wrong}"
     );
-    let again = told.lines().last().unwrap().strip_prefix("repeat with: coplace ").expect("a command");
+    let again = printed.lines().last().unwrap().strip_prefix("repeat with: coplace ").expect("a command");
     let arguments: Vec<&str> = again.split(' ').collect();
     let repeated = world.run(&arguments);
     assert_eq!(repeated.status.code(), Some(1));
@@ -158,10 +158,10 @@ fn a_failing_script_leaves_programs_running_with_a_message() {
     let mixed = world.run(&["mix", "two.toml", "--policy", "away.lua", "--json", "-"]);
     assert!(mixed.status.success(), "{mixed:?}");
     assert!(began.elapsed() < Duration::from_secs(60));
-    let told = text(&mixed.stderr);
+    let printed = text(&mixed.stderr);
     assert!(
-        told.contains("with 2 programs: away.lua:3: ") && told.contains("20000000 instructions"),
-        "{told}"
+        printed.contains("with 2 programs: away.lua:3: ") && printed.contains("20000000 instructions"),
+        "{printed}"
     );
     let result: serde_json::Value = serde_json::from_slice(&mixed.stdout).unwrap();
     let plans: Vec<&str> =
@@ -174,7 +174,7 @@ fn a_failing_script_leaves_programs_running_with_a_message() {
 }
 
 #[test]
-fn a_daemon_takes_the_text_of_a_policy_and_needs_no_file() {
+fn a_daemon_receives_the_text_of_a_policy_and_needs_no_file() {
     let world = World::new();
     let mut command = world.command(&["daemon"]);
     command.current_dir("/");

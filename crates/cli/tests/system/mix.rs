@@ -7,7 +7,7 @@ fn json(path: &std::path::Path) -> serde_json::Value {
 }
 
 #[test]
-fn a_mix_tells_what_each_program_got() {
+fn a_mix_reports_the_share_of_each_program() {
     let world = World::new();
     world.file(
         "two.toml",

@@ -101,7 +101,7 @@ fn the_curve_of_slowdowns_reaches_all_jobs_at_the_worst_of_them() {
 }
 
 #[test]
-fn who_ran_where_shows_every_program_on_cpus_of_the_machine() {
+fn the_timeline_shows_every_program_on_cpus_of_the_machine() {
     let (_, charts, _) = simulated();
     for chart in &charts[6..] {
         let bands: Vec<&str> = chart.lines().filter(|line| line.starts_with("<g><title>")).collect();

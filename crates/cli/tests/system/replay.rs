@@ -21,10 +21,13 @@ fn a_live_mix_replays_to_the_same_plans() {
         let mixed = world.run(&["mix", "mix.toml", "-q", "--policy", policy, "--trace", "t.jsonl"]);
         assert!(mixed.status.success(), "{mixed:?}");
         let replayed = world.run(&["replay", "t.jsonl"]);
-        let told = text(&replayed.stdout);
-        assert!(replayed.status.success() && told.ends_with("plans, all the same\n"), "{policy}: {told}");
-        let plans: usize = told.split(' ').next().unwrap().parse().unwrap();
-        assert!(plans >= 8, "four programs came and went: {told}");
+        let printed = text(&replayed.stdout);
+        assert!(
+            replayed.status.success() && printed.ends_with("plans, all the same\n"),
+            "{policy}: {printed}"
+        );
+        let plans: usize = printed.split(' ').next().unwrap().parse().unwrap();
+        assert!(plans >= 8, "four programs came and went: {printed}");
     }
     world.is_clean();
 }
@@ -45,14 +48,15 @@ fn a_plan_that_is_not_the_recorded_one_is_shown() {
     let forged = forged.to_string();
     world.file("forged.jsonl", &trace.replacen(recorded, &forged, 1));
     let replayed = world.run(&["replay", "forged.jsonl"]);
-    let told = text(&replayed.stdout);
-    assert_eq!(replayed.status.code(), Some(1), "{told}");
+    let printed = text(&replayed.stdout);
+    assert_eq!(replayed.status.code(), Some(1), "{printed}");
     assert!(
-        told.contains(&format!("line {}, at ", line + 1)) && told.contains("  recorded: spins on 0 x 77\n"),
-        "{told}"
+        printed.contains(&format!("line {}, at ", line + 1))
+            && printed.contains("  recorded: spins on 0 x 77\n"),
+        "{printed}"
     );
-    let again = told.lines().find(|line| line.starts_with("  again:    ")).unwrap();
-    assert!(again.contains("waiting [rigid") && told.contains("\n1 of "), "{told}");
+    let again = printed.lines().find(|line| line.starts_with("  again:    ")).unwrap();
+    assert!(again.contains("waiting [rigid") && printed.contains("\n1 of "), "{printed}");
     // Another policy makes other plans of the same events.
     let other = world.run(&["replay", "t.jsonl", "--policy", "UE", "--json"]);
     let shown: serde_json::Value = serde_json::from_slice(&other.stdout).unwrap();
@@ -82,14 +86,14 @@ fn a_live_recording_replays_without_its_policy_file() {
     assert_eq!(recorder.status(), Some(0), "the record ends with the scheduler");
     std::fs::remove_file(world.path("mine.lua")).unwrap();
     let replayed = world.run(&["replay", "r.jsonl", "--all"]);
-    let told = text(&replayed.stdout);
-    assert!(replayed.status.success() && told.contains("side_by_side"), "{told}");
+    let printed = text(&replayed.stdout);
+    assert!(replayed.status.success() && printed.contains("side_by_side"), "{printed}");
     assert!(std::fs::read_to_string(world.path("r.jsonl")).unwrap().contains("my own policy"));
     world.is_clean();
 }
 
 #[test]
-fn what_is_no_record_is_refused() {
+fn a_file_that_is_no_record_is_refused() {
     let world = World::new();
     world.fails(&["record", "r.jsonl"], 1, &["no scheduler runs"]);
     assert!(!world.path("r.jsonl").exists());
@@ -112,8 +116,11 @@ fn a_recorded_mix_is_a_workload_with_the_same_outcome() {
         // The machine and the settings are the record's.
         let words = ["simulate", "t.jsonl", "--policy", policy, "--json", "--csv", "jobs.csv"];
         let played = world.run(&words);
-        let told = text(&played.stderr);
-        assert!(played.status.success() && told.contains(&format!("4 programs under {policy}")), "{told}");
+        let printed = text(&played.stderr);
+        assert!(
+            played.status.success() && printed.contains(&format!("4 programs under {policy}")),
+            "{printed}"
+        );
         let result: serde_json::Value = serde_json::from_slice(&played.stdout).unwrap();
         assert_eq!(result["jobs"], 4);
         let makespan = |value: &serde_json::Value| value.as_f64().unwrap();

@@ -53,17 +53,17 @@ fn levels_of_a_small_machine_are_shown_turn_by_turn() {
 }
 
 #[test]
-fn everybody_is_given_the_same_in_every_step_of_levels() {
+fn all_programs_get_equal_shares_in_every_step_of_levels() {
     let world = World::new();
     let words = ["simulate", "--machine", "pack:2 core:2", "--steps", "9", "--policy", "LV", "--json"];
     let json: serde_json::Value = serde_json::from_slice(&world.run(&words).stdout).unwrap();
     let steps = json["policies"][0]["steps"].as_array().unwrap();
     assert_eq!(steps.len(), 9);
     for (step, programs) in steps.iter().zip(1..) {
-        let given = step["cpus_given"].as_object().unwrap();
-        assert_eq!(given.len(), programs);
+        let shares = step["cpus_given"].as_object().unwrap();
+        assert_eq!(shares.len(), programs);
         let fair = 4.0 / programs as f64;
-        assert!(given.values().all(|cpus| (cpus.as_f64().unwrap() - fair).abs() < 1e-6), "{step}");
+        assert!(shares.values().all(|cpus| (cpus.as_f64().unwrap() - fair).abs() < 1e-6), "{step}");
     }
     assert_eq!(steps[6]["turns"][0]["picture"], "GG GG");
     assert_eq!(steps[6]["turns"][0]["slice_ns"], 28_571_428);

@@ -87,16 +87,16 @@ fn a_grid_is_played_as_a_simulation_is_with_the_same_options() {
         let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         result[cells].as_array().unwrap().iter().map(|cell| cell["figures"].clone()).collect()
     };
-    let mut seen = Vec::new();
+    let mut outcomes = Vec::new();
     for options in [&[][..], &["--notebook", "full"], &["--waiting", "active"]] {
         let simulate =
             ["simulate", "set:B", "--machine", "pack:4 [numa] l3:1 core:6", "--policy", "adaptive,UE"];
         let simulated = figures(&[&simulate[..], &["--seeds", "2", "--json"], options].concat(), "policies");
         let swept = figures(&[&["sweep", "g.toml", "--json"], options].concat(), "cells");
         assert_eq!(simulated, swept, "{options:?}");
-        seen.push(swept);
+        outcomes.push(swept);
     }
-    assert!(seen[0] != seen[1] && seen[0] != seen[2], "the options make a difference");
+    assert!(outcomes[0] != outcomes[1] && outcomes[0] != outcomes[2], "the options make a difference");
     world.fails(&["sweep", "g.toml", "--model", "none.toml"], 2, &["none.toml"]);
 }
 
@@ -112,17 +112,17 @@ fn impossible_jobs_are_skipped_and_counted_on_request() {
     world.file("g.toml", "workload = 'jobs.toml'\nmachines = ['core:4', 'core:12']\npolicies = ['TA']\n");
     world.fails(&["sweep", "g.toml"], 2, &["jobs.toml on core:4", "line 6", "needs 9 CPUs"]);
     let output = world.run(&["sweep", "g.toml", "--lenient", "--json"]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.success() && told.contains("1 jobs of ") && told.contains("unfit for core:4"),
-        "{told}"
+        output.status.success() && stderr.contains("1 jobs of ") && stderr.contains("unfit for core:4"),
+        "{stderr}"
     );
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&result["cells"][0]["skipped"], &result["cells"][1]["skipped"]), (&1.into(), &0.into()));
 }
 
 #[test]
-fn what_is_wrong_with_a_grid_is_told_with_line_and_column() {
+fn mistakes_in_a_grid_are_reported_with_line_and_column() {
     let world = World::new();
     let wrong = |from: &str, to: &str, wanted: &[&str]| {
         world.file("mine.lua", "function decide() return built_in('TA') end");

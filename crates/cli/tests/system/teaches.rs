@@ -112,7 +112,7 @@ fn every_step_of_a_machine_is_shown_for_every_policy_asked_for() {
 }
 
 #[test]
-fn a_simulation_is_the_same_to_the_byte_however_many_work_at_it() {
+fn a_simulation_is_the_same_with_any_number_of_workers() {
     let world = World::new();
     let run = |workers: &str, csv: &str| {
         let machine = "pack:2 [numa] l3:1 core:3";

@@ -14,7 +14,7 @@ pub struct Terminal {
     keyboard: File,
     screen: Arc<Mutex<String>>,
     /// How much of the screen was looked at.
-    seen: usize,
+    position: usize,
 }
 
 impl Terminal {
@@ -60,7 +60,7 @@ impl Terminal {
                 to.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
             }
         });
-        let mut terminal = Terminal { shell, keyboard, screen, seen: 0 };
+        let mut terminal = Terminal { shell, keyboard, screen, position: 0 };
         // What is typed is not shown, so that what is expected is what programs wrote.
         terminal.type_line("stty -echo; PS1=; echo ready$((1))");
         terminal.expect("ready1");
@@ -94,14 +94,14 @@ impl Terminal {
         let began = Instant::now();
         loop {
             let screen = self.screen.lock().unwrap().clone();
-            if let Some(at) = screen[self.seen..].find(text) {
-                self.seen += at + text.len();
+            if let Some(at) = screen[self.position..].find(text) {
+                self.position += at + text.len();
                 return;
             }
             assert!(
                 began.elapsed() < Duration::from_secs(60),
                 "'{text}' did not appear; the screen since shows: {}",
-                &screen[self.seen..]
+                &screen[self.position..]
             );
             std::thread::sleep(Duration::from_millis(5));
         }

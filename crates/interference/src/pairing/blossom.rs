@@ -195,15 +195,15 @@ impl Solver<'_> {
                         self.label_end[w] = p ^ 1;
                     }
                 } else {
-                    let who = if there == S {
+                    let target = if there == S {
                         self.outer[v]
                     } else if self.label[w] == FREE {
                         w
                     } else {
                         continue;
                     };
-                    if self.best[who] == NONE || slack < self.slack(self.best[who]) {
-                        self.best[who] = k;
+                    if self.best[target] == NONE || slack < self.slack(self.best[target]) {
+                        self.best[target] = k;
                     }
                 }
             }

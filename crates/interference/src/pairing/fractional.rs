@@ -34,7 +34,7 @@ const AUCTIONS: usize = 3;
 /// to 96 these took least.
 const NEAR: usize = 8;
 /// And one more, which is what all others have at least.
-const LOOKED_AT: usize = NEAR + 1;
+const EXAMINED: usize = NEAR + 1;
 
 /// An even number of programs.
 pub(super) fn halves(costs: &Costs) -> Halves {
@@ -60,16 +60,16 @@ fn assignment(costs: &Costs) -> (Vec<usize>, Vec<i64>) {
 /// Pairs out of everybody's choice, and those that are left by circles of odd length.
 fn circles(choice: &[usize]) -> (Vec<(usize, usize)>, Vec<usize>) {
     let (mut pairs, mut left) = (Vec::new(), Vec::new());
-    let mut seen = vec![false; choice.len()];
+    let mut visited = vec![false; choice.len()];
     for first in 0..choice.len() {
         let mut at = first;
-        while !seen[at] {
+        while !visited[at] {
             let partner = choice[at];
-            seen[at] = true;
-            if seen[partner] {
+            visited[at] = true;
+            if visited[partner] {
                 left.push(at);
             } else {
-                seen[partner] = true;
+                visited[partner] = true;
                 pairs.push((at.min(partner), at.max(partner)));
                 at = choice[partner];
             }
@@ -162,7 +162,7 @@ impl Search<'_> {
         if found.1 <= self.near[row].others {
             return found;
         }
-        self.look_at_all(row);
+        self.examine_all(row);
         self.least_near(row)
     }
 
@@ -182,8 +182,8 @@ impl Search<'_> {
     }
 
     /// Finds the partners that a row is to remember.
-    fn look_at_all(&mut self, row: usize) {
-        let found = self.costs.nearest::<LOOKED_AT>(row, &self.columns, &self.near[row].columns);
+    fn examine_all(&mut self, row: usize) {
+        let found = self.costs.nearest::<EXAMINED>(row, &self.columns, &self.near[row].columns);
         let near = &mut self.near[row];
         near.others = found[NEAR].0;
         for (at, &(_, column)) in found[..NEAR].iter().enumerate() {
@@ -300,7 +300,7 @@ mod tests {
         }
 
         #[test]
-        fn what_a_third_has_bid_first_changes_no_optimum(more in 0usize..150, kind in 0u8..4, seed in 0u64..u64::MAX) {
+        fn an_earlier_bid_changes_no_optimum(more in 0usize..150, kind in 0u8..4, seed in 0u64..u64::MAX) {
             let count = MANY - 4 + 2 * (more / 2);
             let mut random = Random::new(seed);
             let mut unit = || random.below(1 << 20) as f64 / f64::from(1 << 20);
@@ -317,7 +317,7 @@ mod tests {
         }
 
         #[test]
-        fn as_kinds_they_cost_the_same(kinds in 1usize..=4, half in 1usize..=4, seed in 0u64..u64::MAX, range in 1u64..40) {
+        fn pairings_by_kind_cost_the_same(kinds in 1usize..=4, half in 1usize..=4, seed in 0u64..u64::MAX, range in 1u64..40) {
             let count = 2 * half;
             let mut random = Random::new(seed);
             let kind: Vec<usize> = (0..count).map(|_| random.below(kinds as u64) as usize).collect();

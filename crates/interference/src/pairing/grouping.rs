@@ -333,9 +333,9 @@ mod tests {
                 for objective in [Objective::Mean, Objective::Worst, Objective::Makespan] {
                     let found = problem.assign(&wanted(places, objective.clone()));
                     let best = enumerate(&problem, places, &objective).unwrap();
-                    let told = format!("{size} on {places}, {objective:?}: {} best {best}", found.cost);
-                    assert!(found.cost <= 1.02 * best && found.cost >= best - 1e-9, "{told}");
-                    assert!(found.bound <= best + 1e-9, "{told}, bound {}", found.bound);
+                    let summary = format!("{size} on {places}, {objective:?}: {} best {best}", found.cost);
+                    assert!(found.cost <= 1.02 * best && found.cost >= best - 1e-9, "{summary}");
+                    assert!(found.bound <= best + 1e-9, "{summary}, bound {}", found.bound);
                 }
             }
         }

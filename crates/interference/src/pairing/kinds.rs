@@ -65,14 +65,14 @@ impl Kinds {
                 let there = amounts[one * kinds + other];
                 let both = if one == other { there } else { there + amounts[other * kinds + one] };
                 for _ in 0..both / 2 {
-                    pairs.push((take(&mut free, one), take(&mut free, other)));
+                    pairs.push((pop_free(&mut free, one), pop_free(&mut free, other)));
                 }
                 (odd[one * kinds + other], odd[other * kinds + one]) = (both % 2 == 1, both % 2 == 1);
             }
         }
         for first in 0..kinds {
             let on_it: Vec<usize> =
-                circuit(&mut odd, kinds, first).into_iter().map(|kind| take(&mut free, kind)).collect();
+                circuit(&mut odd, kinds, first).into_iter().map(|kind| pop_free(&mut free, kind)).collect();
             let alone = on_it.len() % 2;
             left.extend(&on_it[..alone]);
             pairs.extend(on_it[alone..].chunks_exact(2).map(|two| (two[0], two[1])));
@@ -85,7 +85,7 @@ impl Kinds {
     }
 }
 
-fn take(free: &mut [Vec<usize>], kind: usize) -> usize {
+fn pop_free(free: &mut [Vec<usize>], kind: usize) -> usize {
     free[kind].pop().expect("a kind has as many members as go")
 }
 

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_without_a_perfect_matching_is_told() {
+    fn a_graph_without_a_perfect_matching_is_reported() {
         assert!(blossom::solve(4, &[(0, 1, 1), (0, 2, 1), (0, 3, 1)], &[0; 4]).is_none());
     }
 }

@@ -250,12 +250,12 @@ impl Problem {
 /// spread: then who is placed by them is placed by noise, and the twins rule does better.
 pub fn trusted(grid: &Grid) -> bool {
     let cells = || (0..grid.len()).flat_map(|a| (0..grid.len()).map(move |b| (a, b))).filter(|(a, b)| a != b);
-    let told: Vec<Estimate> = cells().filter_map(|(a, b)| grid.get(a, b)).collect();
-    if told.len() < 2 || told.len() < cells().count() {
+    let estimates: Vec<Estimate> = cells().filter_map(|(a, b)| grid.get(a, b)).collect();
+    if estimates.len() < 2 || estimates.len() < cells().count() {
         return false;
     }
-    let mean = told.iter().map(|one| libm::log(one.value)).sum::<f64>() / told.len() as f64;
-    rms(told.iter().map(|one| libm::log(one.value) - mean)) > rms(told.iter().map(|one| one.error))
+    let mean = estimates.iter().map(|one| libm::log(one.value)).sum::<f64>() / estimates.len() as f64;
+    rms(estimates.iter().map(|one| libm::log(one.value) - mean)) > rms(estimates.iter().map(|one| one.error))
 }
 
 /// Programs placed by predictions where these are trusted, else by the twins rule alone: (assignment, were
@@ -325,7 +325,7 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn everybody_stands_somewhere_once_whatever_the_numbers(size in 0usize..14, places in 1usize..9, seed in 0u64..1000) {
+        fn every_program_has_one_place_for_any_numbers(size in 0usize..14, places in 1usize..9, seed in 0u64..1000) {
             let problem = problem(size, seed);
             for objective in objectives() {
                 let wanted = wanted(places, objective);
@@ -387,7 +387,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_program_alone_and_fewer_than_places_are_not_slowed() {
+    fn programs_with_a_place_each_are_not_slowed() {
         for (size, places) in [(1, 1), (1, 3), (3, 5), (0, 2)] {
             let found = problem(size, 1).assign(&wanted(places, Objective::Mean));
             assert_eq!(found.cost, if size == 0 { 0.0 } else { 1.0 });

@@ -21,7 +21,7 @@ pub(super) struct Effects {
     pub sensitivity: Vec<f64>,
     pub pressure: Vec<f64>,
     /// Pairs in which a program was seen suffering and pressing.
-    pub seen: Vec<(f64, f64)>,
+    pub counts: Vec<(f64, f64)>,
     /// Standard deviation of what is left over, with regard to the number of parameters.
     pub left: f64,
 }
@@ -35,10 +35,10 @@ impl Effects {
         let count = values.len() as f64;
         let mean = values.iter().map(|(_, _, value)| value).sum::<f64>() / count;
         let (mut sensitivity, mut pressure) = (vec![0.0; size], vec![0.0; size]);
-        let mut seen = vec![(0.0, 0.0); size];
+        let mut counts = vec![(0.0, 0.0); size];
         for &(a, b, _) in values {
-            seen[a].0 += 1.0;
-            seen[b].1 += 1.0;
+            counts[a].0 += 1.0;
+            counts[b].1 += 1.0;
         }
         for _ in 0..ROUNDS {
             let mut sums = vec![0.0; size];
@@ -46,25 +46,25 @@ impl Effects {
                 sums[a] += value - mean - pressure[b];
             }
             for a in 0..size {
-                sensitivity[a] = sums[a] / (seen[a].0 + SHRINK);
+                sensitivity[a] = sums[a] / (counts[a].0 + SHRINK);
             }
             sums.fill(0.0);
             for &(a, b, value) in values {
                 sums[b] += value - mean - sensitivity[a];
             }
             for b in 0..size {
-                pressure[b] = sums[b] / (seen[b].1 + SHRINK);
+                pressure[b] = sums[b] / (counts[b].1 + SHRINK);
             }
         }
         let residual = |&(a, b, value): &(usize, usize, f64)| value - mean - sensitivity[a] - pressure[b];
-        let parameters = seen.iter().map(|seen| seen.0.min(1.0) + seen.1.min(1.0)).sum::<f64>();
+        let parameters = counts.iter().map(|count| count.0.min(1.0) + count.1.min(1.0)).sum::<f64>();
         let spread = rms(values.iter().map(|(_, _, value)| value - mean));
         let left = if count > parameters + 1.0 {
             rms(values.iter().map(residual)) * f64::sqrt(count / (count - parameters))
         } else {
             spread
         };
-        Some(Effects { mean, sensitivity, pressure, seen, left: left.max(LEAST_ERROR) })
+        Some(Effects { mean, sensitivity, pressure, counts, left: left.max(LEAST_ERROR) })
     }
 
     pub fn at(&self, a: usize, b: usize) -> f64 {
@@ -73,7 +73,7 @@ impl Effects {
 
     /// Standard error: what is left over, and more for programs that were hardly seen.
     pub fn error(&self, a: usize, b: usize) -> f64 {
-        let unsure = 1.0 / (self.seen[a].0 + SHRINK) + 1.0 / (self.seen[b].1 + SHRINK);
+        let unsure = 1.0 / (self.counts[a].0 + SHRINK) + 1.0 / (self.counts[b].1 + SHRINK);
         self.left * f64::sqrt(1.0 + unsure)
     }
 }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_was_hardly_seen_is_less_sure() {
+    fn a_hardly_observed_program_is_less_sure() {
         let values: Vec<(usize, usize, f64)> =
             (0..8).flat_map(|a| (0..8).map(move |b| (a, b, (a * b) as f64 / 20.0))).collect();
         let effects = Effects::fit(9, &values).unwrap();

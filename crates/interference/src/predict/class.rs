@@ -47,7 +47,7 @@ fn kind(own: Class, other: Class) -> usize {
 
 impl ClassModel {
     pub fn fit(knowledge: &Knowledge) -> ClassModel {
-        let seen = |wanted: usize| -> Vec<(f64, f64)> {
+        let points = |wanted: usize| -> Vec<(f64, f64)> {
             let pairs = knowledge.matrix.known().filter_map(|(a, b, slowdown)| {
                 let (own, other) = (&knowledge.profiles[a], &knowledge.profiles[b]);
                 (kind(own.class?, other.class?) == wanted)
@@ -59,8 +59,8 @@ impl ClassModel {
             0 => 1.0,
             count => pairs.iter().map(|pair| pair.1).sum::<f64>() / count as f64,
         };
-        let (alpha, beta) = line(&seen(1));
-        let constants = [2, 3, 4, 5, 6].map(|wanted| mean(&seen(wanted)));
+        let (alpha, beta) = line(&points(1));
+        let constants = [2, 3, 4, 5, 6].map(|wanted| mean(&points(wanted)));
         let mut model = ClassModel { alpha, beta, constants, errors: [UNSEEN; 7] };
         for wanted in 0..7 {
             let off = knowledge.matrix.known().filter_map(|(a, b, slowdown)| {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn without_classes_nothing_is_told() {
+    fn without_classes_nothing_is_predicted() {
         let matrix = Matrix::parse("m", ",a\na,1.5\n").unwrap();
         assert_eq!(Classes.predict(&Knowledge::of(matrix)).get(0, 0), None);
     }

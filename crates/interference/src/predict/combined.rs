@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_stays_and_what_nobody_knows_is_the_prior() {
+    fn measurements_stay_and_unknown_pairs_get_the_prior() {
         let matrix = Matrix::parse("m", ",a,b\na,1.5,\nb,,\n").unwrap();
         let grid = Combined.predict(&Knowledge::of(matrix));
         assert_eq!(grid.get(0, 0).unwrap().value, 1.5);

@@ -17,14 +17,14 @@ pub(super) struct Curves;
 
 /// The pressure that explains the known pairs best.
 fn fitted(knowledge: &Knowledge, presser: usize) -> Option<f64> {
-    let seen: Vec<(usize, f64)> = (0..knowledge.matrix.len())
+    let curves: Vec<(usize, f64)> = (0..knowledge.matrix.len())
         .filter(|&a| !knowledge.profiles[a].curve.is_empty())
         .filter_map(|a| Some((a, knowledge.matrix.get(a, presser)?)))
         .collect();
     let most =
-        seen.iter().filter_map(|&(a, _)| Some(knowledge.profiles[a].curve.last()?.0)).fold(0.0, f64::max);
+        curves.iter().filter_map(|&(a, _)| Some(knowledge.profiles[a].curve.last()?.0)).fold(0.0, f64::max);
     let off = |pressure: f64| {
-        rms(seen.iter().map(|&(a, slowdown)| {
+        rms(curves.iter().map(|&(a, slowdown)| {
             let predicted = interpolate(&knowledge.profiles[a].curve, pressure).unwrap_or(1.0);
             libm::log(predicted / slowdown)
         }))
@@ -32,7 +32,7 @@ fn fitted(knowledge: &Knowledge, presser: usize) -> Option<f64> {
     let tries = (0..=STEPS).map(|step| most * step as f64 / STEPS as f64);
     let best =
         tries.map(|pressure| (off(pressure), pressure)).min_by(|one, other| one.0.total_cmp(&other.0))?;
-    (!seen.is_empty()).then_some(best.1)
+    (!curves.is_empty()).then_some(best.1)
 }
 
 impl Predictor for Curves {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_pressure_is_the_one_that_fits_what_was_seen() {
+    fn an_unknown_pressure_is_fitted_to_observations() {
         let matrix = Matrix::parse("m", ",a,b,c\na,,,1.6\nb,,,\nc,,,\n").unwrap();
         let mut knowledge = Knowledge::of(matrix);
         knowledge.profiles = vec![with_curve(1.0, None), with_curve(0.5, None), Profile::default()];

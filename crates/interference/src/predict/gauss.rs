@@ -17,7 +17,7 @@ pub(super) type Part<'a> = Box<dyn Fn((usize, usize), (usize, usize)) -> f64 + S
 
 /// Cells and their values.
 #[derive(Clone, Copy)]
-pub(super) struct Seen<'d> {
+pub(super) struct Samples<'d> {
     pub cells: &'d [(usize, usize)],
     /// Around 0.
     pub values: &'d [f64],
@@ -46,13 +46,15 @@ impl Sizes {
     }
 
     /// Some rounds towards the likeliest sizes.
-    pub fn improve(mut self, parts: &[Part<'_>], seen: Seen<'_>, rounds: usize) -> Sizes {
-        let count = seen.cells.len();
+    pub fn improve(mut self, parts: &[Part<'_>], samples: Samples<'_>, rounds: usize) -> Sizes {
+        let count = samples.cells.len();
         if count < 2 {
             return self;
         }
-        let squares: Vec<Square> =
-            parts.iter().map(|part| Square::new(count, |i, j| part(seen.cells[i], seen.cells[j]))).collect();
+        let squares: Vec<Square> = parts
+            .iter()
+            .map(|part| Square::new(count, |i, j| part(samples.cells[i], samples.cells[j])))
+            .collect();
         let whole = self.parts.iter().sum::<f64>() + self.noise;
         for _ in 0..rounds {
             let mut sum = Square { size: count, cells: vec![0.0; count * count] };
@@ -63,21 +65,21 @@ impl Sizes {
             }
             (0..count).for_each(|at| sum.cells[at * count + at] += self.noise);
             let Some(factor) = sum.factor() else { break };
-            let weights = factor.solve(seen.values);
-            self.likelihood = -0.5 * (dot(&weights, seen.values) + factor.log_determinant());
+            let weights = factor.solve(samples.values);
+            self.likelihood = -0.5 * (dot(&weights, samples.values) + factor.log_determinant());
             let inverse = factor.inverse();
             for (size, square) in self.parts.iter_mut().zip(&squares) {
-                let (mut said, mut expected) = (0.0, 0.0);
+                let (mut explained, mut expected) = (0.0, 0.0);
                 for row in 0..count {
                     let part = square.row(row);
-                    said += weights[row] * dot(part, &weights);
+                    explained += weights[row] * dot(part, &weights);
                     expected += dot(part, inverse.row(row));
                 }
-                *size = (*size * f64::sqrt(said.max(0.0) / expected.max(1e-300))).max(whole * LEAST);
+                *size = (*size * f64::sqrt(explained.max(0.0) / expected.max(1e-300))).max(whole * LEAST);
             }
-            let said = dot(&weights, &weights);
+            let explained = dot(&weights, &weights);
             let expected: f64 = (0..count).map(|at| inverse.row(at)[at]).sum();
-            self.noise = (self.noise * f64::sqrt(said / expected.max(1e-300))).max(whole * LEAST);
+            self.noise = (self.noise * f64::sqrt(explained / expected.max(1e-300))).max(whole * LEAST);
         }
         self
     }
@@ -146,12 +148,12 @@ mod tests {
         let own = |a: usize| if a.is_multiple_of(2) { 1.0 } else { -1.0 };
         let values: Vec<f64> =
             cells.iter().map(|&(a, b)| own(a) + if b.is_multiple_of(2) { 0.1 } else { -0.1 }).collect();
-        let seen = Seen { cells: &cells, values: &values };
+        let samples = Samples { cells: &cells, values: &values };
         let parts = rows();
-        let sizes = Sizes::start(1, &values).improve(&parts, seen, 100);
+        let sizes = Sizes::start(1, &values).improve(&parts, samples, 100);
         assert!((0.5..2.0).contains(&sizes.parts[0]), "{sizes:?}");
         assert!((0.008..0.013).contains(&sizes.noise), "{sizes:?}");
-        let few = Sizes::start(1, &values).improve(&parts, seen, 3);
+        let few = Sizes::start(1, &values).improve(&parts, samples, 3);
         assert!(few.likelihood < sizes.likelihood);
     }
 
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_was_seen_the_variance_is_the_prior_s() {
+    fn without_observations_the_variance_is_the_prior_s() {
         let parts = rows();
         let sizes = Sizes { parts: vec![1.0], noise: 0.25, likelihood: 0.0 };
         let posterior = Posterior::of(&parts, &sizes, &[(0, 0)], &[1.0], &[1.0]).unwrap();

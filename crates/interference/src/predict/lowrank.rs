@@ -40,13 +40,15 @@ fn half(
     other: &[Vec<f64>],
 ) -> Vec<Vec<f64>> {
     let mut factors = vec![vec![0.0; rank]; size];
-    for (factor, seen) in factors.iter_mut().zip(cells).filter(|(_, seen)| !seen.is_empty()) {
+    for (factor, cells_of_row) in
+        factors.iter_mut().zip(cells).filter(|(_, cells_of_row)| !cells_of_row.is_empty())
+    {
         let gram = Square::new(rank, |i, j| {
-            seen.iter().map(|&(at, _)| other[at][i] * other[at][j]).sum::<f64>()
+            cells_of_row.iter().map(|&(at, _)| other[at][i] * other[at][j]).sum::<f64>()
                 + if i == j { hold } else { 0.0 }
         });
         let right: Vec<f64> =
-            (0..rank).map(|i| seen.iter().map(|&(at, value)| other[at][i] * value).sum()).collect();
+            (0..rank).map(|i| cells_of_row.iter().map(|&(at, value)| other[at][i] * value).sum()).collect();
         if let Some(solved) = gram.factor() {
             *factor = solved.solve(&right);
         }

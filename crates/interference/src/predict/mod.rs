@@ -177,7 +177,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_predictor_has_a_name_of_its_own_and_says_what_it_uses() {
+    fn every_predictor_has_its_own_name_and_states_its_inputs() {
         let mut names: Vec<&str> = predictors().iter().map(|predictor| predictor.name()).collect();
         assert!(predictors().iter().all(|predictor| predictor.about().len() > 20));
         assert!(names.iter().all(|name| by_name(name).is_some_and(|found| found.name() == *name)));
@@ -187,7 +187,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn predictors_give_possible_slowdowns_whatever_is_unknown() {
+    fn predictions_are_possible_slowdowns_whatever_is_unknown() {
         for known in [0, 1, 5, 40, 100] {
             for programs in [1, 2, 3, 9] {
                 let (_, part) = made_up(programs, known, known + programs as u64);

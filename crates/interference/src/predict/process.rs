@@ -19,7 +19,7 @@
 //! cells; beyond 900, each row is told from the 900 cells that are most like it.
 
 use super::additive::Effects;
-use super::gauss::{Part, Posterior, Seen, Sizes};
+use super::gauss::{Part, Posterior, Samples, Sizes};
 use super::{Estimate, Grid, Knowledge, Predictor, rms};
 use crate::linear::Square;
 use crate::matrix::Matrix;
@@ -34,7 +34,7 @@ const FROM_KIN: f64 = 0.5;
 const BEHAVIOUR_WIDTHS: [f64; 2] = [0.7, 2.0];
 /// Cells that sizes of parts are found on, and that predictions are made from.
 const MOST_TO_LEARN: usize = 300;
-const MOST_TO_TELL: usize = 900;
+const MOST_CELLS: usize = 900;
 /// More programs are left to those predictors that need less time.
 const MOST_PROGRAMS: usize = 300;
 const FIRST_ROUNDS: usize = 8;
@@ -66,8 +66,8 @@ impl Likeness {
             parsed[a].apart(&parsed[b]).map_or(0.0, |apart| libm::exp(-apart / SIZE_WIDTH))
         };
         let kin = Square::new(size, kin);
-        let suffers = behaviours(&effects.sensitivity, |a| effects.seen[a].0, &kin);
-        let presses = behaviours(&effects.pressure, |a| effects.seen[a].1, &kin);
+        let suffers = behaviours(&effects.sensitivity, |a| effects.counts[a].0, &kin);
+        let presses = behaviours(&effects.pressure, |a| effects.counts[a].1, &kin);
         let behaviour = |width: f64| {
             Square::new(size, |a, b| match (suffers[a], suffers[b], presses[a], presses[b]) {
                 (Some(one), Some(other), Some(presses), Some(is_pressed)) => {
@@ -121,11 +121,11 @@ impl Likeness {
 
 /// One side of programs' behaviour, in standard deviations. Who was hardly seen is taken for its other sizes, as far as
 /// these were seen; `None` where there are none, either.
-fn behaviours(effect: &[f64], seen: impl Fn(usize) -> f64, kin: &Square) -> Vec<Option<f64>> {
+fn behaviours(effect: &[f64], count: impl Fn(usize) -> f64, kin: &Square) -> Vec<Option<f64>> {
     let scale = rms(effect.iter().copied()).max(1e-9);
     let one = |a: usize| {
-        let (mut sum, mut weights) = (seen(a) * effect[a], seen(a));
-        let others = (0..kin.size).filter(|&b| b != a && seen(b) > 0.0);
+        let (mut sum, mut weights) = (count(a) * effect[a], count(a));
+        let others = (0..kin.size).filter(|&b| b != a && count(b) > 0.0);
         let (like, weight) = others.fold((0.0, 0.0), |(sum, weights), b| {
             let weight = kin.row(a)[b];
             (sum + weight * effect[b], weights + weight)
@@ -225,7 +225,7 @@ impl Predictor for Process {
         let mut known: Vec<(usize, usize, f64)> = knowledge.matrix.known().collect();
         known.sort_by(|one, other| one.2.total_cmp(&other.2));
         let Some(learned) = learn(&knowledge.matrix, &known, &others) else { return nothing() };
-        tell(&knowledge.matrix, &known, &others, &learned)
+        predict_cells(&knowledge.matrix, &known, &others, &learned)
     }
 }
 
@@ -249,7 +249,7 @@ fn learn(matrix: &Matrix, known: &[(usize, usize, f64)], others: &[Other]) -> Op
         let likeness = Likeness::of(matrix.names(), &effects);
         let parts = parts(&likeness, others);
         let start = sizes.unwrap_or_else(|| Sizes::start(parts.len(), &values));
-        let sizes = start.improve(&parts, Seen { cells: &cells, values: &values }, rounds);
+        let sizes = start.improve(&parts, Samples { cells: &cells, values: &values }, rounds);
         // dz / ds, so that shifts can be compared.
         let stretch: f64 = some.iter().map(|cell| libm::log(cell.2 - 1.0 + shift)).sum();
         let likelihood = sizes.likelihood - stretch;
@@ -263,7 +263,12 @@ fn learn(matrix: &Matrix, known: &[(usize, usize, f64)], others: &[Other]) -> Op
     rounds(best.shift, Some(best.sizes), ROUNDS)
 }
 
-fn tell(matrix: &Matrix, known: &[(usize, usize, f64)], others: &[Other], learned: &Learned) -> Grid {
+fn predict_cells(
+    matrix: &Matrix,
+    known: &[(usize, usize, f64)],
+    others: &[Other],
+    learned: &Learned,
+) -> Grid {
     let likeness = Likeness::of(matrix.names(), &learned.effects);
     let parts = parts(&likeness, others);
     let cells: Vec<Cell> = known.iter().map(|&(a, b, _)| (a, b)).collect();
@@ -276,7 +281,7 @@ fn tell(matrix: &Matrix, known: &[(usize, usize, f64)], others: &[Other], learne
         let value = (1.0 - learned.shift + lost).max(0.01);
         Estimate { value, error: variance.sqrt() * lost / value }
     };
-    if cells.len() <= MOST_TO_TELL {
+    if cells.len() <= MOST_CELLS {
         let posterior = settle(&parts, &learned.sizes, &cells, &values);
         return Grid::new(size, |cell| posterior.as_ref().map(|posterior| estimate(posterior, cell)));
     }
@@ -300,7 +305,7 @@ fn nearest(parts: &[Part<'_>], sizes: &Sizes, cells: &[Cell], row: usize, size: 
     };
     let mut worths: Vec<(f64, usize)> = cells.iter().map(worth).zip(0..).collect();
     worths.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
-    worths.into_iter().take(MOST_TO_TELL).map(|(_, at)| at).collect()
+    worths.into_iter().take(MOST_CELLS).map(|(_, at)| at).collect()
 }
 
 /// The posterior once values that contradict their like count less.
@@ -329,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn likeness_sees_what_sums_do_not() {
+    fn likeness_finds_patterns_that_sums_miss() {
         let (whole, part) = made_up(14, 70, 5);
         let knowledge = Knowledge::of(part.clone());
         let (ours, sums) = (PROCESS.predict(&knowledge), Additive.predict(&knowledge));
@@ -338,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_size_of_a_known_program_is_taken_for_its_like() {
+    fn a_new_size_of_a_known_program_is_predicted_like_it() {
         let names = ["lm 1", "lm 2", "lm 4", "lm 8", "ep"].map(str::to_owned).to_vec();
         let mut matrix = Matrix::unknown(names);
         for a in 0..5 {
@@ -369,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_known_is_nothing_told() {
+    fn without_knowledge_nothing_is_predicted() {
         let names = vec!["a".to_owned(), "b".to_owned()];
         let knowledge = Knowledge::of(Matrix::unknown(names));
         assert_eq!(PROCESS.predict(&knowledge).get(0, 1), None);

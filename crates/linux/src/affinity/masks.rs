@@ -10,7 +10,7 @@
 //! Two masks are no choices. All that the program could use at its start or more means "anywhere". And one
 //! that we gave earlier is mostly what a library read, bound itself to one CPU after the other to look at
 //! the machine, and set back: since Linux 6.2 such a mask stays in force, and the thread would never get
-//! more than the place of that moment. The preload library knows which of its threads chose (`Said`) and
+//! more than the place of that moment. The preload library knows which of its threads chose (`Stated`) and
 //! what they were told; of a process without it a mask of earlier counts as set back for a while after the
 //! place has changed.
 
@@ -54,7 +54,7 @@ struct Entry {
 
 /// What a process says of its threads' CPUs, through the preload library.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct Stated {
     /// It binds its threads to CPUs of its place, and anew when that changes: no choice of CPUs.
     pub follows_place: bool,
     /// It has chosen CPUs by calls, ...
@@ -82,9 +82,9 @@ pub struct Masks {
     /// Where it was placed last.
     place: Option<CpuSet>,
     /// Every mask that was given to any thread.
-    given: BTreeSet<CpuSet>,
+    assigned: BTreeSet<CpuSet>,
     late_until_ns: u64,
-    said: BTreeMap<Process, Said>,
+    stated: BTreeMap<Process, Stated>,
     chosen: Chosen,
 }
 
@@ -126,13 +126,13 @@ pub struct Outcome {
 }
 
 /// What is known of a thread whose mask is read anew.
-struct Seen<'a> {
+struct Reading<'a> {
     now: &'a CpuSet,
     entry: Option<&'a Entry>,
     /// That of who made it, as far as that is known.
     maker: Option<&'a Entry>,
     /// What its process says; `None`: nothing is heard from it.
-    said: Option<&'a Said>,
+    stated: Option<&'a Stated>,
     tid: Tid,
 }
 
@@ -203,8 +203,8 @@ impl Masks {
 
     /// Looks what masks these processes' threads have, cheaply, and what they chose. Returns whether any
     /// has a mask that its place does not give it, and that it did not choose.
-    pub fn sample(&mut self, processes: &[Process], said: BTreeMap<Process, Said>, root: &Root) -> bool {
-        self.said = said;
+    pub fn sample(&mut self, processes: &[Process], stated: BTreeMap<Process, Stated>, root: &Root) -> bool {
+        self.stated = stated;
         if self.entries.is_empty() {
             // Before we gave any, every mask is a thread's own, even one that is what it is to get.
             self.remember(processes, root);
@@ -221,7 +221,7 @@ impl Masks {
                     },
                 };
                 alive.insert(key);
-                let entry = self.take_note(key, now, processes, root);
+                let entry = self.entry_of(key, now, processes, root);
                 strayed |= self.place.as_ref().is_some_and(|place| self.target(&entry, place) != entry.ours);
                 self.entries.insert(key, entry);
             }
@@ -243,10 +243,10 @@ impl Masks {
 
     /// The masks of the program's own that could be taken for ours by who only knows the places.
     pub fn own(&self) -> Vec<Own> {
-        let taken_for_ours = |entry: &&Entry| match &self.chosen {
+        let mistaken_for_ours = |entry: &&Entry| match &self.chosen {
             Chosen::Nothing => false,
             Chosen::Same(_) => entry.thread == entry.process,
-            Chosen::Each { .. } => self.given.contains(&entry.own),
+            Chosen::Each { .. } => self.assigned.contains(&entry.own),
         };
         let whole = matches!(self.chosen, Chosen::Same(_));
         let own = |entry: &Entry| Own {
@@ -254,7 +254,12 @@ impl Masks {
             thread: (!whole).then_some(entry.thread),
             cpus: entry.own.clone(),
         };
-        self.entries.values().filter(|entry| self.counts(entry)).filter(taken_for_ours).map(own).collect()
+        self.entries
+            .values()
+            .filter(|entry| self.is_lasting(entry))
+            .filter(mistaken_for_ours)
+            .map(own)
+            .collect()
     }
 
     fn known(&self, process: Process, tid: Tid) -> Option<&Entry> {
@@ -263,7 +268,7 @@ impl Masks {
     }
 
     /// The thread as it stands with this mask.
-    fn take_note(
+    fn entry_of(
         &self,
         (process, thread): (Process, Process),
         now: CpuSet,
@@ -271,16 +276,16 @@ impl Masks {
         root: &Root,
     ) -> Entry {
         let entry = self.entries.get(&(process, thread));
-        let maker = if entry.is_none() { self.maker(process, processes, root) } else { None };
-        let said = self.said.get(&process);
-        let own = self.own_of(&Seen { now: &now, entry, maker, said, tid: thread.pid });
+        let maker = if entry.is_none() { self.first_thread_of(process, processes, root) } else { None };
+        let stated = self.stated.get(&process);
+        let own = self.own_of(&Reading { now: &now, entry, maker, stated, tid: thread.pid });
         let lasts =
             entry.is_some_and(|entry| entry.own == own) || maker.is_some_and(|maker| maker.own == own);
         Entry { process, thread, own, ours: now, lasts }
     }
 
     /// The first thread of the process, or of the one that started it, or of the program.
-    fn maker(&self, process: Process, processes: &[Process], root: &Root) -> Option<&Entry> {
+    fn first_thread_of(&self, process: Process, processes: &[Process], root: &Root) -> Option<&Entry> {
         let first = |process: Process| self.entries.get(&(process, process));
         first(process)
             .or_else(|| {
@@ -291,22 +296,24 @@ impl Masks {
     }
 
     /// What a thread's own mask is, now that it is seen with this one.
-    fn own_of(&self, seen: &Seen<'_>) -> CpuSet {
-        let before = seen.entry.or(seen.maker);
-        let given_before = before.is_some_and(|before| before.ours == *seen.now);
-        let chose = seen.said.is_some_and(|said| said.chose.contains(&seen.tid));
+    fn own_of(&self, reading: &Reading<'_>) -> CpuSet {
+        let before = reading.entry.or(reading.maker);
+        let was_assigned = before.is_some_and(|before| before.ours == *reading.now);
+        let chose = reading.stated.is_some_and(|stated| stated.chose.contains(&reading.tid));
         match before {
             // Unchanged, or born with what its maker has; or with what all are about to get.
-            Some(before) if given_before || seen.entry.is_none() && self.place.as_ref() == Some(seen.now) => {
+            Some(before)
+                if was_assigned || reading.entry.is_none() && self.place.as_ref() == Some(reading.now) =>
+            {
                 // It chose what it had already.
-                if chose && !self.is_choice(&before.own) { seen.now.clone() } else { before.own.clone() }
+                if chose && !self.is_choice(&before.own) { reading.now.clone() } else { before.own.clone() }
             }
-            _ if !self.given.contains(seen.now) => seen.now.clone(),
-            _ if seen.said.is_some_and(|said| chose || said.chooses || said.follows_place) => {
-                seen.now.clone()
+            _ if !self.assigned.contains(reading.now) => reading.now.clone(),
+            _ if reading.stated.is_some_and(|stated| chose || stated.chooses || stated.follows_place) => {
+                reading.now.clone()
             }
             // A mask of ours. Without the library it may be chosen all the same.
-            _ if seen.said.is_none() && clock::now_ns() >= self.late_until_ns => seen.now.clone(),
+            _ if reading.stated.is_none() && clock::now_ns() >= self.late_until_ns => reading.now.clone(),
             Some(before) => before.own.clone(),
             None => self.original.clone(),
         }
@@ -318,25 +325,25 @@ impl Masks {
     }
 
     fn follows_place(&self, process: Process) -> bool {
-        self.said.get(&process).is_some_and(|said| said.follows_place)
+        self.stated.get(&process).is_some_and(|stated| stated.follows_place)
     }
 
     /// Whether the thread's own mask is a choice that lasts.
-    fn counts(&self, entry: &Entry) -> bool {
+    fn is_lasting(&self, entry: &Entry) -> bool {
         entry.lasts && self.is_choice(&entry.own) && !self.follows_place(entry.process)
     }
 
     fn choices(&self, root: &Root) -> Chosen {
-        if !self.entries.values().any(|entry| self.counts(entry)) {
+        if !self.entries.values().any(|entry| self.is_lasting(entry)) {
             return Chosen::Nothing;
         }
         let mut threads: BTreeMap<Process, u32> = BTreeMap::new();
         self.entries.keys().for_each(|(process, _)| *threads.entry(*process).or_default() += 1);
         // What a script starts chooses; its shell only waits for that.
-        let waits = |process: &Process| threads[process] == 1 && protection::works_through(*process, root);
+        let waits = |process: &Process| threads[process] == 1 && protection::is_script_shell(*process, root);
         let counted = self.entries.values().filter(|entry| !self.follows_place(entry.process));
-        let counted = counted.filter(|entry| self.counts(entry) || !self.is_choice(&entry.own));
-        Chosen::of(counted.filter_map(|entry| match self.counts(entry) {
+        let counted = counted.filter(|entry| self.is_lasting(entry) || !self.is_choice(&entry.own));
+        Chosen::of(counted.filter_map(|entry| match self.is_lasting(entry) {
             true => Some(Some(&entry.own)),
             false => (!waits(&entry.process)).then_some(None),
         }))
@@ -405,7 +412,7 @@ impl Masks {
             let (process, ours) = (key.0, entry.ours.clone());
             outcome.changed.push(Changed { process, tid, ours, now: now.clone() });
         }
-        let mut entry = self.take_note(key, now, seeds, root);
+        let mut entry = self.entry_of(key, now, seeds, root);
         let target = mask.map_or_else(|| entry.own.clone(), |place| self.target(&entry, place));
         if target != entry.ours
             && let Err(error) = set(tid, &target)
@@ -419,7 +426,7 @@ impl Masks {
             && let Ok(ours) = get(tid)
         {
             if ours != entry.own {
-                self.given.insert(ours.clone());
+                self.assigned.insert(ours.clone());
             }
             entry.ours = ours;
             self.entries.insert(key, entry);

@@ -8,7 +8,7 @@ use topology::CpuSet;
 
 use super::Mechanism;
 use crate::affinity;
-use crate::cgroup::{self, make_dir};
+use crate::cgroup::{self, create_dir};
 use crate::cgroup1;
 use crate::cgroup2::{self, DELEGATE};
 use crate::clock;
@@ -88,7 +88,7 @@ fn try_version2(root: &Root) -> Result<Table, Error> {
     let hierarchy = cgroup2::Hierarchy::discover(root)?;
     let base = hierarchy.base().to_owned();
     let dir = base.join(format!("coplace-probe-{}", std::process::id()));
-    make_dir(&dir)?;
+    create_dir(&dir)?;
     let freeze = cgroup::wait_until("freezing", &dir, 1_000_000_000, || {
         write(&dir.join("cgroup.freeze"), "1")?;
         Ok(true)
@@ -146,7 +146,7 @@ fn live(root: &Root) -> Result<(), Absent> {
 }
 
 /// Runs a trial in a thread that ends with it, so that the caller keeps its mask and priority.
-fn in_thread<T: Send>(trial: impl FnOnce() -> T + Send) -> Result<T, Absent> {
+fn run_in_thread<T: Send>(trial: impl FnOnce() -> T + Send) -> Result<T, Absent> {
     std::thread::scope(|scope| {
         std::thread::Builder::new()
             .spawn_scoped(scope, trial)
@@ -160,7 +160,7 @@ pub fn affinity(root: &Root) -> Found {
     live(root)?;
     let set = || affinity::get(0).and_then(|mask| affinity::set(0, &mask).map(|()| mask));
     let mask =
-        in_thread(set)?.map_err(|error| from_error(error, "allow sched_setaffinity in the container"))?;
+        run_in_thread(set)?.map_err(|error| from_error(error, "allow sched_setaffinity in the container"))?;
     Ok(format!("this user's programs, on CPUs {mask}"))
 }
 
@@ -174,7 +174,7 @@ pub fn stop(root: &Root) -> Found {
 
 pub fn real_time(root: &Root) -> Found {
     live(root)?;
-    match in_thread(clock::raise_priority)? {
+    match run_in_thread(clock::raise_priority)? {
         clock::Priority::RealTime { priority } => Ok(format!("priority {priority}")),
         clock::Priority::Nice { .. } => {
             Err(absent("SCHED_FIFO is refused", "run as root or raise RLIMIT_RTPRIO (limits.conf: rtprio 1)"))
@@ -189,14 +189,14 @@ pub fn nice(root: &Root) -> Found {
     live(root)?;
     let nice = clock::RAISED_NICE;
     // The niceness of a process is that of one thread on Linux: this ends with the trial.
-    in_thread(|| rustix::process::setpriority_process(None, nice))?
+    run_in_thread(|| rustix::process::setpriority_process(None, nice))?
         .map(|()| "granted".to_owned())
         .map_err(|e| absent(io::Error::from(e), "run as root or raise RLIMIT_NICE (limits.conf: nice -11)"))
 }
 
 pub fn perf_events(root: &Root) -> Found {
     live(root)?;
-    match perf::counts(root)? {
+    match perf::can_count(root)? {
         true => Ok("instructions of this user's programs".to_owned()),
         false => Err(absent(
             "the hardware counters of this machine stand still",

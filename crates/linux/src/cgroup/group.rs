@@ -50,7 +50,7 @@ enum Feature {
 
 impl Feature {
     /// For messages.
-    fn words(self) -> &'static str {
+    fn describe(self) -> &'static str {
         match self {
             Feature::Confine | Feature::ShowCpus => "a cpuset",
             Feature::Weigh => "cpu weights",
@@ -107,18 +107,18 @@ impl Group {
 
     fn file(&self, feature: Feature) -> Result<PathBuf> {
         let (controller, file) = (feature.controller(), feature.file(self.version));
-        let dir = self.dir(controller).ok_or_else(|| missing(feature.words(), controller))?;
-        existing(dir, feature.words(), file, self.version)
+        let dir = self.dir(controller).ok_or_else(|| missing(feature.describe(), controller))?;
+        require_file(dir, feature.describe(), file, self.version)
     }
 
     /// Moves these processes and their descendants in, until two scans agree. Moving into a cpuset
     /// of version 1 forgets affinity masks before Linux 6.2: `Masks::remember` them first.
     pub fn add(&mut self, processes: &[Process], root: &Root) -> Result<Moved> {
-        self.add_but(processes, &BTreeSet::new(), root)
+        self.add_except(processes, &BTreeSet::new(), root)
     }
 
     /// The same, but those of `outside` among the descendants stay where they are.
-    pub fn add_but(
+    pub fn add_except(
         &mut self,
         processes: &[Process],
         outside: &BTreeSet<Process>,
@@ -173,7 +173,7 @@ impl Group {
     }
 
     /// What is written to freeze and to thaw.
-    fn freezer_words(&self) -> [&'static str; 2] {
+    fn freezer_values(&self) -> [&'static str; 2] {
         match self.version {
             Version::V1 => ["FROZEN", "THAWED"],
             Version::V2 => ["1", "0"],
@@ -182,7 +182,7 @@ impl Group {
 
     /// The freezer's file, on: frozen. See [`Group::freeze`] for waiting.
     pub fn freeze_switch(&self) -> Result<Switch> {
-        let [on, off] = self.freezer_words();
+        let [on, off] = self.freezer_values();
         Switch::open(self.file(Feature::Freeze)?, on, off)
     }
 
@@ -211,14 +211,14 @@ impl Group {
     /// Freezes and waits until every thread stands still; returns the nanoseconds that it took.
     /// On a timeout the group is still freezing: thaw it or wait on.
     pub fn freeze(&self, timeout_ns: u64) -> Result<u64> {
-        self.reach(FreezeState::Frozen, self.freezer_words()[0], timeout_ns)
+        self.reach_state(FreezeState::Frozen, self.freezer_values()[0], timeout_ns)
     }
 
     pub fn thaw(&self, timeout_ns: u64) -> Result<u64> {
-        self.reach(FreezeState::Thawed, self.freezer_words()[1], timeout_ns)
+        self.reach_state(FreezeState::Thawed, self.freezer_values()[1], timeout_ns)
     }
 
-    fn reach(&self, state: FreezeState, text: &str, timeout_ns: u64) -> Result<u64> {
+    fn reach_state(&self, state: FreezeState, text: &str, timeout_ns: u64) -> Result<u64> {
         let path = self.file(Feature::Freeze)?;
         write(&path, text)?;
         wait_until(&format!("becoming {state:?}"), &path, timeout_ns, || Ok(self.freeze_state()? == state))
@@ -264,7 +264,7 @@ pub(crate) fn missing(what: &str, controller: &str) -> Error {
 pub const DELEGATE: &str = "start coplace by: systemd-run --user --scope -p Delegate=yes coplace …";
 
 /// A file of a group, which not every kernel has and not every group.
-pub(crate) fn existing(dir: &Path, what: &str, file: &str, version: Version) -> Result<PathBuf> {
+pub(crate) fn require_file(dir: &Path, what: &str, file: &str, version: Version) -> Result<PathBuf> {
     let path = dir.join(file);
     if !host::exists(&path) {
         let why = format!("{} does not exist", path.display());

@@ -79,7 +79,7 @@ pub(crate) fn subgroups(path: &Path) -> Result<Vec<String>> {
 
 /// Repeats the making of a group's levels as long as somebody else removes the upper ones, empty
 /// as they are at that moment, in between.
-pub(crate) fn make_levels<T>(mut make: impl FnMut() -> Result<T>) -> Result<T> {
+pub(crate) fn create_levels<T>(mut make: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 0..MAX_ROUNDS {
         match make() {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
@@ -90,8 +90,8 @@ pub(crate) fn make_levels<T>(mut make: impl FnMut() -> Result<T>) -> Result<T> {
 }
 
 /// Makes one level of a group; that it exists already is as good.
-pub(crate) fn make_dir(path: &Path) -> Result<()> {
-    match host::with(|host| host.make_directory(path, 0o777)) {
+pub(crate) fn create_dir(path: &Path) -> Result<()> {
+    match host::with(|host| host.create_directory(path, 0o777)) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(Error::io("make the group", path, e)),
         _ => Ok(()),
     }

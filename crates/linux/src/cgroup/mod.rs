@@ -17,8 +17,8 @@ use crate::procfs::{Process, Tid};
 use crate::root::{Root, read};
 
 pub use group::{DELEGATE, Group, Version};
-pub(crate) use group::{existing, missing, weight_text};
-pub(crate) use members::{Members, Place, group_path, make_dir, make_levels, subgroups};
+pub(crate) use group::{missing, require_file, weight_text};
+pub(crate) use members::{Members, Place, create_dir, create_levels, group_path, subgroups};
 pub use members::{Moved, move_process};
 
 /// The directory below the base under which all our groups stand.
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_a_step_of_a_job_by_its_group_is_left_there() {
+    fn a_step_of_a_job_is_left_in_its_group() {
         assert_eq!(standing_in(&["/slurm/uid_7/job_12/step_0"]), None);
         assert_eq!(standing_in(&["/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"]), None);
         assert_eq!(standing_in(&["/slurm/uid_7"]), Some("/slurm/uid_7".into()));

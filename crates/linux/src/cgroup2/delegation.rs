@@ -44,7 +44,7 @@ pub fn find_base(mount: &Mount, root: &Root) -> Result<PathBuf> {
 }
 
 /// Whether this user has a systemd that answers.
-pub fn user_manager_answers() -> Result<(), Absent> {
+pub fn check_user_manager() -> Result<(), Absent> {
     let absent = |why: String| {
         Absent::new("the user's systemd", why, "log in through it (loginctl enable-linger), or run as root")
     };
@@ -73,7 +73,7 @@ pub fn delegated_scope(
     program: &OsStr,
     arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
 ) -> Result<Command, Absent> {
-    user_manager_answers()?;
+    check_user_manager()?;
     let mut command = Command::new("systemd-run");
     command.args(["--user", "--scope", "--quiet", "-p", "Delegate=yes", "--"]).arg(program).args(arguments);
     Ok(command)

@@ -364,7 +364,7 @@ impl Host for Kernel {
         rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
     }
 
-    fn make_directory(&self, path: &Path, mode: u32) -> io::Result<()> {
+    fn create_directory(&self, path: &Path, mode: u32) -> io::Result<()> {
         fs::DirBuilder::new().mode(mode).create(path)
     }
 

@@ -27,7 +27,7 @@ impl PageDir {
     /// the target and the declaration that processes start with.
     pub fn create(path: impl Into<PathBuf>, target: u32, declared_rigid: bool) -> Result<PageDir> {
         let path = path.into();
-        match host::with(|host| host.make_directory(&path, 0o700)) {
+        match host::with(|host| host.create_directory(&path, 0o700)) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(Error::io("make the directory of pages", path, e));
             }

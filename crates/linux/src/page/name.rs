@@ -97,10 +97,10 @@ pub(super) fn owner(name: PageName, start_time_ticks: u64, living: &[Process], r
         pid: procfs::status(process.pid, root).ok().and_then(|status| status.namespace_pids.last().copied()),
     };
     let processes: Vec<_> = living.iter().map(|process| (*process, called(process))).collect();
-    among(name, start_time_ticks, &processes)
+    owner_among(name, start_time_ticks, &processes)
 }
 
-fn among(name: PageName, start_time_ticks: u64, processes: &[(Process, Called)]) -> Owner {
+fn owner_among(name: PageName, start_time_ticks: u64, processes: &[(Process, Called)]) -> Owner {
     let is = |(process, called): &&(Process, Called)| {
         *called == Called { namespace: Some(name.namespace), pid: Some(name.pid) }
             && process.start_time_ticks == start_time_ticks
@@ -144,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn two_containers_that_have_the_same_number_are_told_apart() {
+    fn two_containers_with_the_same_number_are_distinguished() {
         let all = [
             (process(100, 5), called(procfs::FIRST_PID_NAMESPACE, 100)),
             (process(101, 5), called(INNER, 2)),
             (process(201, 5), called(OTHER, 2)),
             (process(102, 6), called(INNER, 3)),
         ];
-        let owner = |pid, namespace, start| among(PageName { pid, namespace }, start, &all);
+        let owner = |pid, namespace, start| owner_among(PageName { pid, namespace }, start, &all);
         assert_eq!(owner(2, INNER, 5), Owner::Is(process(101, 5)));
         assert_eq!(owner(2, OTHER, 5), Owner::Is(process(201, 5)));
         assert_eq!(owner(3, INNER, 6), Owner::Is(process(102, 6)));
@@ -160,16 +160,16 @@ mod tests {
     }
 
     #[test]
-    fn whoever_may_be_the_owner_makes_it_uncertain() {
+    fn another_possible_owner_makes_the_owner_uncertain() {
         // A start time that differs: an ended process of the same number, or another time namespace.
         let all = [(process(101, 5), called(INNER, 2))];
         let page = PageName { pid: 2, namespace: INNER };
-        assert_eq!(among(page, 4, &all), Owner::OneOf(vec![process(101, 5)]));
+        assert_eq!(owner_among(page, 4, &all), Owner::OneOf(vec![process(101, 5)]));
         // Nothing but the number is known of a program without /proc.
-        assert_eq!(among(2.into(), 0, &all), Owner::OneOf(vec![process(101, 5)]));
-        assert_eq!(among(3.into(), 0, &all), Owner::Nobody);
+        assert_eq!(owner_among(2.into(), 0, &all), Owner::OneOf(vec![process(101, 5)]));
+        assert_eq!(owner_among(3.into(), 0, &all), Owner::Nobody);
         // A process that must not be looked at may be anybody.
         let hidden = [(process(101, 5), Called { namespace: None, pid: None })];
-        assert_eq!(among(page, 5, &hidden), Owner::OneOf(vec![process(101, 5)]));
+        assert_eq!(owner_among(page, 5, &hidden), Owner::OneOf(vec![process(101, 5)]));
     }
 }

@@ -21,7 +21,7 @@ pub use accounting::{
     CpuTicks, CpuTimes, LoadAverage, TaskRuntime, cpu_time_ns, cpu_times, loadavg, task_runtime_ns,
     ticks_per_second, tree_cpu_time_ns,
 };
-pub use tree::{all, carrying, children, tree, tree_fast, tree_with};
+pub use tree::{all, children, tree, tree_fast, tree_with, with_variable};
 
 /// A thread's kernel id; of a process's first thread it equals the pid.
 pub type Tid = u32;

@@ -120,7 +120,7 @@ pub fn tree_fast(known: &[Process], root: &Root) -> Result<Vec<Process>> {
 /// The living processes that started with the environment variable `name=value`. Finds members of
 /// a program that lost their parents (daemons, restarts of the scheduler); only those whose
 /// environment this user may read.
-pub fn carrying(name: &str, value: &str, root: &Root) -> Result<Vec<Process>> {
+pub fn with_variable(name: &str, value: &str, root: &Root) -> Result<Vec<Process>> {
     let carries = |pid: u32| {
         environ(pid, root).is_ok_and(|variables| {
             variables.iter().any(|(n, v)| n.as_bytes() == name.as_bytes() && v.as_bytes() == value.as_bytes())

@@ -23,7 +23,7 @@ use crate::resizing::TOLERANT_VARIABLE;
 use crate::scheduler::{Options, Scheduler, Stopper};
 
 pub const HOME: &str = "/run/coplace";
-const LOOK_NS: u64 = 20_000_000;
+const WAKE_NS: u64 = 20_000_000;
 
 /// Who a process of coplace is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub struct Stage {
     /// The shell from which everything is started.
     pub shell: Cell<u32>,
     /// When somebody took the lease last.
-    pub lease_taken_ns: Cell<u64>,
+    pub lease_acquired_ns: Cell<u64>,
     /// Each act is printed.
     pub shows: bool,
 }
@@ -121,10 +121,10 @@ impl Stage {
         self.daemon.set(Some(pid));
     }
 
-    pub fn guards(self: &Rc<Stage>) {
+    pub fn start_guards(self: &Rc<Stage>) {
         self.world.on_start_guard(Rc::new(|home: PathBuf| -> Body {
             Box::new(move || {
-                if let Some(home) = Home::existing(&home) {
+                if let Some(home) = Home::find_existing(&home) {
                     let _ = crate::guard::run(&home);
                 }
             })
@@ -138,13 +138,13 @@ impl Stage {
         self.truths.borrow_mut()[number].run = Some(pid);
     }
 
-    pub fn show(&self, what: impl FnOnce() -> String) {
+    pub fn print(&self, what: impl FnOnce() -> String) {
         if self.shows {
-            self.show_at(self.world.now_ns(), what);
+            self.print_at(self.world.now_ns(), what);
         }
     }
 
-    pub fn show_at(&self, now_ns: u64, what: impl FnOnce() -> String) {
+    pub fn print_at(&self, now_ns: u64, what: impl FnOnce() -> String) {
         eprintln!("{:>10.3} ms: {}", now_ns as f64 / 1e6, what());
     }
 
@@ -157,7 +157,7 @@ impl Stage {
     }
 
     /// A held program whose `run` is gone starts by itself.
-    pub fn let_orphans_go(&self) {
+    pub fn start_orphans(&self) {
         for number in 0..self.scene.programs.len() {
             let run = self.truth(number, |truth| truth.run.filter(|_| truth.held && !truth.started));
             if run.is_some_and(|run| !self.world.runs(run)) {
@@ -178,15 +178,15 @@ impl Stage {
         let preloaded = plan.kind != Kind::Foreign && plan.kind != Kind::Serial;
         // Who binds all its threads to one CPU would spin there for ever, by its own choice.
         let passive = matches!(plan.kind, Kind::Passive | Kind::Choosing);
-        self.show(|| format!("p{number} executes in process {}", process.pid));
+        self.print(|| format!("p{number} executes in process {}", process.pid));
         let mut kernel = self.world.kernel.borrow_mut();
         let is_it = |own: &model::Process| identity::from_linux(own.identity()) == process && !own.zombie;
         if kernel.processes.get(&process.pid).is_some_and(is_it) {
             // As the child does between fork and exec (`launch::child`).
-            let given = self.truth(number, |truth| truth.original.clone());
+            let original = self.truth(number, |truth| truth.original.clone());
             let first = kernel.processes[&process.pid].threads.get(&process.pid);
-            if first.is_some_and(|thread| !thread.mask.is_subset(&given)) {
-                let _ = kernel.set_mask(process.pid, &given);
+            if first.is_some_and(|thread| !thread.mask.is_subset(&original)) {
+                let _ = kernel.set_mask(process.pid, &original);
             }
             kernel.execute(process.pid, plan.script.clone(), preloaded, passive);
         }
@@ -246,10 +246,10 @@ impl Run {
                 self.started = true;
                 self.stage.execute(self.number);
                 if let Some(member) = &mut self.member {
-                    member.started(&self.name);
+                    member.report_started(&self.name);
                 }
             }
-            if !identity::lives(self.process) {
+            if !identity::is_alive(self.process) {
                 break;
             }
             while let Some(wish) = self.stage.next_wish(self.number) {
@@ -257,12 +257,12 @@ impl Run {
             }
             let now = now_ns();
             let wakes_ns = self.member.as_ref().and_then(Membership::wake_at_ns).unwrap_or(u64::MAX);
-            let left_ns = wakes_ns.min(now + LOOK_NS).saturating_sub(now);
+            let left_ns = wakes_ns.min(now + WAKE_NS).saturating_sub(now);
             host::with(|host| host.poll(&mut [], left_ns));
         }
-        self.stage.show(|| format!("the run of p{} ends", self.number));
+        self.stage.print(|| format!("the run of p{} ends", self.number));
         if let Some(member) = &mut self.member {
-            member.ended(&self.name);
+            member.report_ended(&self.name);
         }
         self.stage.world.kernel.borrow_mut().reap(self.process.pid);
     }
@@ -270,22 +270,22 @@ impl Run {
     /// Where that fails the program runs without coplace.
     fn join(&mut self) {
         let number = self.number;
-        self.stage.show(|| format!("the run of p{number}, process {}, begins", host::own_pid()));
+        self.stage.print(|| format!("the run of p{number}, process {}, begins", host::own_pid()));
         let Ok(home) = Home::at(Path::new(HOME)) else { return };
         let mut member = match Membership::new(home, Some(self.stage.options())) {
             Ok(member) => member,
-            Err(error) => return self.stage.show(|| format!("p{number} finds nobody: {error}")),
+            Err(error) => return self.stage.print(|| format!("p{number} finds nobody: {error}")),
         };
-        let Ok(pages) = member.home().make_pages(self.process) else { return };
+        let Ok(pages) = member.home().create_pages(self.process) else { return };
         let record = self.record(&pages);
-        let name = match member.bring(&record) {
+        let name = match member.register_until_accepted(&record) {
             Ok((name, _)) => name,
-            Err(error) => return self.stage.show(|| format!("nobody takes p{number}: {error}")),
+            Err(error) => return self.stage.print(|| format!("nobody takes p{number}: {error}")),
         };
         if let Some(process) = self.stage.world.kernel.borrow_mut().processes.get_mut(&self.process.pid) {
             process.environment.push((PAGES_VARIABLE.to_owned(), pages.display().to_string()));
         }
-        self.stage.show(|| format!("p{number} is taken as {name}"));
+        self.stage.print(|| format!("p{number} is taken as {name}"));
         self.name = name;
         self.may_start = false;
         self.member = Some(member);
@@ -311,7 +311,7 @@ impl Run {
     fn handle_messages(&mut self) {
         let Some(member) = &mut self.member else { return };
         for message in member.pump() {
-            self.stage.show(|| format!("the run of p{} hears {message:?}", self.number));
+            self.stage.print(|| format!("the run of p{} hears {message:?}", self.number));
             match message {
                 FromScheduler::Start { id, .. } if id == self.name => self.may_start = true,
                 FromScheduler::Released { id, .. } if id == self.name => self.may_start = true,
@@ -332,7 +332,7 @@ impl Run {
     }
 
     fn obey(&mut self, wish: UserAct) {
-        self.stage.show(|| format!("the user of p{}: {wish:?}", self.number));
+        self.stage.print(|| format!("the user of p{}: {wish:?}", self.number));
         match wish {
             UserAct::Stop => {
                 self.signal(Signal::STOP);
@@ -355,7 +355,7 @@ impl Run {
             }
             UserAct::Terminate => {
                 if let Some(member) = &mut self.member {
-                    member.terminating(&self.name);
+                    member.report_terminating(&self.name);
                 }
                 let now_ns = now_ns();
                 self.stage.truth(self.number, |truth| {

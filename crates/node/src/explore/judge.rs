@@ -13,7 +13,7 @@ use super::records::{has_group, is_on_record, traces_of};
 use crate::registry::Traces;
 
 /// Whoever takes the lease has taken in by then what its predecessor left.
-const TAKEN_IN_NS: u64 = 500 * MS;
+const ATTACHED_NS: u64 = 500 * MS;
 /// A region that began within this time before an act was none that anybody could have seen.
 const UNSEEN_NS: u64 = MS;
 
@@ -24,7 +24,7 @@ pub fn observe(stage: &Rc<Stage>) {
         let Some(stage) = weak.upgrade() else { return Ok(()) };
         if stage.shows {
             let part = stage.part(by);
-            stage.show_at(kernel.now_ns, || format!("{part:?} {by}: {act:?}"));
+            stage.print_at(kernel.now_ns, || format!("{part:?} {by}: {act:?}"));
         }
         judge(&stage, kernel, by, act)
     }));
@@ -64,13 +64,13 @@ fn judge(stage: &Stage, kernel: &Kernel, by: u32, act: &Act) -> Result<(), Strin
             stage.parts.borrow_mut().insert(*pid, Part::Guard);
             Ok(())
         }
-        Act::Signalled { to, signal, stood, kept } => judge.signalled(*to, *signal, *stood, *kept),
-        Act::Masked { pid, tid, mask } => judge.masked(*pid, *tid, mask),
-        Act::Moved { pid, group } => judge.moved(*pid, group),
-        Act::Froze { group, on: true } | Act::Idled { group, on: true } => judge.frozen(group),
-        Act::Confined { group, cpus } => judge.confined(group, cpus),
+        Act::Signalled { to, signal, stood, kept } => judge.check_signal(*to, *signal, *stood, *kept),
+        Act::Masked { pid, tid, mask } => judge.check_mask(*pid, *tid, mask),
+        Act::Moved { pid, group } => judge.check_move(*pid, group),
+        Act::Froze { group, on: true } | Act::Idled { group, on: true } => judge.check_freeze(group),
+        Act::Confined { group, cpus } => judge.check_confinement(group, cpus),
         Act::Wrote(path) if *path == Path::new(HOME).join("lease") => {
-            stage.lease_taken_ns.set(kernel.now_ns);
+            stage.lease_acquired_ns.set(kernel.now_ns);
             Ok(())
         }
         _ => Ok(()),
@@ -79,7 +79,7 @@ fn judge(stage: &Stage, kernel: &Kernel, by: u32, act: &Act) -> Result<(), Strin
 
 impl Judge<'_> {
     /// A process of a program; `None`: of who has ended by this nothing can be said any more.
-    fn managed(&self, pid: u32, done: &str) -> Result<Option<&Process>, String> {
+    fn managed_process(&self, pid: u32, done: &str) -> Result<Option<&Process>, String> {
         let Some(process) = self.kernel.processes.get(&pid) else { return Ok(None) };
         // What is dead is not harmed.
         if process.name == "coplace" || process.zombie {
@@ -96,9 +96,9 @@ impl Judge<'_> {
         ask(&self.stage.truths.borrow()[process.app.unwrap_or(0) as usize])
     }
 
-    fn signalled(&self, to: u32, signal: Signal, stood: bool, kept: bool) -> Result<(), String> {
+    fn check_signal(&self, to: u32, signal: Signal, stood: bool, kept: bool) -> Result<(), String> {
         let Judge { kernel, part, actor, .. } = self;
-        let Some(process) = self.managed(to, "signalled")? else { return Ok(()) };
+        let Some(process) = self.managed_process(to, "signalled")? else { return Ok(()) };
         if signal == Signal::STOP {
             if is_launcher(process) {
                 return Err(format!("{actor} has stopped the launcher {to} (invariant 8)"));
@@ -120,7 +120,7 @@ impl Judge<'_> {
         }
         let is_known = match by_hand {
             None => *part != Part::Run(process.app.unwrap_or(0) as usize),
-            Some(by_hand) => self.knows_of_stop(process, by_hand, kept),
+            Some(by_hand) => self.may_know_of_stop(process, by_hand, kept),
         };
         if is_known {
             return Err(format!("{actor} continues process {to}, which its user has stopped (invariant 12)"));
@@ -133,19 +133,19 @@ impl Judge<'_> {
     /// Whether somebody who continues a process can know that its user has stopped it by hand, at that time and under
     /// that holder of the lease. `kept`: the kernel shows it. A scheduler under which it was stopped in its turn sees
     /// that it stands.
-    fn knows_of_stop(&self, process: &Process, (at_ns, holder): (u64, u64), kept: bool) -> bool {
+    fn may_know_of_stop(&self, process: &Process, (at_ns, holder): (u64, u64), kept: bool) -> bool {
         if self.late || self.kernel.now_ns < at_ns + UNSEEN_NS {
             return false;
         }
         let is_on_record = traces_of(self.kernel, process).iter().any(|traces| traces.user_stopped);
-        let had_all = at_ns > self.stage.lease_taken_ns.get() + TAKEN_IN_NS;
+        let had_all = at_ns > self.stage.lease_acquired_ns.get() + ATTACHED_NS;
         let takes_over = self.part == Part::Guard || holder_of(self.kernel) != holder || !had_all;
         kept || is_on_record || !takes_over
     }
 
-    fn masked(&self, pid: u32, tid: u32, mask: &CpuSet) -> Result<(), String> {
+    fn check_mask(&self, pid: u32, tid: u32, mask: &CpuSet) -> Result<(), String> {
         let Judge { kernel, actor, late, .. } = self;
-        let Some(process) = self.managed(pid, "bound")? else { return Ok(()) };
+        let Some(process) = self.managed_process(pid, "bound")? else { return Ok(()) };
         let narrow =
             |truth: &Truth| !truth.chooses && mask.is_subset(&truth.original) && *mask != truth.original;
         if self.truth_of(process, narrow) && !late && !is_on_record(kernel, process, mask) {
@@ -153,12 +153,13 @@ impl Judge<'_> {
                 "{actor} has bound thread {tid} of process {pid} to {mask}, which is not on record (invariant 9)"
             ));
         }
-        self.unsqueezed(process).map_err(|why| format!("{actor} has bound thread {tid} to {mask}: {why}"))
+        self.check_not_squeezed(process)
+            .map_err(|why| format!("{actor} has bound thread {tid} to {mask}: {why}"))
     }
 
-    fn moved(&self, pid: u32, group: &Path) -> Result<(), String> {
+    fn check_move(&self, pid: u32, group: &Path) -> Result<(), String> {
         let Judge { kernel, actor, .. } = self;
-        let Some(process) = self.managed(pid, "moved")? else { return Ok(()) };
+        let Some(process) = self.managed_process(pid, "moved")? else { return Ok(()) };
         if is_group_of_ours(group) {
             let group_name = group.display();
             if is_launcher(process) {
@@ -170,12 +171,12 @@ impl Judge<'_> {
                 ));
             }
         }
-        self.unsqueezed(process).map_err(|why| format!("{actor} has moved process {pid}: {why}"))
+        self.check_not_squeezed(process).map_err(|why| format!("{actor} has moved process {pid}: {why}"))
     }
 
-    fn frozen(&self, group: &Path) -> Result<(), String> {
-        for process in inside(self.kernel, group) {
-            let Some(process) = self.managed(process.pid, "frozen")? else { continue };
+    fn check_freeze(&self, group: &Path) -> Result<(), String> {
+        for process in processes_in(self.kernel, group) {
+            let Some(process) = self.managed_process(process.pid, "frozen")? else { continue };
             if !has_group(&traces_of(self.kernel, process), group) {
                 return Err(format!(
                     "{} has frozen {} with process {}, which is not on record (invariant 9)",
@@ -188,18 +189,18 @@ impl Judge<'_> {
         Ok(())
     }
 
-    fn confined(&self, group: &Path, cpus: &CpuSet) -> Result<(), String> {
-        for process in inside(self.kernel, group) {
-            let Some(process) = self.managed(process.pid, "confined")? else { continue };
+    fn check_confinement(&self, group: &Path, cpus: &CpuSet) -> Result<(), String> {
+        for process in processes_in(self.kernel, group) {
+            let Some(process) = self.managed_process(process.pid, "confined")? else { continue };
             let confined = |why| format!("{} has confined {} to {cpus}: {why}", self.actor, group.display());
-            self.unsqueezed(process).map_err(confined)?;
+            self.check_not_squeezed(process).map_err(confined)?;
         }
         Ok(())
     }
 
     /// Whether a team that runs has fewer CPUs than threads by our doing: it is as wide as it was asked to be, or has
     /// fewer than it began its region with.
-    fn unsqueezed(&self, process: &Process) -> Result<(), String> {
+    fn check_not_squeezed(&self, process: &Process) -> Result<(), String> {
         let lost = |cpus: &CpuSet| {
             if self.kernel.follows(process) {
                 return true;
@@ -213,7 +214,7 @@ impl Judge<'_> {
         match squeezed {
             Some((team, cpus)) if !chooses && !self.late && lost(&cpus) => Err(format!(
                 "its team of {team} has the CPUs {cpus} (invariant 10); {}",
-                self.kernel.page_words(process)
+                self.kernel.describe_page(process)
             )),
             _ => Ok(()),
         }
@@ -229,7 +230,7 @@ fn guard_of(stage: &Stage, kernel: &Kernel, pid: u32) -> Option<Part> {
     })
 }
 
-fn inside<'a>(kernel: &'a Kernel, group: &'a Path) -> impl Iterator<Item = &'a Process> {
+fn processes_in<'a>(kernel: &'a Kernel, group: &'a Path) -> impl Iterator<Item = &'a Process> {
     let here = move |process: &&Process| kernel.group_paths(process).iter().any(|own| own.starts_with(group));
     kernel.processes.values().filter(|process| !process.zombie).filter(here)
 }

@@ -107,7 +107,7 @@ impl Scene {
     pub fn of(seed: u64) -> Scene {
         let mut random = Random::for_purpose(seed, "scene");
         let count = 2 + random.below(5) as u32;
-        let mounted = any_mounts(&mut random);
+        let mounted = random_mounts(&mut random);
         let uid = if random.chance(70) { 0 } else { 1000 };
         let policies = ["TA", "TA", "TA", "TA", "EQ", "CO", "LV", "UE", "BP", "LA"];
         let has_groups = !mounted.is_empty() && uid == 0;
@@ -123,7 +123,7 @@ impl Scene {
             _ => TurnsChoice::Auto,
         };
         let many = 1 + random.below(4) as usize;
-        let programs: Vec<Planned> = (0..many).map(|_| any_program(&mut random, count)).collect();
+        let programs: Vec<Planned> = (0..many).map(|_| random_program(&mut random, count)).collect();
         let mut scene = Scene {
             seed,
             cpus: CpuSet::first(count),
@@ -143,7 +143,7 @@ impl Scene {
     }
 
     /// Whether a guard may be missing at times.
-    pub fn harms_guards(&self) -> bool {
+    pub fn has_guard_faults(&self) -> bool {
         self.incidents.iter().any(|(_, what)| {
             matches!(
                 what,
@@ -153,7 +153,7 @@ impl Scene {
     }
 
     /// For how long guards are kept from running.
-    pub fn guards_stall_ns(&self) -> u64 {
+    pub fn guard_stall_ns(&self) -> u64 {
         let stall_ms = |what: &Incident| match what {
             Incident::Stall(Target::Guard, _, ms) => *ms,
             _ => 0,
@@ -237,7 +237,7 @@ impl Scene {
     }
 }
 
-fn any_mounts(random: &mut Random) -> Vec<Hierarchy> {
+fn random_mounts(random: &mut Random) -> Vec<Hierarchy> {
     let v1 = [Hierarchy::Cpuset, Hierarchy::Cpu, Hierarchy::Freezer];
     match random.below(5) {
         0 => Vec::new(),
@@ -247,25 +247,25 @@ fn any_mounts(random: &mut Random) -> Vec<Hierarchy> {
     }
 }
 
-fn any_place(random: &mut Random, cpus: u32) -> CpuSet {
+fn random_place(random: &mut Random, cpus: u32) -> CpuSet {
     let width = 1 + random.below(u64::from(cpus)) as u32;
     let from = random.below(u64::from(cpus - width + 1)) as u32;
     (from..from + width).collect()
 }
 
 /// Some hundred milliseconds in teams.
-fn teams(random: &mut Random, wide: u32) -> Script {
+fn random_teams(random: &mut Random, wide: u32) -> Script {
     let region_ms = 2 + random.below(30);
     phases(1 + (50 + random.below(350)) / region_ms, region_ms * MS, (1 + random.below(5)) * MS, wide)
 }
 
-fn any_program(random: &mut Random, cpus: u32) -> Planned {
+fn random_program(random: &mut Random, cpus: u32) -> Planned {
     use Kind::{Choosing, Daemon, Executing, Foreign, Forking, Launcher, Passive, Resizable, Rigid, Serial};
     let kind = *random.pick(&[
         Resizable, Resizable, Resizable, Resizable, Rigid, Rigid, Foreign, Serial, Forking, Daemon,
         Executing, Choosing, Launcher, Passive,
     ]);
-    let mask = if random.chance(15) { any_place(random, cpus) } else { CpuSet::new() };
+    let mask = if random.chance(15) { random_place(random, cpus) } else { CpuSet::new() };
     // Who has fewer CPUs from the beginning than threads that spin for each other has only himself to blame.
     let most = if mask.is_empty() { cpus } else { mask.len() as u32 };
     let wide = if random.chance(70) { 0 } else { 1 + random.below(u64::from(most)) as u32 };
@@ -273,33 +273,33 @@ fn any_program(random: &mut Random, cpus: u32) -> Planned {
         Serial => [Op::Serial { ns: (50 + random.below(300)) * MS }].into(),
         Forking | Launcher => {
             let mut script: Script =
-                (0..1 + random.below(3)).map(|_| Op::Fork(teams(random, wide))).collect();
+                (0..1 + random.below(3)).map(|_| Op::Fork(random_teams(random, wide))).collect();
             script.push_back(Op::Sleep { ns: random.below(20) * MS });
             script.push_back(Op::Wait);
             script
         }
         Daemon => {
             let mut script: Script = [Op::Serial { ns: 10 * MS }, Op::Daemonise].into();
-            script.extend(teams(random, wide));
+            script.extend(random_teams(random, wide));
             script
         }
         Executing => {
-            let mut script = teams(random, wide);
+            let mut script = random_teams(random, wide);
             script.push_back(Op::Exec { name: "other".to_owned() });
-            script.extend(teams(random, wide));
+            script.extend(random_teams(random, wide));
             script
         }
         Choosing => {
-            let mut script = teams(random, wide);
+            let mut script = random_teams(random, wide);
             script.truncate(6);
             script.push_back(match random.chance(50) {
-                true => Op::Restrict(any_place(random, cpus)),
-                false => Op::BindFirst(any_place(random, cpus)),
+                true => Op::Restrict(random_place(random, cpus)),
+                false => Op::BindFirst(random_place(random, cpus)),
             });
-            script.extend(teams(random, wide));
+            script.extend(random_teams(random, wide));
             script
         }
-        Resizable | Rigid | Foreign | Passive => teams(random, wide),
+        Resizable | Rigid | Foreign | Passive => random_teams(random, wide),
     };
     if random.chance(20) {
         script.insert(script.len().min(3), Op::Sleep { ns: random.below(100) * MS });

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::scene::{Incident, Scene};
-use super::{play, play_broken, seeds_asked_for};
+use super::{play, play_broken, requested_seeds};
 use crate::mutants::{self, Mutant};
 
 /// No world takes as long.
 const LONGEST: Duration = Duration::from_secs(20);
 
 /// The same scene with as little in it as still shows something wrong.
-pub fn shortened(scene: &Scene) -> (Scene, String) {
+pub fn minimize(scene: &Scene) -> (Scene, String) {
     let mut best = scene.clone();
     let mut what = play(scene).unwrap_or_default();
     let mut shorter = true;
@@ -50,7 +50,7 @@ fn drop_first(incidents: &mut Vec<(u64, Incident)>, from: usize, incident: Incid
 }
 
 pub fn report(seed: u64) -> String {
-    let (scene, what) = shortened(&Scene::of(seed));
+    let (scene, what) = minimize(&Scene::of(seed));
     let mut text = format!("seed {seed}: {what}\n");
     text += &format!("  again: COPLACE_SEED={seed} cargo test -p coplace-node explore::\n");
     text += &format!(
@@ -168,7 +168,7 @@ const SHOWN_BY: &[(Mutant, u64)] = &[
     (Mutant::RigidTakenForResizable, 2),
     (Mutant::RecordsKept, 1),
     (Mutant::HeldForEver, 0),
-    (Mutant::NobodyTakenBack, 11047),
+    (Mutant::NobodyReadopted, 11047),
     (Mutant::TeamsOutgrown, 23627),
     (Mutant::WithinForgotten, 469),
     (Mutant::AllContinued, 6),
@@ -177,7 +177,7 @@ const SHOWN_BY: &[(Mutant, u64)] = &[
 
 #[test]
 fn each_deliberate_fault_is_shown_by_a_seed() {
-    if let Some(seeds) = seeds_asked_for() {
+    if let Some(seeds) = requested_seeds() {
         let only = std::env::var("COPLACE_MUTANT").ok();
         let wanted = |mutant: &Mutant| only.as_ref().is_none_or(|only| *only == format!("{mutant:?}"));
         for mutant in mutants::ALL.into_iter().filter(wanted) {

@@ -12,13 +12,13 @@ use super::Home;
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Somebody schedules here already. `None`s: it has only just taken the lock.
-    #[error("{} schedules in {home} already{}", role_words(.role), pid_words(.pid))]
+    #[error("{} schedules in {home} already{}", describe_role(.role), describe_pid(.pid))]
     Held { home: PathBuf, pid: Option<u32>, role: Option<Role> },
     #[error("cannot lock {path}: {error}")]
     Io { path: PathBuf, error: io::Error },
 }
 
-fn role_words(role: &Option<Role>) -> &'static str {
+fn describe_role(role: &Option<Role>) -> &'static str {
     match role {
         Some(Role::Daemon) => "a coplace daemon",
         Some(Role::Observer) => "a coplace daemon that observes",
@@ -27,7 +27,7 @@ fn role_words(role: &Option<Role>) -> &'static str {
     }
 }
 
-fn pid_words(pid: &Option<u32>) -> String {
+fn describe_pid(pid: &Option<u32>) -> String {
     pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub fn usual() -> Places {
+    pub fn default_places() -> Places {
         Places { logins: "/run/user".into(), temporary: "/tmp".into() }
     }
 
@@ -46,17 +46,18 @@ impl Places {
     }
 
     /// The one that goes before this one, if it does: somebody schedules in a better one, or this one is gone.
-    pub fn before(&self, own: &Path, uid: u32) -> Option<PathBuf> {
+    pub fn preferred_to(&self, own: &Path, uid: u32) -> Option<PathBuf> {
         if !own.is_dir() {
             return Some(self.choose(uid)).filter(|path| path != own);
         }
-        let better = |path: &PathBuf| path != own && existing(path, uid).is_some_and(|home| schedules(&home));
+        let better =
+            |path: &PathBuf| path != own && find_existing(path, uid).is_some_and(|home| schedules(&home));
         self.of(uid).into_iter().take_while(|path| path != own).find(better)
     }
 }
 
 /// Without making anything; what is not the user's own is nobody's.
-fn existing(path: &Path, uid: u32) -> Option<Home> {
+fn find_existing(path: &Path, uid: u32) -> Option<Home> {
     let meta = fs::symlink_metadata(path).ok()?;
     (meta.is_dir() && meta.uid() == uid && meta.mode() & 0o022 == 0)
         .then(|| Home { path: path.to_owned(), kind: Kind::Own })
@@ -64,12 +65,12 @@ fn existing(path: &Path, uid: u32) -> Option<Home> {
 
 fn schedules(home: &Home) -> bool {
     UnixStream::connect(home.socket()).is_ok()
-        || Lease::read(home).is_some_and(|lease| identity::lives(lease.holder))
+        || Lease::read(home).is_some_and(|lease| identity::is_alive(lease.holder))
 }
 
 /// Somebody schedules there, or did a moment ago and has left programs that live.
 fn is_inhabited(path: &Path, uid: u32) -> bool {
-    existing(path, uid).is_some_and(|home| schedules(&home) || has_programs(&home))
+    find_existing(path, uid).is_some_and(|home| schedules(&home) || has_programs(&home))
 }
 
 /// As much of a record as tells whose it is.
@@ -83,7 +84,7 @@ fn has_programs(home: &Home) -> bool {
     records.filter(|entry| entry.path().extension().is_some_and(|end| end == "json")).any(|entry| {
         let record =
             fs::read(entry.path()).ok().and_then(|text| serde_json::from_slice::<Record>(&text).ok());
-        record.is_some_and(|record| identity::lives(record.process))
+        record.is_some_and(|record| identity::is_alive(record.process))
     })
 }
 
@@ -116,7 +117,7 @@ mod tests {
     }
 
     fn home(path: &Path) -> Home {
-        Home::make(path.to_owned(), Kind::Own).unwrap()
+        Home::create(path.to_owned(), Kind::Own).unwrap()
     }
 
     #[test]
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lives_in_the_temporary_one_is_found_after_a_login() {
+    fn programs_in_the_temporary_home_are_found_after_a_login() {
         let (_dir, places) = places();
         let old = home(&temporary(&places));
         let lease = Lease::acquire(&old).unwrap();
@@ -152,13 +153,13 @@ mod tests {
         let old = home(&temporary(&places));
         let _old = Lease::acquire(&old).unwrap();
         let login = log_in(&places);
-        assert_eq!(places.before(old.path(), uid()), None);
+        assert_eq!(places.preferred_to(old.path(), uid()), None);
         let new = home(&login);
-        assert_eq!(places.before(old.path(), uid()), None, "nobody schedules there yet");
+        assert_eq!(places.preferred_to(old.path(), uid()), None, "nobody schedules there yet");
         let _lock = new.lock_scheduler(Role::Leader).unwrap();
         let _new = Lease::acquire(&new).unwrap();
-        assert_eq!(places.before(old.path(), uid()), Some(login.clone()));
-        assert_eq!(places.before(&login, uid()), None);
+        assert_eq!(places.preferred_to(old.path(), uid()), Some(login.clone()));
+        assert_eq!(places.preferred_to(&login, uid()), None);
         assert_eq!(places.choose(uid()), login);
     }
 
@@ -167,13 +168,13 @@ mod tests {
         let (_dir, places) = places();
         let login = log_in(&places);
         home(&login);
-        assert_eq!(places.before(&login, uid()), None);
+        assert_eq!(places.preferred_to(&login, uid()), None);
         fs::remove_dir_all(login.parent().unwrap()).unwrap();
-        assert_eq!(places.before(&login, uid()), Some(temporary(&places)));
+        assert_eq!(places.preferred_to(&login, uid()), Some(temporary(&places)));
     }
 
     #[test]
-    fn what_is_somebody_else_s_or_a_link_is_no_login() {
+    fn a_foreign_directory_or_a_link_is_no_login() {
         let (dir, places) = places();
         let target = dir.path().join("target");
         fs::create_dir(&target).unwrap();

@@ -60,7 +60,7 @@ fn a_second_scheduler_learns_of_the_first_and_locks_after_it() {
 }
 
 #[test]
-fn no_leader_takes_the_lock_while_a_daemon_claims_it() {
+fn no_leader_gets_the_lock_while_a_daemon_claims_it() {
     let dir = scratch();
     let home = Home::at(dir.path()).unwrap();
     let claim = home.claim_for_daemon().unwrap().unwrap();
@@ -75,9 +75,9 @@ fn no_leader_takes_the_lock_while_a_daemon_claims_it() {
 fn pages_of_dead_processes_are_swept_and_living_ones_kept() {
     let dir = scratch();
     let home = Home::at(dir.path()).unwrap();
-    let mine = home.make_pages(identity::own()).unwrap();
-    let dead = home.make_pages(ProcessId { pid: std::process::id(), start_time_ticks: 1 }).unwrap();
-    let kept = home.make_pages(ProcessId { pid: std::process::id(), start_time_ticks: 2 }).unwrap();
+    let mine = home.create_pages(identity::own()).unwrap();
+    let dead = home.create_pages(ProcessId { pid: std::process::id(), start_time_ticks: 1 }).unwrap();
+    let kept = home.create_pages(ProcessId { pid: std::process::id(), start_time_ticks: 2 }).unwrap();
     home.sweep_pages(|path| path == kept);
     assert!(mine.exists() && !dead.exists() && kept.exists());
 }

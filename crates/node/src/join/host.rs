@@ -12,7 +12,7 @@ use crate::scheduler::{Options, Scheduler, StartError, Stopper};
 /// How long a scheduler may take to set everything free.
 const STOP_NS: u64 = 3_000_000_000;
 /// How often it is looked whether it has.
-const STOP_LOOK_NS: u64 = 500_000;
+const STOP_POLL_NS: u64 = 500_000;
 
 pub struct Host {
     stopper: Stopper,
@@ -59,7 +59,7 @@ impl Host {
         self.stopper.stop();
         let began_ns = now_ns();
         while !self.thread.is_finished() && now_ns() - began_ns < STOP_NS {
-            linux::clock::sleep_until(now_ns() + STOP_LOOK_NS);
+            linux::clock::sleep_until(now_ns() + STOP_POLL_NS);
         }
         if self.thread.is_finished() {
             self.collect();

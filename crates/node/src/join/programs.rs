@@ -8,20 +8,23 @@ use linux::clock::now_ns;
 use protocol::{Account, AppRecord, ClientError, FromScheduler, ToScheduler};
 use workload::AppId;
 
-use super::trying::Trying;
-use super::{JoinError, LAST_ANSWER, Link, Membership, Program, Why, is_done};
+use super::retry::Retry;
+use super::{JoinError, LAST_ANSWER, Link, Membership, NoSchedulerReason, Program, is_done};
 use crate::home::LOCK_PATIENCE_NS;
 use crate::registry::Registry;
 use crate::restore;
 
 impl Membership {
     /// [`Membership::register`], again and again while schedulers go, until one that lives has the program.
-    pub fn bring(&mut self, record: &AppRecord) -> Result<(AppId, BTreeMap<String, String>), JoinError> {
-        let trying = Trying::now();
+    pub fn register_until_accepted(
+        &mut self,
+        record: &AppRecord,
+    ) -> Result<(AppId, BTreeMap<String, String>), JoinError> {
+        let retry = Retry::now();
         loop {
-            self.connect(trying)?;
+            self.connect(retry)?;
             match self.register(record.clone()) {
-                Err(error) => trying.again(error, &self.home)?,
+                Err(error) => retry.wait_before_next(error, &self.home)?,
                 registered => return registered,
             }
         }
@@ -31,7 +34,7 @@ impl Membership {
     /// is to hold when it is let go. `Start` follows.
     pub fn register(&mut self, record: AppRecord) -> Result<(AppId, BTreeMap<String, String>), JoinError> {
         let Link::To(client) = &mut self.link else {
-            return Err(JoinError::Nobody(self.why_lost()));
+            return Err(JoinError::Nobody(self.no_scheduler_reason()));
         };
         let request = ToScheduler::Register { record: Box::new(record.clone()) };
         let asked_for = record.id.clone();
@@ -42,8 +45,8 @@ impl Membership {
         );
         match answer {
             Ok(FromScheduler::Registered { id, environment, .. }) => {
-                let taken = self.programs.iter().any(|program| program.id == id);
-                debug_assert!(!taken, "the scheduler gave the name {id} twice");
+                let is_known = self.programs.iter().any(|program| program.id == id);
+                debug_assert!(!is_known, "the scheduler gave the name {id} twice");
                 let record = AppRecord { id: id.clone(), ..record };
                 self.programs.push(Program {
                     id: id.clone(),
@@ -61,16 +64,16 @@ impl Membership {
                     return Err(error.into());
                 }
                 let error = Arc::new(JoinError::from(error));
-                self.lose(Why::Failed(Arc::clone(&error)));
+                self.drop_link(NoSchedulerReason::Failed(Arc::clone(&error)));
                 Err(JoinError::Lost(error))
             }
         }
     }
 
-    pub(super) fn why_lost(&self) -> Why {
+    pub(super) fn no_scheduler_reason(&self) -> NoSchedulerReason {
         match &self.link {
             Link::Lost(lost) => lost.why.clone(),
-            Link::To(_) => Why::NotTried,
+            Link::To(_) => NoSchedulerReason::NotTried,
         }
     }
 
@@ -85,15 +88,15 @@ impl Membership {
             Ok(answer) => Some(answer),
             Err(ClientError::Refused(_)) => None,
             Err(error) => {
-                self.lose(error.into());
+                self.drop_link(error.into());
                 None
             }
         }
     }
 
-    pub(super) fn be_patient(&mut self, answer_within: Duration) -> Option<Duration> {
+    pub(super) fn set_patience(&mut self, answer_within: Duration) -> Option<Duration> {
         match &mut self.link {
-            Link::To(client) => Some(client.be_patient(answer_within)),
+            Link::To(client) => Some(client.set_patience(answer_within)),
             Link::Lost(_) => None,
         }
     }
@@ -103,7 +106,7 @@ impl Membership {
     }
 
     /// It was executed.
-    pub fn started(&mut self, id: &AppId) {
+    pub fn report_started(&mut self, id: &AppId) {
         let lost_so_far_ns = self.lost_so_far_ns();
         let Some(program) = self.program(id) else { return };
         program.record.started = true;
@@ -112,24 +115,24 @@ impl Membership {
         if let Link::To(client) = &mut self.link
             && let Err(error) = client.send(&ToScheduler::Started { id })
         {
-            self.lose(error.into());
+            self.drop_link(error.into());
         }
     }
 
     /// It has ended; its account, if there is a scheduler that kept one. Descendants may live on
     /// under the scheduler.
-    pub fn ended(&mut self, id: &AppId) -> Option<Account> {
+    pub fn report_ended(&mut self, id: &AppId) -> Option<Account> {
         let asked = self.program(id)?.record.id.clone();
         let request = ToScheduler::Ended { id: asked.clone() };
         let is_its = |account: &Account| account.id.as_ref().is_none_or(|id| *id == asked);
         let is_answer = |message: &FromScheduler| matches!(message, FromScheduler::Account { account } if is_its(account));
         // It runs no more: nothing depends on how soon this comes, and who hears nothing has no account.
-        let usual = self.be_patient(LAST_ANSWER);
+        let usual = self.set_patience(LAST_ANSWER);
         let answer = self.ask(&request, is_answer);
         if let Some(usual) = usual {
-            self.be_patient(usual);
+            self.set_patience(usual);
         }
-        self.keep_accounts();
+        self.collect_accounts();
         let index = self.programs.iter().position(|program| program.id == *id)?;
         let program = self.programs.remove(index);
         let last = match answer {
@@ -137,7 +140,7 @@ impl Membership {
                 if !self.home.may_schedule() {
                     // Root's scheduler does not remove what is in another user's hands.
                     let pages = program.record.pages.to_string_lossy();
-                    let users = linux::procfs::carrying("COPLACE_PAGES", &pages, &self.root);
+                    let users = linux::procfs::with_variable("COPLACE_PAGES", &pages, &self.root);
                     if users.is_ok_and(|users| users.is_empty()) {
                         restore::remove_pages(&program.record);
                     }
@@ -203,13 +206,13 @@ impl Membership {
     }
 
     /// Makes it run, whatever is done to it now, so that a signal reaches it.
-    pub fn terminating(&mut self, id: &AppId) {
+    pub fn report_terminating(&mut self, id: &AppId) {
         let Some(program) = self.program(id) else { return };
         let request = ToScheduler::Terminating { id: program.record.id.clone() };
         if self.ask(&request, is_done).is_none()
             && let Some(program) = self.programs.iter().find(|program| program.id == *id)
         {
-            self.free(program);
+            self.set_program_free(program);
         }
     }
 
@@ -219,7 +222,7 @@ impl Membership {
         if let Some(host) = self.host.take() {
             // What it hands out when it ends is there then.
             host.stop();
-            self.lose(Why::SteppedDown);
+            self.drop_link(NoSchedulerReason::SteppedDown);
         }
     }
 }

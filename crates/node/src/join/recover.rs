@@ -5,8 +5,8 @@ use protocol::{Client, ClientError, FromScheduler, Role, ToScheduler};
 
 use super::host::Host;
 use super::{
-    JoinError, LONGEST_PAUSE_NS, Link, Lost, Membership, ORPHANED_NS, PAUSE_NS, Program, SUPERIOR_NS, Why,
-    is_done,
+    JoinError, LONGEST_PAUSE_NS, Link, Lost, Membership, NoSchedulerReason, ORPHANED_NS, PAUSE_NS, Program,
+    SUPERIOR_NS, is_done,
 };
 use crate::home::Home;
 use crate::lease::Lease;
@@ -14,7 +14,7 @@ use crate::registry::Registry;
 use crate::restore;
 
 impl Membership {
-    pub(super) fn lose(&mut self, why: Why) {
+    pub(super) fn drop_link(&mut self, why: NoSchedulerReason) {
         if let Link::To(client) = &mut self.link {
             // Its last words.
             while let Ok(messages) = client.drain()
@@ -22,13 +22,13 @@ impl Membership {
             {
                 self.inbox.extend(messages);
             }
-            self.keep_accounts();
+            self.collect_accounts();
             self.set_link(Link::Lost(Lost::now(why)));
         }
     }
 
     /// A scheduler that ends in order hands out what it wrote up about our programs.
-    pub(super) fn keep_accounts(&mut self) {
+    pub(super) fn collect_accounts(&mut self) {
         for message in std::mem::take(&mut self.inbox) {
             match message {
                 FromScheduler::Account { account } => {
@@ -58,18 +58,18 @@ impl Membership {
         lost.next_ns = now + lost.pause_ns;
         let to_be_freed = orphaned && !lost.freed;
         if to_be_freed
-            && self.free_all()
+            && self.set_programs_free()
             && let Link::Lost(lost) = &mut self.link
         {
             lost.freed = true;
         }
         if orphaned && let Some(home) = self.home.fallback() {
-            self.go_to(home);
+            self.move_to_home(home);
         }
     }
 
     /// Sets the programs free, unless somebody has them in his care: `false`.
-    fn free_all(&self) -> bool {
+    fn set_programs_free(&self) -> bool {
         // A scheduler that comes back late takes back what is noted as free, and nothing else. So it must not
         // come back between our look at its lease and the note.
         let lock = match self.home.lock_programs() {
@@ -89,13 +89,13 @@ impl Membership {
             };
             // As in `restore::set_all_free`.
             note();
-            self.free(program);
+            self.set_program_free(program);
             note();
         }
         true
     }
 
-    pub(super) fn free(&self, program: &Program) {
+    pub(super) fn set_program_free(&self, program: &Program) {
         let mut traces = Registry::new(&self.home).traces(&program.record.id);
         traces.user_stopped = program.suspended || traces.user_stopped && !program.to_be_continued;
         // What this user may not undo (root's groups) root's guard undoes.
@@ -106,26 +106,26 @@ impl Membership {
     /// led follows when the leader has gone.
     pub(super) fn poll_superior(&mut self) {
         let now = now_ns();
-        if now < self.superior_looked_ns + SUPERIOR_NS && matches!(self.link, Link::To(_)) {
+        if now < self.superior_polled_ns + SUPERIOR_NS && matches!(self.link, Link::To(_)) {
             return;
         }
-        self.superior_looked_ns = now;
+        self.superior_polled_ns = now;
         let is_free = self.host.is_some() || matches!(self.link, Link::Lost(_));
-        let better = || self.home.better().filter(|_| is_free);
+        let better = || self.home.preferred().filter(|_| is_free);
         if let Some(home) = self.home.superior().or_else(better) {
             self.step_down();
-            self.go_to(home);
+            self.move_to_home(home);
         }
     }
 
-    pub(super) fn go_to(&mut self, home: Home) {
+    pub(super) fn move_to_home(&mut self, home: Home) {
         // In the old home nobody else is to adopt them.
         let registry = Registry::new(&self.home);
         for program in self.programs.iter().filter(|_| self.home.may_schedule()) {
             registry.remove(&program.record.id);
         }
         self.home = home;
-        self.set_link(Link::Lost(Lost::now(Why::Elsewhere)));
+        self.set_link(Link::Lost(Lost::now(NoSchedulerReason::Elsewhere)));
     }
 
     /// Connects to whoever schedules, or leads, and brings the programs along.
@@ -145,7 +145,7 @@ impl Membership {
 
     fn lead(&mut self) -> Result<(), JoinError> {
         let Some(options) = self.options.clone() else {
-            return Err(JoinError::Nobody(Why::NotAsked));
+            return Err(JoinError::Nobody(NoSchedulerReason::NotAsked));
         };
         let lock = self.home.lock_scheduler(Role::Leader)?;
         self.host = Some(Host::start(self.home.clone(), lock, options)?);

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use rustix::process::Pid;
 
-use super::given;
+use super::inherited;
 
 /// Where it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +56,10 @@ pub struct Environment {
 }
 
 /// A set of CPUs as the kernel writes it.
-pub type CpuWords = [u64; 128];
+pub type CpuMask = [u64; 128];
 
 /// Those of this thread; none where the kernel has more than fit, or does not say.
-pub fn own_cpus() -> CpuWords {
+pub fn own_cpus() -> CpuMask {
     let mut cpus = [0; 128];
     // SAFETY: the kernel writes no more than it is told there is.
     let got = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&cpus), cpus.as_mut_ptr()) };
@@ -69,13 +69,15 @@ pub fn own_cpus() -> CpuWords {
 /// Takes back the CPUs that the user gave where the kernel has added others. Before Linux 6.2 whoever is moved into a
 /// group of a cpuset or out of one forgets them, and whoever moved it may have been kept from mending that: a program
 /// makes as many threads as it sees CPUs now, and keeps them.
-fn keep_to(given: &CpuWords) {
+fn restrict_cpus(started_with: &CpuMask) {
     let now = own_cpus();
-    let beyond = now.iter().zip(given).any(|(now, given)| now & !given != 0);
-    if beyond && given.iter().any(|word| *word != 0) {
+    let beyond = now.iter().zip(started_with).any(|(now, started_with)| now & !started_with != 0);
+    if beyond && started_with.iter().any(|word| *word != 0) {
         // SAFETY: the kernel reads as many bytes as it is told there are. It refuses where none of them is in the
         // cpuset of now; then the cpuset holds.
-        unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(given), given.as_ptr()) };
+        unsafe {
+            libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(started_with), started_with.as_ptr())
+        };
     }
 }
 
@@ -148,7 +150,7 @@ pub struct Plan<'a> {
     /// Replacements of the standard descriptors.
     pub standard: [Option<RawFd>; 3],
     /// The CPUs that its user gave it; empty: unknown.
-    pub cpus: &'a CpuWords,
+    pub cpus: &'a CpuMask,
     /// A byte, or its end, lets the program go.
     pub go: RawFd,
     pub failure: RawFd,
@@ -164,8 +166,8 @@ impl Plan<'_> {
             [c"/bin/sh".as_ptr(), ptr::null()].into_iter().chain(arguments[1..].iter().copied()).collect();
         // Asked once: later the answer would be our own setting.
         static CHILDREN_IGNORED: OnceLock<bool> = OnceLock::new();
-        let children_ignored = *CHILDREN_IGNORED.get_or_init(given::keep_children);
-        let mask = given::mask();
+        let children_ignored = *CHILDREN_IGNORED.get_or_init(inherited::reset_child_signal);
+        let mask = inherited::mask();
         // SAFETY: the sets are initialised by the calls; blocking all signals keeps handlers of this
         // process from running in the child, where they would write into our pipes.
         let pid = unsafe {
@@ -204,7 +206,7 @@ impl Plan<'_> {
                 let fd = fd as RawFd;
                 match replacement {
                     Some(from) if libc::dup2(*from, fd) < 0 => self.fail(Stage::Descriptors, 0),
-                    None if given::was_closed(fd) => drop(libc::close(fd)),
+                    None if inherited::was_closed(fd) => drop(libc::close(fd)),
                     _ => {}
                 }
             }
@@ -220,7 +222,7 @@ impl Plan<'_> {
             while libc::read(self.go, (&raw mut byte).cast(), 1) < 0
                 && *libc::__errno_location() == libc::EINTR
             {}
-            keep_to(self.cpus);
+            restrict_cpus(self.cpus);
             self.execute(arguments, for_shell)
         }
     }
@@ -288,7 +290,7 @@ unsafe fn restore_dispositions(children_ignored: bool) {
                 libc::sigaction(signal, &default, ptr::null_mut());
             }
         }
-        let pipe = if given::pipe_was_ignored() { libc::SIG_IGN } else { libc::SIG_DFL };
+        let pipe = if inherited::pipe_was_ignored() { libc::SIG_IGN } else { libc::SIG_DFL };
         libc::signal(libc::SIGPIPE, pipe);
         if children_ignored {
             libc::signal(libc::SIGCHLD, libc::SIG_IGN);

@@ -24,7 +24,7 @@ fn a_held_program_does_nothing_until_let_go_and_reports_its_end() {
     let mark = dir.path().join("mark");
     let script = format!("echo > {}; exit 7", mark.display());
     let held = Held::spawn(launch(&["sh", "-c", &script])).unwrap();
-    assert!(identity::lives(held.process()));
+    assert!(identity::is_alive(held.process()));
     std::thread::sleep(Duration::from_millis(30));
     assert!(!mark.exists());
     let process = held.process();
@@ -40,7 +40,7 @@ fn a_held_program_that_is_dropped_never_runs() {
     let held = Held::spawn(launch(&["sleep", "60"])).unwrap();
     let process = held.process();
     drop(held);
-    assert!(!identity::lives(process));
+    assert!(!identity::is_alive(process));
 }
 
 #[test]
@@ -126,11 +126,11 @@ fn a_program_finds_the_signal_dispositions_of_our_own_start() {
         .collect();
     let pipe = 1 << (libc::SIGPIPE - 1);
     assert_eq!(masks[0], 0, "blocked: {text}");
-    assert_eq!(masks[1] & pipe != 0, given::pipe_was_ignored(), "{text}");
+    assert_eq!(masks[1] & pipe != 0, inherited::pipe_was_ignored(), "{text}");
 }
 
 #[test]
-fn a_stopped_program_tells_by_which_signal_as_long_as_it_stands() {
+fn a_stopped_program_reports_its_stop_signal_while_stopped() {
     let mut running = Held::spawn(launch(&["sleep", "60"])).unwrap().let_go(&BTreeMap::new()).unwrap();
     assert_eq!(running.stop_signal(), None);
     // In a process group that nobody controls SIGTSTP stops nothing.
@@ -162,12 +162,12 @@ fn a_held_program_starts_by_itself_when_its_guardian_is_killed() {
 }
 
 /// The CPUs that a program finds whose user gave it `given` and whose held process was left with `left`.
-fn cpus_at_start(given: &str, left: &str) -> String {
+fn cpus_at_start(initial: &str, left: &str) -> String {
     let cpus = |text: &str| text.parse::<topology::CpuSet>().unwrap();
     // In a thread of its own: no other test is to have these CPUs.
     std::thread::scope(|scope| {
         let run = scope.spawn(|| {
-            linux::affinity::set(rustix::thread::gettid().as_raw_nonzero().get() as u32, &cpus(given))
+            linux::affinity::set(rustix::thread::gettid().as_raw_nonzero().get() as u32, &cpus(initial))
                 .unwrap();
             let (read, write) = io::pipe().unwrap();
             let mut launch = launch(&["grep", "Cpus_allowed_list", "/proc/self/status"]);
@@ -184,7 +184,7 @@ fn cpus_at_start(given: &str, left: &str) -> String {
 }
 
 #[test]
-fn a_program_starts_on_no_cpus_its_user_did_not_give() {
+fn a_program_starts_only_on_cpus_that_its_user_gave() {
     let own: Vec<u32> = linux::affinity::get(std::process::id()).unwrap().iter().collect();
     let [one, other, ..] = own[..] else {
         return coplace_skipped::skipped_here("there is only one CPU");

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use linux::affinity::{Chosen, Said};
+use linux::affinity::{Chosen, Stated};
 use linux::{Process, Root, affinity, procfs};
 use plan::Speedup;
 use protocol::AppRecord;
@@ -16,7 +16,7 @@ use crate::mechanism::{Harness, Keep};
 use crate::rates::{self, Beside, Pair, Rates};
 use crate::remember::Learned;
 use crate::restore::Known;
-use crate::watch::{Nature, Sight, Watch};
+use crate::watch::{Nature, Observation, Watch};
 
 /// Where a program is to be, and with how many threads; 0: as many as it likes.
 pub(super) type Wish = (CpuSet, u32);
@@ -26,7 +26,7 @@ pub struct Managed {
     pub record: AppRecord,
     pub(super) harness: Option<Harness>,
     pub(super) watch: Watch,
-    pub sight: Option<Sight>,
+    pub observation: Option<Observation>,
     pub(super) ledger: Ledger,
     pub(super) rates: Rates,
     /// How its speed grows with its threads: as its rates say, or as they did last time.
@@ -50,7 +50,7 @@ pub struct Managed {
     pub(super) may_start: bool,
     /// Its `run` was told to execute it.
     pub(super) let_go: bool,
-    pub(super) stopped_looks: u32,
+    pub(super) stopped_samples: u32,
     /// Most threads that ran when it was looked at.
     pub(super) widest: u32,
     /// More run now, and nobody plans with them yet.
@@ -65,7 +65,7 @@ pub struct Managed {
 
 impl Managed {
     /// Whether the clock may stop it.
-    pub(super) fn takes_turns(&self) -> bool {
+    pub(super) fn may_take_turns(&self) -> bool {
         let by_user = self.user_stopped || self.yields;
         self.record.started && !by_user && !self.terminating && self.harness.is_some()
     }
@@ -85,7 +85,7 @@ impl Managed {
     }
 
     /// Whether its `run` is to be told to execute it.
-    pub fn waits_to_be_let_go(&self) -> bool {
+    pub fn is_awaiting_start(&self) -> bool {
         self.may_start && !self.let_go
     }
 
@@ -117,8 +117,8 @@ impl Managed {
 
     /// What it turned out to be.
     pub fn learned(&self) -> Learned {
-        let width = self.sight.as_ref().and_then(|sight| sight.team);
-        let rigid = match self.sight.as_ref().map(|sight| &sight.nature) {
+        let width = self.observation.as_ref().and_then(|observation| observation.team);
+        let rigid = match self.observation.as_ref().map(|observation| &observation.nature) {
             // One that its user declared so has shown nothing; one that was told how many threads to have,
             // not how many it has otherwise.
             _ if self.record.demand.malleability == Malleability::Rigid => None,
@@ -137,20 +137,20 @@ impl Managed {
 
     /// What its neighbours cost it, as far as its rates tell.
     pub fn neighbours(&self) -> Vec<Pair> {
-        self.rates.seen()
+        self.rates.neighbour_costs()
     }
 
     /// Finds out what its threads chose of CPUs, and keeps those in its place that chose nothing.
     pub(super) fn sample_masks(&mut self, keep: impl Keep) -> Result<()> {
         let Some(harness) = &mut self.harness else { return Ok(()) };
         let insiders = self.watch.insiders();
-        let mut said = self.watch.stated_cpus();
+        let mut stated = self.watch.stated_cpus();
         if self.record.terms.rebind {
             // What its launcher binds is undone, and no choice of the program's.
-            let follows = || Said { follows_place: true, ..Said::default() };
-            said.extend(insiders.iter().map(|process| (*process, follows())));
+            let follows = || Stated { follows_place: true, ..Stated::default() };
+            stated.extend(insiders.iter().map(|process| (*process, follows())));
         }
-        if let Some(chosen) = harness.sample_masks(&insiders, said, keep)? {
+        if let Some(chosen) = harness.sample_masks(&insiders, stated, keep)? {
             self.chosen = chosen;
         }
         Ok(())
@@ -158,7 +158,8 @@ impl Managed {
 
     /// Takes its rate into account; `undisturbed`: where it is to be it shares no CPU with anybody.
     pub(super) fn learn_speed(&mut self, undisturbed: bool, beside: Beside) {
-        let resizable = self.sight.as_ref().is_some_and(|sight| sight.nature == Nature::Resizable);
+        let resizable =
+            self.observation.as_ref().is_some_and(|observation| observation.nature == Nature::Resizable);
         let in_place = self.wish.as_ref().is_some_and(|(place, _)| *place == self.placed);
         let own_cpus = match undisturbed && resizable && in_place && !self.user_stopped && !self.yields {
             true => self.placed.len() as u32,
@@ -189,7 +190,7 @@ impl Managed {
     }
 
     /// Whether all of it stands, stopped by signals, now.
-    pub(super) fn stands(&self, root: &Root) -> bool {
+    pub(super) fn is_stopped(&self, root: &Root) -> bool {
         let mut stats = self.members().iter().filter_map(|process| process.stat(root).ok()).peekable();
         stats.peek().is_some() && stats.all(|stat| stat.is_stopped())
     }
@@ -200,7 +201,7 @@ impl Managed {
     }
 
     pub(super) fn settled(&self) -> bool {
-        let nature = self.sight.as_ref().map(|sight| &sight.nature);
+        let nature = self.observation.as_ref().map(|observation| &observation.nature);
         matches!(nature, Some(Nature::Resizable | Nature::Rigid(_) | Nature::StuckInRegion(_)))
     }
 }

@@ -31,7 +31,8 @@ impl Live {
             if managed.harness.is_none() {
                 continue;
             }
-            let asks_first = steps::asks_first(managed.watch.target(), threads) || broken!(TeamsWidenedFirst);
+            let asks_first =
+                steps::resizes_first(managed.watch.target(), threads) || broken!(TeamsWidenedFirst);
             if asks_first && let Err(error) = managed.watch.set_target(threads) {
                 self.failures.push(Failure::of(app, error));
             }
@@ -45,8 +46,8 @@ impl Live {
             match placed {
                 Ok(true) => {
                     let members = managed.watch.members();
-                    if self.follower.moved(app, members, &managed.placed, &next.cpus) {
-                        managed.rates.moved();
+                    if self.follower.start_following(app, members, &managed.placed, &next.cpus) {
+                        managed.rates.mark_moved();
                     }
                     managed.placed = next.cpus;
                     managed.unplaced = None;
@@ -77,10 +78,10 @@ impl Live {
             return Ok(());
         }
         let mut modes = self.plan.turn_modes();
-        self.only_siblings_fill(&mut modes);
+        self.restrict_filling_to_siblings(&mut modes);
         let mut members = Members::new();
         let (mut held, mut whole) = (BTreeSet::new(), Ok(()));
-        for (app, managed) in self.apps.iter_mut().filter(|(_, managed)| managed.takes_turns()) {
+        for (app, managed) in self.apps.iter_mut().filter(|(_, managed)| managed.may_take_turns()) {
             let waits = self.plan.waiting.contains(app);
             let mode = match modes.get(app) {
                 _ if waits => TurnMode::Strict,
@@ -108,13 +109,13 @@ impl Live {
 
     /// Who is not in turn runs by `cpu.idle` only where its group leaves CPUs idle: programs of different groups do
     /// not yield to one another by it, and stand still instead.
-    fn only_siblings_fill(&self, modes: &mut BTreeMap<AppId, TurnMode>) {
+    fn restrict_filling_to_siblings(&self, modes: &mut BTreeMap<AppId, TurnMode>) {
         let fills: Vec<&Managed> = modes
             .iter()
             .filter(|(_, mode)| **mode == TurnMode::Filling)
-            .filter_map(|(app, _)| self.apps.get(app).filter(|managed| managed.takes_turns()))
+            .filter_map(|(app, _)| self.apps.get(app).filter(|managed| managed.may_take_turns()))
             .collect();
-        let mut groups = fills.iter().map(|managed| managed.harness.as_ref().and_then(Harness::idles_within));
+        let mut groups = fills.iter().map(|managed| managed.harness.as_ref().and_then(Harness::idle_scope));
         let first = groups.next().flatten();
         if first.is_none() || groups.any(|group| group != first) {
             modes.values_mut().for_each(|mode| *mode = TurnMode::Strict);
@@ -122,7 +123,7 @@ impl Live {
     }
 
     /// Sets every program free, in order: the scheduler stops, but the programs go on.
-    pub fn let_all_go(&mut self) {
+    pub fn set_all_free(&mut self) {
         self.plan = Plan::default();
         self.clock.set(Rotation::new(None), Members::new(), BTreeSet::new());
     }
@@ -147,7 +148,7 @@ impl Actuator for Live {
 impl Managed {
     /// What is next on the way to `wished`.
     fn next(&mut self, wished: &CpuSet) -> Next {
-        if self.sight.is_none() {
+        if self.observation.is_none() {
             self.watch.scan_pages();
         }
         if broken!(CpusTakenFirst) {
@@ -157,11 +158,11 @@ impl Managed {
             wished,
             placed: &self.placed,
             original: &self.record.original_cpus,
-            nature: self.sight.as_ref().map(|sight| &sight.nature),
+            nature: self.observation.as_ref().map(|observation| &observation.nature),
             threads: self.watch.threads_now(),
             widest: self.widest,
             asked: self.watch.asked_team(),
-            waits_passively: self.sight.as_ref().is_some_and(|sight| sight.waits_passively),
+            waits_passively: self.observation.as_ref().is_some_and(|observation| observation.waits_passively),
             has_runtime: self.watch.has_runtime(),
         })
     }
@@ -177,13 +178,13 @@ impl Managed {
     }
 
     fn follow(&mut self, steps: &[AppChange]) {
-        let wish = wished(self.wish.clone(), steps);
+        let wish = wish_of(self.wish.clone(), steps);
         if let (Some((old, _)), Some((new, _))) = (&self.wish, &wish) {
             if old.len() != new.len() {
-                self.ledger.reconfigured();
+                self.ledger.mark_reconfigured();
             }
             if !new.is_subset(old) && !old.is_subset(new) {
-                self.ledger.moved();
+                self.ledger.mark_moved();
             }
         }
         self.wish = wish;
@@ -192,7 +193,7 @@ impl Managed {
 
 /// Where a program is to be from now on, and with how many threads. One that stands in several slots has all of their
 /// places, because masks do not change with the slots; who waits or is suspended keeps its place until it runs again.
-fn wished(wish: Option<Wish>, steps: &[AppChange]) -> Option<Wish> {
+fn wish_of(wish: Option<Wish>, steps: &[AppChange]) -> Option<Wish> {
     steps.iter().fold(wish, |wish, step| match (step, wish) {
         (AppChange::Started(to) | AppChange::Admitted(to) | AppChange::Resumed(to), _) => {
             Some((to.place.clone(), to.threads))
@@ -225,7 +226,7 @@ mod tests {
         ] {
             let plan: Plan = text.parse().unwrap();
             let change = diff(&before, &plan);
-            wish = wished(wish, change.apps.get(&a).map_or(&[][..], |steps| steps));
+            wish = wish_of(wish, change.apps.get(&a).map_or(&[][..], |steps| steps));
             assert_eq!(wish, Some((place.parse().unwrap(), threads)), "{text}");
             before = plan;
         }

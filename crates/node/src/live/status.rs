@@ -9,7 +9,7 @@ use crate::watch::Nature;
 impl Live {
     pub fn status(&self, now_ns: u64) -> Vec<AppStatus> {
         let status = |(id, managed): (&AppId, &Managed)| {
-            let sight = managed.sight.as_ref();
+            let observation = managed.observation.as_ref();
             let state = match () {
                 () if self.plan.waiting.contains(id) => AppState::Waiting,
                 () if managed.user_stopped => AppState::Suspended,
@@ -25,17 +25,17 @@ impl Live {
                 state,
                 place: managed.placed.clone(),
                 threads: managed.wish.as_ref().map_or(0, |wish| wish.1),
-                team: sight.and_then(|sight| sight.team),
-                rigid: sight.and_then(|sight| match &sight.nature {
+                team: observation.and_then(|observation| observation.team),
+                rigid: observation.and_then(|observation| match &observation.nature {
                     Nature::Rigid(why) | Nature::StuckInRegion(why) => Some(why.clone()),
                     _ => None,
                 }),
-                resizing: sight.and_then(|sight| sight.finding.clone()),
+                resizing: observation.and_then(|observation| observation.finding.clone()),
                 attached: managed.record.terms.attached,
                 waiting: managed.waiting(),
                 waits_for: None,
                 speedup: managed.speedup.clone(),
-                memory: MemoryMoves { brought: managed.rates.brought(), ..self.follower.figures(id) },
+                memory: MemoryMoves { brought: managed.rates.move_gain(), ..self.follower.figures(id) },
                 bubbles: managed.watch.bubbles(),
                 account: managed.ledger.read(now_ns),
             }

@@ -8,7 +8,7 @@ use crate::watch::Nature;
 /// Whether the team is asked to change before the program is placed. A team that is to widen is asked once the CPUs are
 /// there, wherever those lie. Both as numbers of threads: what is `asked` for so far, and what is `wished`; 0: as many as
 /// it likes.
-pub(super) fn asks_first(asked: u32, wished: u32) -> bool {
+pub(super) fn resizes_first(asked: u32, wished: u32) -> bool {
     asked == 0 || (1..=asked).contains(&wished)
 }
 
@@ -75,9 +75,9 @@ mod tests {
     const CPUS: u32 = 8;
     const SEEDS: u64 = 2000;
 
-    /// How a program is brought to its wish: [`asks_first`] and [`next`], or something broken.
+    /// How a program is brought to its wish: [`resizes_first`] and [`next`], or something broken.
     struct Way {
-        asks_first: fn(u32, u32) -> bool,
+        resizes_first: fn(u32, u32) -> bool,
         next: fn(&Standing<'_>) -> Next,
     }
 
@@ -107,7 +107,7 @@ mod tests {
 
         fn step(&mut self, way: &Way, wished: &CpuSet, random: &mut Random) -> Result<(), String> {
             let threads = wished.len() as u32;
-            let first = (way.asks_first)(self.target, threads);
+            let first = (way.resizes_first)(self.target, threads);
             if first {
                 self.target = threads;
                 self.run(random)?;
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    fn any_place(random: &mut Random) -> CpuSet {
+    fn random_place(random: &mut Random) -> CpuSet {
         let width = 1 + random.below(u64::from(CPUS)) as u32;
         let from = random.below(u64::from(CPUS - width + 1)) as u32;
         (from..from + width).collect()
@@ -148,7 +148,7 @@ mod tests {
             let mut random = Random::new(seed);
             let mut program = Program { team: CPUS, target: CPUS, placed: CpuSet::first(CPUS) };
             for _ in 0..10 {
-                let wished = any_place(&mut random);
+                let wished = random_place(&mut random);
                 for _ in 0..random.below(6) {
                     if let Err(why) = program.step(way, &wished, &mut random) {
                         return Some((seed, why));
@@ -161,13 +161,16 @@ mod tests {
 
     #[test]
     fn a_program_is_never_squeezed_on_its_way() {
-        assert_eq!(first_squeezed(&Way { asks_first, next }), None);
+        assert_eq!(first_squeezed(&Way { resizes_first, next }), None);
     }
 
     #[test]
     fn a_team_is_asked_to_widen_only_once_the_cpus_are_there() {
-        assert!(asks_first(4, 2) && asks_first(4, 4) && asks_first(0, 2), "nothing was asked for yet");
-        assert!(!asks_first(2, 4) && !asks_first(2, 0));
+        assert!(
+            resizes_first(4, 2) && resizes_first(4, 4) && resizes_first(0, 2),
+            "nothing was asked for yet"
+        );
+        assert!(!resizes_first(2, 4) && !resizes_first(2, 0));
     }
 
     #[test]
@@ -177,9 +180,9 @@ mod tests {
             on_its_way: false,
             outgrew: false,
         };
-        let taken_at_once = Way { asks_first, next: at_once };
-        let widened_first = Way { asks_first: |_, _| true, next };
-        let never_asked_first = Way { asks_first: |_, _| false, next: at_once };
+        let taken_at_once = Way { resizes_first, next: at_once };
+        let widened_first = Way { resizes_first: |_, _| true, next };
+        let never_asked_first = Way { resizes_first: |_, _| false, next: at_once };
         for (way, what) in [
             (taken_at_once, "CPUs taken before the team shrank"),
             (widened_first, "the team widened before the CPUs came"),
@@ -205,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_shows_nothing_yet_keeps_what_it_came_with() {
+    fn a_program_that_shows_nothing_yet_keeps_its_cpus() {
         let sets = ["0-1", "0-7", "0-7"].map(|text| text.parse::<CpuSet>().unwrap());
         for nature in [None, Some(&Nature::Starting), Some(&Nature::Serial)] {
             let next = next(&standing(nature, &sets));
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_shrink_or_waits_passively_is_placed_at_once() {
+    fn a_program_that_cannot_shrink_is_placed_at_once() {
         let sets = ["0-1", "2-5", "0-7"].map(|text| text.parse::<CpuSet>().unwrap());
         let wished = |on_its_way| Next { cpus: sets[0].clone(), on_its_way, outgrew: false };
         assert_eq!(next(&standing(Some(&Nature::Rigid("so".into())), &sets)), wished(false));
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_team_wider_than_the_plan_knows_of_is_looked_at_first() {
+    fn a_team_wider_than_the_plan_assumes_is_sampled_first() {
         let sets = ["0-1", "2-5", "0-7"].map(|text| text.parse::<CpuSet>().unwrap());
         let (rigid, union) = (Nature::Rigid("so".into()), "0-5".parse().unwrap());
         let outgrown = Standing { widest: 2, ..standing(Some(&rigid), &sets) };

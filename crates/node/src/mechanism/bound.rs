@@ -46,20 +46,20 @@ impl Harness {
     }
 
     /// To be called when the place has become `cpus`.
-    pub(super) fn now_has(&mut self, processes: &[Process], cpus: &CpuSet) {
+    pub(super) fn note_place(&mut self, processes: &[Process], cpus: &CpuSet) {
         self.bound.now = cpus.clone();
         self.bound.late_until_ns = linux::clock::now_ns() + LATE_NS;
-        self.free_left_behind(processes);
+        self.unbind_left_behind(processes);
     }
 
     /// To be called at every look.
-    pub fn free_late(&self, processes: &[Process]) {
+    pub fn unbind_late(&self, processes: &[Process]) {
         if !self.places_by_thread() && linux::clock::now_ns() < self.bound.late_until_ns {
-            self.free_left_behind(processes);
+            self.unbind_left_behind(processes);
         }
     }
 
-    fn free_left_behind(&self, processes: &[Process]) {
+    fn unbind_left_behind(&self, processes: &[Process]) {
         let cpus = &self.bound.now;
         let left = |mask: &CpuSet| mask != cpus && mask.is_subset(cpus) && self.was_place(mask);
         for (process, thread, mask) in self.threads(processes, left) {

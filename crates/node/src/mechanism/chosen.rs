@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use linux::affinity::{self, Chosen, Said};
+use linux::affinity::{self, Chosen, Stated};
 use linux::host;
 use linux::{Process, Tid};
 
@@ -16,7 +16,7 @@ impl Harness {
     pub fn sample_masks(
         &mut self,
         processes: &[Process],
-        said: BTreeMap<Process, Said>,
+        stated: BTreeMap<Process, Stated>,
         keep: impl Keep,
     ) -> Result<Option<Chosen>> {
         if !self.places_by_thread() {
@@ -25,7 +25,7 @@ impl Harness {
         let failed: Option<(Tid, linux::Error)> = {
             // A thread that is being moved has another mask for a moment, which is not its own.
             let _unmoved = host::lock(&self.targets);
-            let strayed = self.masks.sample(processes, said, &self.root);
+            let strayed = self.masks.sample(processes, stated, &self.root);
             match self.masks.place().cloned() {
                 Some(place) if strayed => {
                     let outcome = affinity::set_all(processes, &place, &mut self.masks, &self.root);

@@ -36,7 +36,7 @@ impl Harness {
     /// Takes a program in: its groups are made and its processes moved into them, running as
     /// before. `known`: what was done to it already, or by others. The traces are handed out before
     /// anything is done, to be kept where a guard finds them.
-    pub fn take(
+    pub fn attach(
         mechanisms: &Mechanisms,
         group: &str,
         processes: &[Process],
@@ -55,7 +55,7 @@ impl Harness {
             keep(&traces)?;
         }
         // What a hierarchy refuses, signals will do.
-        let mut groups = prepared.make(root)?;
+        let mut groups = prepared.create(root)?;
         let outside: BTreeSet<Process> = match broken!(LaunchersStopped) {
             true => BTreeSet::new(),
             false => launchers(processes, root).into_iter().collect(),
@@ -87,7 +87,7 @@ impl Harness {
         if self.groups.confine() {
             self.note_own(processes);
             self.groups.set_cpus(cpus)?;
-            self.now_has(processes, cpus);
+            self.note_place(processes, cpus);
             return Ok(());
         }
         // A thread that is being moved has another mask for a moment, which is not its own.
@@ -142,21 +142,21 @@ impl Harness {
 
     /// The switch of `cpu.idle`, where it is to be had; in version 1 a group is made for it now.
     fn idle_switch(&mut self, keep: impl Keep) -> Result<Option<Switch>> {
-        if let Some(further) = self.groups.further_for_idling(|| self.processes(), &self.root)? {
+        if let Some(further) = self.groups.plan_idle_group(|| self.processes(), &self.root)? {
             self.note(&keep, further.dirs()?.into_iter().map(Act::Grouped))?;
-            self.groups.make(further, &self.outside, &self.root)?;
+            self.groups.create(further, &self.outside, &self.root)?;
         }
         Ok(self.groups.idle_switch()?)
     }
 
     /// The group among whose members `cpu.idle` would make this program the last; `None` where it has none.
-    pub fn idles_within(&self) -> Option<PathBuf> {
-        self.groups.idles_within(|| self.processes(), &self.root)
+    pub fn idle_scope(&self) -> Option<PathBuf> {
+        self.groups.idle_scope(|| self.processes(), &self.root)
     }
 
     /// Whether even a SIGKILL waits until it is in turn.
-    pub fn holds_back_kills(&self) -> bool {
-        self.groups.hold_back_kills()
+    pub fn delays_kills(&self) -> bool {
+        self.groups.delays_kills()
     }
 
     /// Whether a group is gone. Only one in which nobody stands can be removed, and only launchers stand outside.

@@ -21,14 +21,14 @@ impl Harness {
     ) -> linux::Result<()> {
         let leaving: Vec<Process> = outsiders.difference(&self.outside).copied().collect();
         if !leaving.is_empty() {
-            self.let_out(&leaving, original);
+            self.move_out(&leaving, original);
         }
         self.outside = outsiders.clone();
         {
             let mut targets = host::lock(&self.targets);
             match self.traces.user_stopped {
                 true => targets.forget(&leaving),
-                false => targets.let_out(&leaving, &self.root),
+                false => targets.release(&leaving, &self.root),
             }
             targets.update(insiders, &self.root);
         }
@@ -36,12 +36,12 @@ impl Harness {
         if self.outside.is_empty() {
             return Ok(());
         }
-        self.groups.bring_in(insiders, &self.outside, &self.root)
+        self.groups.move_in(insiders, &self.outside, &self.root)
     }
 
     /// What cannot be undone now is undone with everything else in the end.
-    fn let_out(&mut self, leaving: &[Process], original: &CpuSet) {
-        self.groups.let_out(leaving, &self.root);
+    fn move_out(&mut self, leaving: &[Process], original: &CpuSet) {
+        self.groups.move_out(leaving, &self.root);
         if self.places_by_thread() && self.traces.before.is_none() {
             let tids = leaving
                 .iter()

@@ -22,11 +22,11 @@ impl Turn for Freeze {
         self.switch.set(true)
     }
 
-    fn go(&mut self) -> linux::Result<()> {
+    fn resume(&mut self) -> linux::Result<()> {
         self.switch.set(false)
     }
 
-    fn comes_in_first(&self) -> bool {
+    fn resumes_first(&self) -> bool {
         true
     }
 }
@@ -43,7 +43,7 @@ impl Turn for Idle {
         self.switch.set(true)
     }
 
-    fn go(&mut self) -> linux::Result<()> {
+    fn resume(&mut self) -> linux::Result<()> {
         self.switch.set(false)?;
         // Who holds the targets is about to set masks itself; the next switch mends what this one
         // leaves.
@@ -74,11 +74,11 @@ impl Turn for Stop {
             return Ok(());
         }
         // A process may have become a launcher since its program was last looked at.
-        self.targets().stop_but(|process| is_launcher(process, &self.root), &self.root);
+        self.targets().stop_except(|process| is_launcher(process, &self.root), &self.root);
         Ok(())
     }
 
-    fn go(&mut self) -> linux::Result<()> {
+    fn resume(&mut self) -> linux::Result<()> {
         self.targets().cont(&self.root);
         if broken!(StopsByHandUndone) {
             linux::signals::cont(&self.targets().processes(), &self.root);

@@ -80,7 +80,7 @@ impl Registry {
     }
 
     /// Whether that was noted; it counts once.
-    pub fn was_set_free(&self, id: &AppId) -> bool {
+    pub fn consume_free_note(&self, id: &AppId) -> bool {
         host::with(|host| host.remove_file(&self.note_path(id, FREE))).is_ok()
     }
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_noted_stop_stands_in_the_traces_until_taken_back() {
+    fn a_noted_stop_stands_in_the_traces_until_withdrawn() {
         let (_dir, registry) = scratch();
         let id = AppId::new("cg").unwrap();
         registry.note_stopped(&id, true);

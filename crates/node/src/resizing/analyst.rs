@@ -13,10 +13,10 @@ use glob::Pattern;
 use linux::host;
 use linux::mapped::{self, Gone, Mapped};
 use linux::{Process, Root, procfs};
-use regions::{Because, Cause, Finding, Look, Obstacle, Reason, Verdict, judge};
+use regions::{Because, Cause, Examination, Finding, Obstacle, Reason, Verdict, judge};
 
 use super::kept::{Kept, key_of};
-use super::{TOLERANT_VARIABLE, Word, fits, listed};
+use super::{TOLERANT_VARIABLE, UserOverride, fits, listed};
 
 /// Files larger than this are not analysed.
 const MOST_BYTES: u64 = 256 << 20;
@@ -98,24 +98,24 @@ struct Library {
 impl Library {
     fn analyse(&mut self, question: &Question, root: &Root) -> Finding {
         let pid = question.process.pid;
-        let word = user_word(pid, root);
-        if word == Word::Whole {
-            return Finding::Resizable { because: Because::Word };
+        let user_override = user_override(pid, root);
+        if user_override == UserOverride::Whole {
+            return Finding::Resizable { because: Because::User };
         }
         let Ok(objects) = mapped::code(pid, root) else { return Finding::Rigid(Obstacle::Hidden) };
-        let began = began(question.process);
-        let looks: Vec<(String, Look)> = objects
+        let began = start_time(question.process);
+        let examinations: Vec<(String, Examination)> = objects
             .iter()
             .filter_map(|object| {
                 let name = object.path.file_name().unwrap_or(object.path.as_os_str());
                 let name = name.to_string_lossy().into_owned();
-                let look = self.object(pid, object, &name, &word, began, root)?;
-                Some((name, look))
+                let examination = self.object(pid, object, &name, &user_override, began, root)?;
+                Some((name, examination))
             })
             .collect();
         // Somebody else may have its number by now, or it something else loaded.
         match question.process.is_alive(root) {
-            true => judge(question.runtimes, &looks),
+            true => judge(question.runtimes, &examinations),
             false => Finding::Rigid(Obstacle::Hidden),
         }
     }
@@ -126,15 +126,17 @@ impl Library {
         pid: u32,
         object: &Mapped,
         name: &str,
-        word: &Word,
+        user_override: &UserOverride,
         began: Option<SystemTime>,
         root: &Root,
-    ) -> Option<Look> {
+    ) -> Option<Examination> {
         let named = name.to_owned();
         let file = match mapped::open(pid, object, root) {
             Ok(file) => file,
-            Err(Gone::Replaced) => return Some(Look::Obstacle(Obstacle::Replaced { object: named })),
-            Err(Gone::Unreadable(_)) => return Some(Look::Obstacle(Obstacle::Unreadable { object: named })),
+            Err(Gone::Replaced) => return Some(Examination::Obstacle(Obstacle::Replaced { object: named })),
+            Err(Gone::Unreadable(_)) => {
+                return Some(Examination::Obstacle(Obstacle::Unreadable { object: named }));
+            }
         };
         let metadata = file.metadata().ok()?;
         let edition = Edition {
@@ -152,27 +154,27 @@ impl Library {
         }
         let changed = began.zip(edition.written).is_some_and(|(began, written)| written > began + TICK);
         if changed {
-            return Some(Look::Obstacle(Obstacle::Replaced { object: named }));
+            return Some(Examination::Obstacle(Obstacle::Replaced { object: named }));
         }
-        if let Some(because) = self.vouched(&object.path, word) {
-            return Some(Look::Vouched(because));
+        if let Some(because) = self.vouched(&object.path, user_override) {
+            return Some(Examination::Vouched(because));
         }
         if let Some(verdict) = known {
-            return Some(Look::Analysed(verdict));
+            return Some(Examination::Analysed(verdict));
         }
         if edition.bytes > MOST_BYTES {
-            return Some(Look::Obstacle(Obstacle::TooLarge { object: named }));
+            return Some(Examination::Obstacle(Obstacle::TooLarge { object: named }));
         }
         let Some(verdict) = self.analyse_file(file) else {
-            return Some(Look::Obstacle(Obstacle::Unreadable { object: named }));
+            return Some(Examination::Obstacle(Obstacle::Unreadable { object: named }));
         };
         self.files.insert(edition, verdict.clone());
-        Some(Look::Analysed(verdict))
+        Some(Examination::Analysed(verdict))
     }
 
-    fn vouched(&self, path: &Path, word: &Word) -> Option<Because> {
-        match word {
-            Word::Named(patterns) if fits(patterns, path) => Some(Because::Word),
+    fn vouched(&self, path: &Path, user_override: &UserOverride) -> Option<Because> {
+        match user_override {
+            UserOverride::Named(patterns) if fits(patterns, path) => Some(Because::User),
             _ => fits(&self.listed, path).then_some(Because::Listed),
         }
     }
@@ -190,19 +192,19 @@ impl Library {
         let verdict = catch_unwind(AssertUnwindSafe(|| regions::analyse(&bytes)));
         let verdict =
             verdict.unwrap_or(Verdict::Dependent(Reason { cause: Cause::NotFollowed, function: None }));
-        self.kept.put(key, verdict.clone());
+        self.kept.insert(key, verdict.clone());
         Some(verdict)
     }
 }
 
-fn user_word(pid: u32, root: &Root) -> Word {
+fn user_override(pid: u32, root: &Root) -> UserOverride {
     let variables = procfs::environ(pid, root).unwrap_or_default();
     let value = variables.iter().find(|(name, _)| name == TOLERANT_VARIABLE);
-    value.map_or(Word::None, |(_, value)| Word::parse(value))
+    value.map_or(UserOverride::None, |(_, value)| UserOverride::parse(value))
 }
 
 /// When a process began, by the clock that files are dated with.
-fn began(process: Process) -> Option<SystemTime> {
+fn start_time(process: Process) -> Option<SystemTime> {
     let since_boot = Duration::from_nanos(linux::clock::since_boot_ns());
     let at = Duration::from_secs_f64(process.start_time_ticks as f64 / procfs::ticks_per_second() as f64);
     SystemTime::now().checked_sub(since_boot.checked_sub(at)?)

@@ -39,7 +39,7 @@ impl Kept {
         self.notes.verdicts.get(key)
     }
 
-    pub fn put(&mut self, key: String, verdict: Verdict) {
+    pub fn insert(&mut self, key: String, verdict: Verdict) {
         if self.notes.verdicts.len() >= MOST {
             self.notes.verdicts.clear();
         }
@@ -70,7 +70,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("regions.json");
         let key = key_of(b"content");
-        Kept::at(Some(path.clone())).put(key.clone(), Verdict::NoRegions);
+        Kept::at(Some(path.clone())).insert(key.clone(), Verdict::NoRegions);
         assert_eq!(Kept::at(Some(path.clone())).get(&key), Some(&Verdict::NoRegions));
         assert_eq!(Kept::at(Some(path.clone())).get(&key_of(b"other")), None);
         let older = std::fs::read_to_string(&path).unwrap().replace(RULE, "0");

@@ -7,16 +7,16 @@ use topology::CpuSet;
 
 use super::{Freeing, MOST_ROUNDS};
 use crate::acts::Act;
-use crate::before::Before;
+use crate::prior_state::PriorState;
 
 /// Whether a thread that had these CPUs itself can have this mask by one of these acts.
 fn is_part(acts: &[&Act], own: &CpuSet, mask: &CpuSet) -> bool {
-    acts.iter().any(|act| act.gives_of(own, mask))
+    acts.iter().any(|act| act.accounts_for_thread(own, mask))
 }
 
 impl Freeing<'_> {
     /// Gives threads their original CPUs back that have others by one of these acts.
-    pub(super) fn widen(&mut self, acts: &[&Act]) {
+    pub(super) fn restore_cpus(&mut self, acts: &[&Act]) {
         if broken!(NothingWidened) {
             return;
         }
@@ -24,16 +24,17 @@ impl Freeing<'_> {
         let moved = acts.iter().any(|act| act.group().is_some());
         let mut members: BTreeSet<Process> = self.members.iter().copied().collect();
         if let Some(before) = &self.traces.before {
-            return self.give_back_masks(before, members, acts, moved);
+            return self.restore_masks(before, members, acts, moved);
         }
         let original = &self.record.original_cpus;
         if original.is_empty() || acts.is_empty() {
             return;
         }
-        let is_ours = |mask: &CpuSet| mask != original && acts.iter().any(|act| act.gives(mask, original));
-        let mut looked_at = BTreeSet::new();
+        let is_ours =
+            |mask: &CpuSet| mask != original && acts.iter().any(|act| act.accounts_for(mask, original));
+        let mut visited = BTreeSet::new();
         for _ in 0..MOST_ROUNDS {
-            let before = looked_at.len();
+            let before = visited.len();
             for process in &members {
                 for tid in procfs::threads(process.pid, self.root).unwrap_or_default() {
                     let Ok(mask) = affinity::get(tid) else { continue };
@@ -43,7 +44,7 @@ impl Freeing<'_> {
                         Some(own) => mask != *own && is_part(acts, own, &mask),
                         None => is_ours(&mask) || lost,
                     };
-                    if !looked_at.insert(tid) || !ours {
+                    if !visited.insert(tid) || !ours {
                         continue;
                     }
                     match affinity::set(tid, own.unwrap_or(original)) {
@@ -53,7 +54,7 @@ impl Freeing<'_> {
                     }
                 }
             }
-            if looked_at.len() == before {
+            if visited.len() == before {
                 return;
             }
             // Threads that were made meanwhile have inherited the mask of one not yet widened.
@@ -75,16 +76,16 @@ impl Freeing<'_> {
 
     /// Gives each thread of a program that was running when it came what it had then. A mask that a
     /// thread chose itself since is its own.
-    fn give_back_masks(
+    fn restore_masks(
         &mut self,
-        before: &Before,
+        before: &PriorState,
         mut members: BTreeSet<Process>,
         acts: &[&Act],
         moved: bool,
     ) {
-        let mut looked_at = BTreeSet::new();
+        let mut visited = BTreeSet::new();
         for _ in 0..MOST_ROUNDS {
-            let known = looked_at.len();
+            let known = visited.len();
             for process in &members {
                 for tid in procfs::threads(process.pid, self.root).unwrap_or_default() {
                     let Ok(stat) = procfs::thread_stat(process.pid, tid, self.root) else { continue };
@@ -93,7 +94,7 @@ impl Freeing<'_> {
                     let (Ok(mask), Some(own)) = (affinity::get(tid), own) else { continue };
                     let lost = moved && own.is_subset(&mask);
                     let ours = lost || is_part(acts, own, &mask);
-                    if !looked_at.insert((process.pid, tid)) || mask == *own || !ours {
+                    if !visited.insert((process.pid, tid)) || mask == *own || !ours {
                         continue;
                     }
                     match affinity::set(tid, own) {
@@ -103,7 +104,7 @@ impl Freeing<'_> {
                     }
                 }
             }
-            if looked_at.len() == known {
+            if visited.len() == known {
                 return;
             }
             let known: Vec<Process> = members.iter().copied().collect();

@@ -112,7 +112,7 @@ fn our_masks_are_widened_and_the_programs_own_are_kept() {
 }
 
 #[test]
-fn wishes_for_smaller_teams_are_taken_back() {
+fn wishes_for_smaller_teams_are_withdrawn() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pages");
     PageDir::create(&path, 3, false).unwrap();
@@ -159,7 +159,7 @@ fn ended_programs_are_forgotten_and_freeing_obeys_its_permit() {
     let home = Home::at(dir.path()).unwrap();
     let registry = Registry::new(&home);
     let program = Program::start();
-    let pages = home.make_pages(program.process()).unwrap();
+    let pages = home.create_pages(program.process()).unwrap();
     let record = program.record(&pages);
     registry.write(&record).unwrap();
     drop(program);

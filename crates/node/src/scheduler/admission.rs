@@ -146,13 +146,13 @@ impl Scheduler {
     /// ended.
     pub(super) fn admit_pending(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
-        let orphaned = |record: &&AppRecord| !identity::lives(record.guardian);
+        let orphaned = |record: &&AppRecord| !identity::is_alive(record.guardian);
         let orphans: Vec<AppId> =
             self.pending.records().filter(orphaned).map(|record| record.id.clone()).collect();
         for id in orphans {
             let Some(Entry { record, .. }) = self.pending.take(&id) else { continue };
-            if identity::lives(record.process) {
-                events.extend(self.take_in(record));
+            if identity::is_alive(record.process) {
+                events.extend(self.begin_managing(record));
             } else {
                 self.owners.remove(&id);
                 self.registry.remove(&id);
@@ -207,8 +207,8 @@ impl Actuator for Hands<'_> {
                     apps.iter().find(|known| known.id == admitted.app).map(|app| app.demand.clone());
             }
             self.news.extend(begin::news_of(&record, &expected, self.live.allowed().len() as u32));
-            self.live.take(record, now_ns());
-            self.live.expect(&admitted.app, expected.demand, expected.bytes, expected.speedup);
+            self.live.add(record, now_ns());
+            self.live.set_expected(&admitted.app, expected.demand, expected.bytes, expected.speedup);
             self.live.members_changed();
         }
     }

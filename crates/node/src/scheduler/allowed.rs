@@ -52,7 +52,7 @@ fn paid_milli_cpus(limits: impl IntoIterator<Item = BTreeMap<PathBuf, CpuMax>>) 
 }
 
 /// What the machine has for the programs of everybody.
-pub(super) fn for_all(configured: Option<&CpuSet>) -> io::Result<Allowance> {
+pub(super) fn machine_allowance(configured: Option<&CpuSet>) -> io::Result<Allowance> {
     host::with(|host| host.allowance(configured))
 }
 
@@ -63,7 +63,7 @@ impl Scheduler {
         if afresh || now >= self.allowance_at_ns {
             self.allowance_at_ns = now + ALLOWANCE_NS;
             // What could be read last holds while it cannot be read.
-            let read = for_all(self.options.cpus.as_ref());
+            let read = machine_allowance(self.options.cpus.as_ref());
             self.allowance = read.ok().or(self.allowance.take());
             self.paid_milli_cpus = self.paid(newcomer);
         }
@@ -87,11 +87,11 @@ impl Scheduler {
             events.push(Event::Allowance(left));
         }
         let apps = self.engine.apps().iter().cloned();
-        events.extend(apps.filter_map(|app| self.kept_within(app, &allowed)));
+        events.extend(apps.filter_map(|app| self.update_within(app, &allowed)));
         events
     }
 
-    fn kept_within(&self, app: App, allowed: &CpuSet) -> Option<Event> {
+    fn update_within(&self, app: App, allowed: &CpuSet) -> Option<Event> {
         let managed = self.live.apps().get(&app.id)?;
         let came = within(&managed.record.original_cpus, allowed);
         let within = chosen::within(&managed.chosen, came.as_ref(), allowed);
@@ -100,14 +100,14 @@ impl Scheduler {
 
     /// What a program was given by who started it. A mask that is the place which a program has from us is none
     /// of its choice where it comes from that program.
-    pub(super) fn given(&self, record: &AppRecord) -> CpuSet {
+    pub(super) fn original_cpus(&self, record: &AppRecord) -> CpuSet {
         let root = Root::live();
         let mut at = record.process.pid;
         // Bounded: a torn /proc can name ancestors in a circle.
         for _ in 0..64 {
             let Ok(stat) = procfs::stat(at, &root) else { break };
             at = stat.ppid;
-            if let Some(outer) = self.app_with(at).and_then(|id| self.live.apps().get(&id)) {
+            if let Some(outer) = self.app_of_process(at).and_then(|id| self.live.apps().get(&id)) {
                 let ours = *outer.placed() == record.original_cpus;
                 return if ours { &outer.record.original_cpus } else { &record.original_cpus }.clone();
             }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_out_is_what_programs_may_use_together() {
+    fn the_cpus_of_all_programs_together_are_shared_out() {
         let allowance = Allowance {
             affinity: cpus("0-9"),
             cpuset: Some(cpus("0-3")),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_limit_of_all_programs_limits_what_they_have_together() {
+    fn only_a_limit_on_all_programs_limits_their_sum() {
         let limits = |groups: &[(&str, u64)]| -> BTreeMap<PathBuf, CpuMax> {
             let limit = |quota_us| CpuMax { quota_us, period_us: 100_000 };
             groups.iter().map(|(group, quota_us)| (PathBuf::from(group), limit(*quota_us))).collect()

@@ -11,14 +11,14 @@ use workload::{AppId, Demand};
 use super::requests::unique;
 use super::{Scheduler, nice};
 use crate::attach::{self, Candidate};
-use crate::before::{Before, CannotSee};
 use crate::error::Error;
+use crate::prior_state::{PriorState, PriorStateError};
 use crate::server::PeerId;
 use crate::{identity, restore};
 
 /// Why a running program is not taken in.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotTaken {
+pub(super) enum NotAttached {
     #[error("this daemon only observes; start one without --observe")]
     Observes,
     #[error(transparent)]
@@ -30,12 +30,12 @@ pub(super) enum NotTaken {
     #[error("process {pid} has started {id}, which is under coplace already")]
     HasStarted { pid: u32, id: AppId },
     #[error("process {pid}: {error}")]
-    CannotSee { pid: u32, error: CannotSee },
-    #[error("process {pid}: {}", all_of(errors))]
+    PriorState { pid: u32, error: PriorStateError },
+    #[error("process {pid}: {}", join_errors(errors))]
     Unmanaged { pid: u32, errors: Vec<Error> },
 }
 
-fn all_of(errors: &[Error]) -> String {
+fn join_errors(errors: &[Error]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
@@ -49,10 +49,10 @@ impl Scheduler {
     ) -> Vec<Event> {
         let uid = self.server.uid(peer).unwrap_or(u32::MAX);
         let answer = match self.role {
-            Role::Observer => Err(NotTaken::Observes),
+            Role::Observer => Err(NotAttached::Observes),
             _ => attach::inspect(pid, uid, linux::host::own_uid(), &Root::live())
-                .map_err(NotTaken::from)
-                .and_then(|candidate| self.take_running(candidate, name, demand)),
+                .map_err(NotAttached::from)
+                .and_then(|candidate| self.attach_running(candidate, name, demand)),
         };
         match answer {
             Ok((id, notes, events)) => {
@@ -67,17 +67,17 @@ impl Scheduler {
     }
 
     /// Takes a program in that runs already, with everything it has noted first.
-    pub(super) fn take_running(
+    pub(super) fn attach_running(
         &mut self,
         candidate: Candidate,
         name: Option<AppId>,
         demand: Demand,
-    ) -> Result<(AppId, Vec<String>, Vec<Event>), NotTaken> {
+    ) -> Result<(AppId, Vec<String>, Vec<Event>), NotAttached> {
         let root = Root::live();
         let process = candidate.process;
         let tree = procfs::tree(process.pid, &root).map_err(Error::from)?;
         if candidate.job
-            && let Some(id) = self.app_with(process.pid)
+            && let Some(id) = self.app_of_process(process.pid)
             && self.live.apps().get(&id).is_some_and(|app| app.record.terms.attached)
         {
             return Ok((
@@ -86,22 +86,23 @@ impl Scheduler {
                 vec![],
             ));
         }
-        if let Some((member, id)) = tree.iter().find_map(|member| Some((member, self.app_with(member.pid)?)))
+        if let Some((member, id)) =
+            tree.iter().find_map(|member| Some((member, self.app_of_process(member.pid)?)))
         {
             let pid = process.pid;
             return Err(match member.pid == pid {
-                true => NotTaken::IsUnder { pid, id },
-                false => NotTaken::HasStarted { pid, id },
+                true => NotAttached::IsUnder { pid, id },
+                false => NotAttached::HasStarted { pid, id },
             });
         }
-        let before =
-            Before::read(&tree, &root).map_err(|error| NotTaken::CannotSee { pid: process.pid, error })?;
+        let before = PriorState::read(&tree, &root)
+            .map_err(|error| NotAttached::PriorState { pid: process.pid, error })?;
         let mut notes = Vec::new();
         if !candidate.has_pages() {
             notes.push("it does not carry the preload library, so its teams keep their size".to_owned());
         }
         let foreground = candidate.foreground;
-        let id = unique(&name.unwrap_or_else(|| candidate.name.clone()), |id| self.knows(id));
+        let id = unique(&name.unwrap_or_else(|| candidate.name.clone()), |id| self.has_app(id));
         // Launchers are mostly allowed more than the ranks that they have bound.
         let inside: Vec<Process> =
             tree.iter().copied().filter(|member| !protection::is_launcher(*member, &root)).collect();
@@ -110,17 +111,17 @@ impl Scheduler {
             notes.push(format!("its whole job was taken in, as one program of {ranks} processes"));
         }
         let mut record = candidate.record(id.clone(), demand, before.cpus_of_all(&inside), now_ns());
-        nice::weighed(&mut record.demand, process.pid);
+        nice::weigh_by_nice(&mut record.demand, process.pid);
         self.registry.write(&record).map_err(Error::from)?;
         // What follows may take a while, and is no sign that nobody schedules.
         self.lease.beat();
-        let events = self.take_in(record);
+        let events = self.begin_managing(record);
         self.lease.beat();
         let managed = &self.live.apps()[&id];
         if !managed.has_harness() {
             let errors = self.live.take_failures().into_iter().map(|failure| failure.error).collect();
             self.forget(&id);
-            return Err(NotTaken::Unmanaged { pid: process.pid, errors });
+            return Err(NotAttached::Unmanaged { pid: process.pid, errors });
         }
         if foreground && managed.stops_by_signal() {
             notes.push(
@@ -134,8 +135,8 @@ impl Scheduler {
 
     pub(super) fn release(&mut self, peer: PeerId, which: &Which) -> Vec<Event> {
         let id = match which {
-            Which::Pid(pid) => self.app_with(*pid),
-            Which::Id(id) => self.knows(id).then(|| id.clone()),
+            Which::Pid(pid) => self.app_of_process(*pid),
+            Which::Id(id) => self.has_app(id).then(|| id.clone()),
         };
         let uid = self.server.uid(peer).unwrap_or(u32::MAX);
         let answer = match id {
@@ -185,9 +186,7 @@ impl Scheduler {
         let Some(app) = self.live.apps().get(id) else { return restore::Report::default() };
         let record = app.record.clone();
         let members = app.members().iter().copied();
-        members
-            .chain([identity::to_linux(record.process)])
-            .for_each(|process| self.adopter.leave_alone(process));
+        members.chain([identity::to_linux(record.process)]).for_each(|process| self.adopter.exclude(process));
         let known = self.live.forget(id);
         self.lease.beat();
         let report = restore::set_free_knowing(&record, known, &Root::live(), &self.home);
@@ -198,14 +197,14 @@ impl Scheduler {
     }
 
     /// The program to which a process belongs.
-    pub(super) fn app_with(&self, pid: u32) -> Option<AppId> {
+    pub(super) fn app_of_process(&self, pid: u32) -> Option<AppId> {
         let has = |members: &[Process]| members.iter().any(|member| member.pid == pid);
         let found =
             self.live.apps().iter().find(|(_, app)| app.record.process.pid == pid || has(app.members()));
         found.map(|(id, _)| id.clone()).or_else(|| self.pending.id_of(pid))
     }
 
-    pub(super) fn knows(&self, id: &AppId) -> bool {
+    pub(super) fn has_app(&self, id: &AppId) -> bool {
         self.live.apps().contains_key(id) || self.pending.get(id).is_some()
     }
 
@@ -228,12 +227,12 @@ impl Scheduler {
         for found in self.adopter.scan(&managed, now_ns(), &root) {
             let uid = found.uid;
             // Another rank of a job that came with the first.
-            if self.app_with(found.process.pid).is_some() {
+            if self.app_of_process(found.process.pid).is_some() {
                 continue;
             }
             let Ok(candidate) = attach::inspect(found.process.pid, uid, own, &root) else { continue };
             let pid = candidate.process.pid;
-            match self.take_running(candidate, found.name, found.demand) {
+            match self.attach_running(candidate, found.name, found.demand) {
                 Ok((id, _, more)) => {
                     self.note(News::TakenIn { app: id, pid, rule: found.rule.to_string() });
                     events.extend(more);

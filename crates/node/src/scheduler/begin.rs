@@ -12,7 +12,7 @@ impl Scheduler {
     pub(super) fn describe(&self, record: &AppRecord) -> (App, Expected) {
         let recalled = self.remembered.recall(&record.terms.key);
         let expected = Expected {
-            demand: as_remembered(&record.demand, recalled.rigid),
+            demand: remembered_demand(&record.demand, recalled.rigid),
             bytes: record.terms.memory_bytes.or(recalled.peak_bytes),
             speedup: recalled.speedup,
         };
@@ -29,7 +29,7 @@ impl Scheduler {
     /// The message by which a program starts, with what was decided for it.
     pub(super) fn start_message(&mut self, id: AppId) -> FromScheduler {
         let terms = self.live.apps().get(&id).map(|app| app.record.terms.clone()).unwrap_or_default();
-        self.live.was_let_go(&id);
+        self.live.mark_let_go(&id);
         let threads = terms.threads.filter(|_| terms.narrow.is_some());
         FromScheduler::Start { id, threads, passive: terms.passive }
     }
@@ -42,7 +42,7 @@ pub(super) fn news_of(record: &AppRecord, expected: &Expected, cpus: u32) -> Vec
     let rigid =
         rigid.map(|demand| News::ExpectedRigid { app: app(), threads: demand.max_threads.unwrap_or(1) });
     let narrow = record.terms.threads.map(|threads| {
-        let why = record.terms.narrow.clone().unwrap_or_else(|| as_asked(threads, cpus));
+        let why = record.terms.narrow.clone().unwrap_or_else(|| narrow_start_cost(threads, cpus));
         News::NarrowStart { app: app(), why }
     });
     let came = News::Came { app: app(), command: record.command.clone() };
@@ -50,14 +50,18 @@ pub(super) fn news_of(record: &AppRecord, expected: &Expected, cpus: u32) -> Vec
 }
 
 /// The demand of a program that proved rigid last time, where its user says nothing about that.
-fn as_remembered(demand: &Demand, rigid: Option<u32>) -> Option<Demand> {
+fn remembered_demand(demand: &Demand, rigid: Option<u32>) -> Option<Demand> {
     let width = rigid.filter(|width| *width > 1)?;
-    let said = demand.max_threads.is_some() || demand.malleability != Malleability::Malleable;
-    (!said).then(|| Demand { malleability: Malleability::Rigid, max_threads: Some(width), ..demand.clone() })
+    let stated = demand.max_threads.is_some() || demand.malleability != Malleability::Malleable;
+    (!stated).then(|| Demand {
+        malleability: Malleability::Rigid,
+        max_threads: Some(width),
+        ..demand.clone()
+    })
 }
 
 /// What a narrow start costs that was asked for, for `explain`.
-fn as_asked(threads: u32, cpus: u32) -> String {
+fn narrow_start_cost(threads: u32, cpus: u32) -> String {
     let cost = match cpus > threads {
         true => format!(
             ": when its neighbours leave it cannot use the other {}, and may take up to {:.1} times as long as with all",
@@ -76,16 +80,16 @@ mod tests {
     #[test]
     fn a_program_that_proved_rigid_is_expected_to_be_so_again() {
         let silent = Demand::default();
-        let expected = as_remembered(&silent, Some(4)).unwrap();
+        let expected = remembered_demand(&silent, Some(4)).unwrap();
         assert_eq!((expected.malleability, expected.max_threads), (Malleability::Rigid, Some(4)));
-        assert_eq!(as_remembered(&silent, Some(1)), None);
-        assert_eq!(as_remembered(&silent, None), None);
-        assert_eq!(as_remembered(&Demand { max_threads: Some(2), ..silent }, Some(4)), None);
+        assert_eq!(remembered_demand(&silent, Some(1)), None);
+        assert_eq!(remembered_demand(&silent, None), None);
+        assert_eq!(remembered_demand(&Demand { max_threads: Some(2), ..silent }, Some(4)), None);
     }
 
     #[test]
-    fn a_narrow_start_that_was_asked_for_says_what_it_costs() {
-        assert!(as_asked(1, 4).contains("cannot use the other 3, and may take up to 4.0 times"));
-        assert_eq!(as_asked(4, 4), "was started with 4 of 4 threads, as asked");
+    fn a_requested_narrow_start_states_its_cost() {
+        assert!(narrow_start_cost(1, 4).contains("cannot use the other 3, and may take up to 4.0 times"));
+        assert_eq!(narrow_start_cost(4, 4), "was started with 4 of 4 threads, as asked");
     }
 }

@@ -10,19 +10,19 @@ use crate::watch::Nature;
 
 /// Has the plan honour what the program's threads chose: it is planned within these CPUs, or, where free
 /// threads stand beside those that chose, with room for all. `came`: where it had to stay before.
-pub(super) fn honour(
-    seen: &mut App,
+pub(super) fn apply_chosen(
+    planned: &mut App,
     nature: &Nature,
     chosen: &Chosen,
     came: Option<&CpuSet>,
     allowed: &CpuSet,
 ) {
-    seen.within = within(chosen, came, allowed);
+    planned.within = within(chosen, came, allowed);
     if matches!(chosen, Chosen::Each { all: false, .. }) && matches!(nature, Nature::Rigid(_)) {
-        seen.demand.malleability = Malleability::Rigid;
+        planned.demand.malleability = Malleability::Rigid;
         let everywhere = allowed.len() as u32;
-        seen.team = seen.team.max(Some(everywhere));
-        seen.demand.max_threads = seen.demand.max_threads.max(Some(everywhere));
+        planned.team = planned.team.max(Some(everywhere));
+        planned.demand.max_threads = planned.demand.max_threads.max(Some(everywhere));
     }
 }
 
@@ -52,16 +52,19 @@ mod tests {
     }
 
     fn honoured(app: &str, nature: Nature, chosen: &Chosen, came: Option<&str>) -> App {
-        let mut seen: App = app.parse().unwrap();
-        honour(&mut seen, &nature, chosen, came.map(cpus).as_ref(), &cpus("0-7"));
-        seen
+        let mut planned: App = app.parse().unwrap();
+        apply_chosen(&mut planned, &nature, chosen, came.map(cpus).as_ref(), &cpus("0-7"));
+        planned
     }
 
     #[test]
     fn a_choice_of_all_threads_restricts_the_program() {
         let same = Chosen::Same(cpus("2-5"));
-        let seen = honoured("a max 8", Nature::Resizable, &same, None);
-        assert_eq!((seen.within, seen.demand.malleability), (Some(cpus("2-5")), Malleability::Malleable));
+        let planned = honoured("a max 8", Nature::Resizable, &same, None);
+        assert_eq!(
+            (planned.within, planned.demand.malleability),
+            (Some(cpus("2-5")), Malleability::Malleable)
+        );
         let within = |chosen: &Chosen, came| honoured("a", Nature::Resizable, chosen, came).within;
         assert_eq!(within(&same, Some("0-3")), Some(cpus("2-3")));
         // No restriction, or none that can be planned.
@@ -71,17 +74,17 @@ mod tests {
         // Taken back.
         assert_eq!(within(&Chosen::Nothing, Some("0-3")), Some(cpus("0-3")));
         let each = Chosen::Each { cpus: cpus("0-1"), all: true };
-        let seen = honoured("a rigid max 2 team 2", Nature::Rigid("".into()), &each, None);
-        assert_eq!((seen.within, seen.team), (Some(cpus("0-1")), Some(2)));
+        let planned = honoured("a rigid max 2 team 2", Nature::Rigid("".into()), &each, None);
+        assert_eq!((planned.within, planned.team), (Some(cpus("0-1")), Some(2)));
     }
 
     #[test]
     fn bound_threads_beside_free_ones_need_all_cpus() {
         let some = Chosen::Each { cpus: cpus("1"), all: false };
-        let seen = honoured("a rigid max 2 team 2", Nature::Rigid("".into()), &some, None);
-        assert_eq!((seen.within, seen.team, seen.demand.max_threads), (None, Some(8), Some(8)));
+        let planned = honoured("a rigid max 2 team 2", Nature::Rigid("".into()), &some, None);
+        assert_eq!((planned.within, planned.team, planned.demand.max_threads), (None, Some(8), Some(8)));
         // One busy thread so far: it is not confined anyway.
-        let seen = honoured("a", Nature::Serial, &some, None);
-        assert_eq!((seen.within, seen.team), (None, None));
+        let planned = honoured("a", Nature::Serial, &some, None);
+        assert_eq!((planned.within, planned.team), (None, None));
     }
 }

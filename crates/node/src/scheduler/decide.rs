@@ -58,7 +58,7 @@ impl Scheduler {
 
     /// Programs that may start are let go, where somebody is there to do that.
     pub(super) fn let_go(&mut self) {
-        let ready = self.live.apps().values().filter(|app| !app.record.started && app.waits_to_be_let_go());
+        let ready = self.live.apps().values().filter(|app| !app.record.started && app.is_awaiting_start());
         let ready = ready.filter(|_| !broken!(HeldForEver));
         let ready: Vec<AppId> = ready.map(|app| app.record.id.clone()).collect();
         for id in ready {
@@ -76,7 +76,7 @@ impl Scheduler {
         self.history.push_back(HistoryEntry { at_ns: now_ns() - self.began_ns, news });
     }
 
-    pub(super) fn failed(&mut self, app: Option<&AppId>, why: impl ToString) {
+    pub(super) fn note_failed(&mut self, app: Option<&AppId>, why: impl ToString) {
         self.note(News::Failed { app: app.cloned(), why: why.to_string() });
     }
 
@@ -90,14 +90,14 @@ impl Scheduler {
     }
 
     /// A program that runs already.
-    pub(super) fn take_in(&mut self, record: AppRecord) -> Vec<Event> {
+    pub(super) fn begin_managing(&mut self, record: AppRecord) -> Vec<Event> {
         let mut events = self.allow(Some(&record), true);
         let (app, expected) = self.describe(&record);
         let cpus = self.live.allowed().len() as u32;
         begin::news_of(&record, &expected, cpus).into_iter().for_each(|news| self.note(news));
         let id = record.id.clone();
-        self.live.take(record, now_ns());
-        self.live.expect(&id, expected.demand, expected.bytes, expected.speedup);
+        self.live.add(record, now_ns());
+        self.live.set_expected(&id, expected.demand, expected.bytes, expected.speedup);
         self.live.members_changed();
         events.push(Event::Arrived(app));
         if self.live.apps().get(&id).is_some_and(|app| app.user_stopped) {

@@ -36,7 +36,7 @@ fn yielding(nices: &[i32]) -> Vec<bool> {
 }
 
 /// The weight of a program whose user says nothing else is that of its nice value.
-pub(super) fn weighed(demand: &mut Demand, pid: u32) {
+pub(super) fn weigh_by_nice(demand: &mut Demand, pid: u32) {
     if demand.weight_milli == Demand::default().weight_milli
         && let Ok(stat) = procfs::stat(pid, &Root::live())
     {
@@ -48,15 +48,15 @@ impl Scheduler {
     /// Programs that have to yield from now on leave the plan, and those that need no more come back.
     pub(super) fn sample_nice(&mut self) -> Vec<Event> {
         let root = Root::live();
-        let mut seen: Vec<(AppId, i32)> = Vec::new();
+        let mut by_nice: Vec<(AppId, i32)> = Vec::new();
         for (id, app) in self.live.apps().iter().filter(|(_, app)| !app.user_stopped) {
             // Of a program whose first process has ended nothing new is known.
             let stat = procfs::stat(identity::to_linux(app.record.process).pid, &root).ok();
-            seen.extend(stat.filter(|stat| !stat.has_ended()).map(|stat| (id.clone(), stat.nice)));
+            by_nice.extend(stat.filter(|stat| !stat.has_ended()).map(|stat| (id.clone(), stat.nice)));
         }
-        let nices: Vec<i32> = seen.iter().map(|(_, nice)| *nice).collect();
+        let nices: Vec<i32> = by_nice.iter().map(|(_, nice)| *nice).collect();
         let mut events = Vec::new();
-        for ((id, nice), yields) in seen.into_iter().zip(yielding(&nices)) {
+        for ((id, nice), yields) in by_nice.into_iter().zip(yielding(&nices)) {
             // One that is held yet makes others yield, and may wait for them by the plan; it yields itself once it runs.
             let started = self.live.apps().get(&id).is_some_and(|app| app.record.started);
             if !started || !self.live.set_yields(&id, yields) {
@@ -71,7 +71,7 @@ impl Scheduler {
     /// A program that its user continued; one that yields stays out of the plan. Where it cannot come back yet the next
     /// look, which sees it run, asks again.
     pub(super) fn resumed(&mut self, id: AppId) -> Option<Event> {
-        if !self.live.user_continued(&id) {
+        if !self.live.mark_user_continued(&id) {
             return None;
         }
         let yields = self.live.apps().get(&id).is_some_and(|app| app.yields());
@@ -84,13 +84,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_nice_value_weighs_what_it_does_to_the_kernel() {
+    fn a_nice_value_has_the_kernels_weight() {
         let weights = [-20, -5, 0, 5, 10, 19, 99].map(weight_milli);
         assert_eq!(weights, [86_680, 3_047, 1_000, 327, 107, 14, 14]);
     }
 
     #[test]
-    fn who_is_ten_levels_less_important_yields_to_the_others() {
+    fn a_much_nicer_program_yields_to_the_others() {
         assert_eq!(yielding(&[0, 19, 9, 10]), [false, true, false, true]);
         // Programs that are all equally nice share as others do.
         assert_eq!(yielding(&[19, 19]), [false, false]);

@@ -13,7 +13,7 @@ use crate::{identity, restore};
 
 impl Scheduler {
     /// Lets the services see what stands here.
-    pub(super) fn show_services(&mut self) {
+    pub(super) fn update_services(&mut self) {
         if self.services.is_empty() {
             return;
         }
@@ -30,59 +30,59 @@ impl Scheduler {
             match news {
                 ExternalChange::Stopped(id) => {
                     self.note(News::Stopped { app: id.clone() });
-                    self.live.user_stopped(&id);
+                    self.live.mark_user_stopped(&id);
                     events.push(Event::Suspend(id));
                 }
                 ExternalChange::Continued(id) if self.stop_is_over(&id) => events.extend(self.resumed(id)),
                 ExternalChange::Continued(_) => {}
                 // While its `run` lives it says so itself, and asks for the account first.
                 ExternalChange::Ended(id) if !self.owners.contains_key(&id) => {
-                    events.extend(self.leave_if_ended(&id))
+                    events.extend(self.remove_if_ended(&id))
                 }
                 ExternalChange::Ended(_) => {}
                 // As if it had been set free: it gets new ones.
                 ExternalChange::GroupsRemoved(id) => {
                     self.registry.note_free(&id);
-                    self.to_take_back = true;
+                    self.to_readopt = true;
                 }
             }
         }
         events.extend(self.handle_orphans(now));
         events.extend(self.sample_nice());
-        let (mut notes, mut told) = (Vec::new(), Vec::new());
+        let (mut notes, mut reported) = (Vec::new(), Vec::new());
         let snapshot = self.engine.snapshot(now - self.began_ns);
         for known in &snapshot.apps {
             let Some(app) = self.live.apps().get(&known.id) else { continue };
-            let Some(sight) = &app.sight else { continue };
-            let (mut seen, note) = shown::seen(&shown::Shown {
+            let Some(observation) = &app.observation else { continue };
+            let (mut planned, note) = shown::planned_app(&shown::Shown {
                 known,
                 declared: &app.record.demand,
                 expected: app.expected.as_ref(),
-                sight,
+                observation,
             });
             notes.extend(note);
             let allowed = self.live.allowed();
             let came = allowed::within(&app.record.original_cpus, allowed);
             let came = came.as_ref().filter(|_| !broken!(WithinForgotten));
-            chosen::honour(&mut seen, &sight.nature, &app.chosen, came, allowed);
+            chosen::apply_chosen(&mut planned, &observation.nature, &app.chosen, came, allowed);
             if app.chosen != app.chosen_reported {
                 notes.push(News::Chose { app: known.id.clone(), chosen: chosen::choice(&app.chosen) });
-                told.push(known.id.clone());
+                reported.push(known.id.clone());
             }
             if app.speedup != known.speedup
                 && let Some(speedup) = &app.speedup
             {
                 notes.push(News::Speedup { app: known.id.clone(), speedup: speedup.clone() });
-                seen.speedup = app.speedup.clone();
+                planned.speedup = app.speedup.clone();
             }
-            seen.waits_passively = sight.waits_passively;
-            let by_signal = sight.foreground && app.stops_by_signal();
-            seen.stoppable = sight.protected.is_none() && app.has_harness() && !by_signal;
-            if seen != *known {
-                events.push(Event::Observed(seen));
+            planned.waits_passively = observation.waits_passively;
+            let by_signal = observation.foreground && app.stops_by_signal();
+            planned.stoppable = observation.protected.is_none() && app.has_harness() && !by_signal;
+            if planned != *known {
+                events.push(Event::Observed(planned));
             }
         }
-        told.iter().for_each(|id| self.live.choice_was_reported(id));
+        reported.iter().for_each(|id| self.live.choice_was_reported(id));
         notes.into_iter().for_each(|note| self.note(note));
         events
     }
@@ -105,23 +105,24 @@ impl Scheduler {
 
     /// Programs whose `run` was killed while it held them: they have started by themselves, or ended.
     fn handle_orphans(&mut self, now: u64) -> Vec<Event> {
-        let orphaned = |record: &&AppRecord| !record.started && !identity::lives(record.guardian);
+        let orphaned = |record: &&AppRecord| !record.started && !identity::is_alive(record.guardian);
         let records = self.live.apps().values().map(|app| &app.record);
         let held: Vec<AppRecord> = records.filter(orphaned).cloned().collect();
         let mut events = Vec::new();
         for record in held {
-            if identity::lives(record.process) {
-                self.live.started(&record.id, now);
+            if identity::is_alive(record.process) {
+                self.live.mark_started(&record.id, now);
             } else {
-                events.extend(self.leave_if_ended(&record.id));
+                events.extend(self.remove_if_ended(&record.id));
             }
         }
         events
     }
 
-    pub(super) fn leave_if_ended(&mut self, id: &AppId) -> Vec<Event> {
-        let lives = self.live.apps().get(id).is_some_and(|app| app.sight.as_ref().is_some_and(|s| !s.ended));
-        let rooted = self.live.apps().get(id).is_some_and(|app| identity::lives(app.record.process));
+    pub(super) fn remove_if_ended(&mut self, id: &AppId) -> Vec<Event> {
+        let lives =
+            self.live.apps().get(id).is_some_and(|app| app.observation.as_ref().is_some_and(|s| !s.ended));
+        let rooted = self.live.apps().get(id).is_some_and(|app| identity::is_alive(app.record.process));
         if lives || rooted {
             return Vec::new();
         }
@@ -129,10 +130,10 @@ impl Scheduler {
         let record = app.record.clone();
         let (learned, program, neighbours) = (app.learned(), app.program(), app.neighbours());
         if let Err(why) = self.remembered.learn(&record.terms.key, learned) {
-            self.failed(Some(id), format!("what it turned out to be is not remembered: {why}"));
+            self.note_failed(Some(id), format!("what it turned out to be is not remembered: {why}"));
         }
         if let Err(why) = self.observed.add(&program, neighbours) {
-            self.failed(Some(id), format!("what its neighbours cost it is not kept: {why}"));
+            self.note_failed(Some(id), format!("what its neighbours cost it is not kept: {why}"));
         }
         let known = self.live.forget(id);
         restore::set_free_knowing(&record, known, &Root::live(), &self.home);
@@ -151,7 +152,7 @@ impl Scheduler {
             self.live.sample_unmanaged();
         }
         // Whoever sets free may be as slow as the machine, and come to it when we act again.
-        self.to_take_back |= self.live.is_anybody_set_free() && !broken!(NobodyTakenBack);
+        self.to_readopt |= self.live.is_anybody_set_free() && !broken!(NobodyReadopted);
         let mut events = self.allow(None, false);
         let snapshot = self.engine.snapshot(now_ns() - self.began_ns);
         if let Ok(load) = procfs::loadavg(&Root::live()) {

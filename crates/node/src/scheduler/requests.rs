@@ -20,7 +20,7 @@ impl Scheduler {
     pub(super) fn handle(&mut self, peer: PeerId, incoming: Incoming) -> Vec<Event> {
         let message = match incoming {
             Incoming::Message(message) => message,
-            Incoming::Gone => return self.hung_up(peer),
+            Incoming::Gone => return self.handle_hang_up(peer),
         };
         let now = now_ns();
         if matches!(
@@ -33,12 +33,12 @@ impl Scheduler {
             ToScheduler::Hello { .. } => Vec::new(),
             ToScheduler::Register { record } => self.register(peer, *record),
             ToScheduler::Started { id } if self.owns(peer, &id) => {
-                self.live.started(&id, now);
+                self.live.mark_started(&id, now);
                 Vec::new()
             }
-            ToScheduler::Ended { id } if self.owns(peer, &id) => self.root_ended(peer, id, now),
+            ToScheduler::Ended { id } if self.owns(peer, &id) => self.handle_root_end(peer, id, now),
             ToScheduler::Suspend { id } if self.owns(peer, &id) => {
-                self.live.user_stopped(&id);
+                self.live.mark_user_stopped(&id);
                 self.server.send(peer, &FromScheduler::Done);
                 vec![Event::Suspend(id)]
             }
@@ -50,7 +50,7 @@ impl Scheduler {
                 if stopped_again { Vec::new() } else { self.resumed(id).into_iter().collect() }
             }
             ToScheduler::Terminating { id } if self.owns(peer, &id) => {
-                self.live.terminating(&id);
+                self.live.mark_terminating(&id);
                 self.server.send(peer, &FromScheduler::Done);
                 Vec::new()
             }
@@ -93,16 +93,16 @@ impl Scheduler {
     }
 
     /// The programs of a peer that is gone live on under this scheduler; the guard looks after them now.
-    fn hung_up(&mut self, peer: PeerId) -> Vec<Event> {
+    fn handle_hang_up(&mut self, peer: PeerId) -> Vec<Event> {
         let of_peer = |entry: &(&AppId, &PeerId)| *entry.1 == peer;
         let its: Vec<AppId> = self.owners.iter().filter(of_peer).map(|(id, _)| id.clone()).collect();
         self.owners.retain(|_, owner| *owner != peer);
         self.readers.retain(|reader| reader.peer != peer);
-        its.into_iter().filter_map(|id| self.left_alone(id)).collect()
+        its.into_iter().filter_map(|id| self.abandon_if_held(id)).collect()
     }
 
     /// A program's topmost process has ended, as its `run` says.
-    fn root_ended(&mut self, peer: PeerId, id: AppId, now: u64) -> Vec<Event> {
+    fn handle_root_end(&mut self, peer: PeerId, id: AppId, now: u64) -> Vec<Event> {
         // Descendants that outlive the root stay under the scheduler until they end too. What else this look
         // shows the engine is to know before it decides: who is rigid is not placed as if he were not.
         let mut events = self.sample_apps(now);
@@ -115,7 +115,7 @@ impl Scheduler {
             events.push(Event::Left(id));
             return events;
         }
-        events.extend(self.leave_if_ended(&id));
+        events.extend(self.remove_if_ended(&id));
         events
     }
 
@@ -145,18 +145,18 @@ impl Scheduler {
 
     /// A program whose `run` has hung up. What that last asked for may not have been heard; what its user wants is on
     /// record.
-    fn left_alone(&mut self, id: AppId) -> Option<Event> {
+    fn abandon_if_held(&mut self, id: AppId) -> Option<Event> {
         let known_as_stopped = self.live.apps().get(&id).is_some_and(|app| app.user_stopped);
         if !known_as_stopped && self.registry.traces(&id).user_stopped {
-            self.live.user_stopped(&id);
+            self.live.mark_user_stopped(&id);
             return Some(Event::Suspend(id));
         }
-        self.given_up(id)
+        self.abandon(id)
     }
 
     /// A program whose `run` went before it said that it has started: nobody will say so any more, and it runs as
     /// without coplace, where it runs. No turn is kept for it.
-    fn given_up(&mut self, id: AppId) -> Option<Event> {
+    fn abandon(&mut self, id: AppId) -> Option<Event> {
         self.live.apps().get(&id).filter(|app| !app.record.started)?;
         self.forget(&id);
         self.note(News::GivenUp { app: id.clone() });
@@ -198,10 +198,10 @@ impl Scheduler {
         if let Some(id) = known {
             // Its `run` has come back to a scheduler that adopted the program already.
             self.owners.insert(id.clone(), peer);
-            self.live.guarded_by(&id, record.guardian);
+            self.live.set_guardian(&id, record.guardian);
             if !record.started {
                 // Whatever was said to it before reached nobody.
-                self.live.is_held_again(&id);
+                self.live.mark_held(&id);
             }
             self.server.send(peer, &FromScheduler::Registered { asked, id, environment });
             self.let_go();
@@ -214,9 +214,9 @@ impl Scheduler {
             self.server.send(peer, &FromScheduler::Waits { id, why });
             return Vec::new();
         }
-        record.original_cpus = self.given(&record);
-        nice::weighed(&mut record.demand, process.pid);
-        record.id = unique(&asked, |id| self.knows(id));
+        record.original_cpus = self.original_cpus(&record);
+        nice::weigh_by_nice(&mut record.demand, process.pid);
+        record.id = unique(&asked, |id| self.has_app(id));
         if let Err(error) = self.registry.write(&record) {
             let why = error.to_string();
             self.server.send(peer, &FromScheduler::Refused { why });
@@ -226,7 +226,7 @@ impl Scheduler {
         self.owners.insert(id.clone(), peer);
         self.server.send(peer, &FromScheduler::Registered { asked, id, environment });
         // One that runs already, brought along by its `run`, waits for nothing.
-        if record.started { self.take_in(record) } else { self.enter(record) }
+        if record.started { self.begin_managing(record) } else { self.enter(record) }
     }
 
     fn set_policy(
@@ -302,7 +302,7 @@ impl Scheduler {
     fn explain(&self, id: Option<&AppId>) -> Option<Explanation> {
         let concerns = |news: &News| id.is_none_or(|id| news.concerns(id));
         let history: Vec<_> = self.history.iter().filter(|entry| concerns(&entry.news)).cloned().collect();
-        if id.is_some_and(|id| history.is_empty() && !self.knows(id)) {
+        if id.is_some_and(|id| history.is_empty() && !self.has_app(id)) {
             return None;
         }
         let (plan, report) = (self.engine.plan().clone(), self.engine.report().clone());
@@ -329,8 +329,8 @@ impl Scheduler {
             plan: self.engine.plan().to_string(),
             allowed: snapshot.allowed,
             usable: snapshot.usable,
-            placement: mechanisms.map_or("none: observing".into(), Mechanisms::placement_words),
-            turns: mechanisms.map_or("none: observing".into(), Mechanisms::turns_words),
+            placement: mechanisms.map_or("none: observing".into(), Mechanisms::describe_placement),
+            turns: mechanisms.map_or("none: observing".into(), Mechanisms::describe_turns),
             report: self.engine.report().clone(),
             apps: self.live.status(now).into_iter().chain(self.pending_status(now)).collect(),
             services: self.services.iter().map(|service| service.status()).collect(),

@@ -30,8 +30,8 @@ impl Timer {
 /// What the scheduler's loop does from time to time.
 #[derive(Default)]
 pub(super) struct Timers {
-    pub look: Timer,
-    pub sample: Timer,
+    pub sample_apps: Timer,
+    pub sample_machine: Timer,
     pub guard: Timer,
     pub adopt: Timer,
     pub pending: Timer,
@@ -39,10 +39,10 @@ pub(super) struct Timers {
 
 /// Until when the loop may sleep if no message comes: the next look at programs (`None`: there is none to look at), the
 /// policy's wake-up, or a sign of life.
-pub(super) fn wait_until(now_ns: u64, settling: bool, look_at: Option<u64>, wake_at: Option<u64>) -> u64 {
+pub(super) fn wait_until(now_ns: u64, settling: bool, sample_at: Option<u64>, wake_at: Option<u64>) -> u64 {
     let next = match settling {
         true => Some(now_ns + SETTLING_NS),
-        false => look_at,
+        false => sample_at,
     };
     next.into_iter().chain(wake_at).fold(now_ns + lease::BEAT_NS, u64::min)
 }
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loop_sleeps_until_whatever_comes_first() {
+    fn the_loop_sleeps_until_the_earliest_timer() {
         let beat = 100 + lease::BEAT_NS;
         assert_eq!(wait_until(100, false, None, None), beat);
         assert_eq!(wait_until(100, false, Some(130), None), 130);

@@ -54,8 +54,8 @@ impl Footprint {
             self.asked = ask(members.to_vec(), root.clone());
             self.ask_at_ns = now_ns + PAUSE_NS;
         }
-        let seen = together(&each, self.shared);
-        self.memory = Resident { peak_bytes: self.memory.peak_bytes.max(seen.peak_bytes), ..seen };
+        let combined = combine(&each, self.shared);
+        self.memory = Resident { peak_bytes: self.memory.peak_bytes.max(combined.peak_bytes), ..combined };
     }
 }
 
@@ -85,7 +85,7 @@ fn ask(members: Vec<Process>, root: Root) -> Option<Receiver<Shared>> {
 }
 
 /// What processes take together, from what each of them has and what the kernel last said of all of them.
-fn together(each: &[Resident], shared: Option<Shared>) -> Resident {
+fn combine(each: &[Resident], shared: Option<Shared>) -> Resident {
     let sum = |of: fn(&Resident) -> u64| each.iter().map(of).sum::<u64>();
     let most = |of: fn(&Resident) -> u64| each.iter().map(of).max().unwrap_or(0);
     let all = Resident {
@@ -132,14 +132,14 @@ mod tests {
         Resident { now_bytes: now * MIB, peak_bytes: peak * MIB, anonymous_bytes: anonymous * MIB }
     }
 
-    fn seen(each: &[Resident], shared: Option<(Option<u64>, u64)>) -> (u64, u64) {
+    fn totals(each: &[Resident], shared: Option<(Option<u64>, u64)>) -> (u64, u64) {
         let shared = shared.map(|(bytes, resident)| Shared {
             bytes: bytes.map(|bytes| bytes * MIB),
             resident_bytes: resident * MIB,
             processes: each.len(),
             cost_ns: 1,
         });
-        let memory = together(each, shared);
+        let memory = combine(each, shared);
         (memory.now_bytes / MIB, memory.peak_bytes / MIB)
     }
 
@@ -147,19 +147,19 @@ mod tests {
     fn memory_that_workers_share_counts_once() {
         let workers = [process(100, 110, 90); 4];
         // Before the kernel has answered, when it has, and where it does not.
-        assert_eq!(seen(&workers, None), (100, 110));
-        assert_eq!(seen(&workers, Some((Some(130), 400))), (130, 130));
-        assert_eq!(seen(&workers, Some((Some(50), 400))), (100, 110));
-        assert_eq!(seen(&[process(100, 100, 10); 4], Some((None, 400))), (130, 130));
+        assert_eq!(totals(&workers, None), (100, 110));
+        assert_eq!(totals(&workers, Some((Some(130), 400))), (130, 130));
+        assert_eq!(totals(&workers, Some((Some(50), 400))), (100, 110));
+        assert_eq!(totals(&[process(100, 100, 10); 4], Some((None, 400))), (130, 130));
         // Ranks share little, and have had more than they have.
-        assert_eq!(seen(&workers, Some((Some(390), 400))), (400, 440));
-        assert_eq!(seen(&workers[..1], Some((Some(390), 400))), (100, 110));
+        assert_eq!(totals(&workers, Some((Some(390), 400))), (400, 440));
+        assert_eq!(totals(&workers[..1], Some((Some(390), 400))), (100, 110));
     }
 
     #[test]
-    fn who_forked_more_since_the_last_count_is_not_multiplied() {
+    fn a_program_that_forked_since_the_last_count_counts_once() {
         let before = Shared { bytes: Some(200 * MIB), resident_bytes: 200 * MIB, processes: 2, cost_ns: 1 };
-        let memory = together(&[process(100, 100, 90); 8], Some(before));
+        let memory = combine(&[process(100, 100, 90); 8], Some(before));
         assert_eq!(memory.now_bytes, 200 * MIB);
     }
 

@@ -5,7 +5,7 @@
 pub(super) struct LetRun {
     total_ns: u64,
     /// When it was looked at last, and for how long its turns had kept it from running until then.
-    looked_ns: u64,
+    sampled_ns: u64,
     still_ns: u64,
     /// Somebody else had stopped it then.
     stood: bool,
@@ -13,17 +13,17 @@ pub(super) struct LetRun {
 
 impl LetRun {
     pub fn since(now_ns: u64) -> LetRun {
-        LetRun { total_ns: 0, looked_ns: now_ns, still_ns: 0, stood: false }
+        LetRun { total_ns: 0, sampled_ns: now_ns, still_ns: 0, stood: false }
     }
 
     /// One more look. Of a time in which it was stopped or continued nobody knows how much of it it ran: none counts.
     pub fn sample(&mut self, now_ns: u64, still_ns: u64, stopped_by_others: bool) {
-        let passed_ns = now_ns.saturating_sub(self.looked_ns);
+        let passed_ns = now_ns.saturating_sub(self.sampled_ns);
         let still_now_ns = still_ns.saturating_sub(self.still_ns);
         if !stopped_by_others && !self.stood {
             self.total_ns += passed_ns.saturating_sub(still_now_ns);
         }
-        (self.looked_ns, self.still_ns, self.stood) = (now_ns, still_ns, stopped_by_others);
+        (self.sampled_ns, self.still_ns, self.stood) = (now_ns, still_ns, stopped_by_others);
     }
 
     pub fn total_ns(&self) -> u64 {

@@ -49,7 +49,7 @@ impl Member {
             false => analyst.ask(question),
         };
         match &answer {
-            Some(Finding::Resizable { because: Because::Word }) => self.page.set_resizable_by_word(),
+            Some(Finding::Resizable { because: Because::User }) => self.page.set_resizable_by_user(),
             Some(Finding::Resizable { .. }) => self.page.set_resizable(question.loads, question.generation),
             Some(Finding::Rigid(_)) => self.page.set_not_resizable(),
             // What was found before holds for what was loaded before.
@@ -82,7 +82,7 @@ impl Member {
     }
 
     /// Whether this process is its owner, or may be.
-    pub fn may_be_of(&self, process: Process) -> bool {
+    pub fn may_belong_to(&self, process: Process) -> bool {
         match &self.owner {
             Owner::Is(owner) => *owner == process,
             Owner::OneOf(candidates) => candidates.contains(&process),
@@ -96,6 +96,6 @@ impl Member {
 
     /// One that has not run any region yet is about to.
     pub fn is_active(&self, now_ns: u64) -> bool {
-        self.regions == 0 || now_ns.saturating_sub(self.entered_ns) < IDLE_NS || self.page.in_region()
+        self.regions == 0 || now_ns.saturating_sub(self.entered_ns) < IDLE_NS || self.page.is_in_region()
     }
 }

@@ -56,7 +56,7 @@ impl Shown<'_> {
         if self.declared_rigid {
             return Nature::Rigid("it was declared rigid".into());
         }
-        if let Some(nature) = self.by_runtime() {
+        if let Some(nature) = self.nature_by_runtime() {
             return nature;
         }
         match self.most_busy {
@@ -70,7 +70,7 @@ impl Shown<'_> {
     }
 
     /// What its OpenMP runtime says, if that says something already.
-    fn by_runtime(self) -> Option<Nature> {
+    fn nature_by_runtime(self) -> Option<Nature> {
         if !self.runtime {
             return None;
         }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_speaks_against_resizing_outweighs_the_rest() {
+    fn reasons_against_resizing_outweigh_the_rest() {
         let found = Shown { runtime: true, regions: 5, may_resize: true, was_resizable: true, ..NOTHING };
         for against in [
             Shown { declared_rigid: true, ..found },

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use linux::affinity::Said;
+use linux::affinity::Stated;
 use linux::host;
 use linux::page::{Owner, Page, PageDir, PageName, RigidReason, state};
 use linux::{Process, Root};
@@ -15,7 +15,7 @@ use linux::{Process, Root};
 use regions::Finding;
 
 use super::member::Member;
-use super::patience::{Patience, Seen};
+use super::patience::{Patience, RegionSample};
 use crate::resizing::Analyst;
 
 /// Files looked at in a directory of pages, which is its user's to fill.
@@ -100,8 +100,8 @@ impl Teams {
                 };
             let regions = member.page.regions();
             let wish = member.page.target();
-            member.patience.sample(Seen {
-                in_same_region: member.lives && regions == member.regions && member.page.in_region(),
+            member.patience.sample(RegionSample {
+                in_same_region: member.lives && regions == member.regions && member.page.is_in_region(),
                 too_wide: wish != 0 && member.page.running() > wish,
                 let_run_ns,
             });
@@ -189,7 +189,7 @@ impl Teams {
 
     /// Whether this process has a team that we see.
     pub fn has(&self, process: Process) -> bool {
-        self.members.values().any(|member| member.runs_teams() && member.may_be_of(process))
+        self.members.values().any(|member| member.runs_teams() && member.may_belong_to(process))
     }
 
     /// Whether a page may belong to one of several processes, none of them for certain: places are given to
@@ -200,8 +200,8 @@ impl Teams {
 
     /// Whether this process's runtime has not run any region so far.
     pub fn is_silent(&self, process: Process) -> bool {
-        let its = |member: &&Member| member.may_be_of(process);
-        self.running().find(its).is_some_and(|member| member.regions == 0 && !member.page.in_region())
+        let its = |member: &&Member| member.may_belong_to(process);
+        self.running().find(its).is_some_and(|member| member.regions == 0 && !member.page.is_in_region())
     }
 
     pub fn has_foreign_runtime(&self) -> bool {
@@ -229,15 +229,15 @@ impl Teams {
     }
 
     /// What the processes of which there are pages say of their threads' CPUs.
-    pub fn stated_cpus(&self) -> BTreeMap<Process, Said> {
+    pub fn stated_cpus(&self) -> BTreeMap<Process, Stated> {
         let living = self.members.values().filter(|member| member.lives);
-        let said = |page: &Page| Said {
+        let stated = |page: &Page| Stated {
             follows_place: page.has(state::FOLLOWS_PLACE),
             chooses: page.has(state::SET_OWN_MASK),
-            chose: page.chose_cpus(),
+            chose: page.bound_threads(),
         };
         let known = living.filter_map(|member| match member.owner {
-            Owner::Is(process) => Some((process, said(&member.page))),
+            Owner::Is(process) => Some((process, stated(&member.page))),
             _ => None,
         });
         known.collect()
@@ -270,8 +270,8 @@ fn shares(target: u32, others: u32, needs: &[Need]) -> Vec<u32> {
     }
     let target = target.saturating_sub(others).max(1);
     let all_idle = needs.iter().all(|need| !need.active);
-    let takes = |need: &Need| need.active || all_idle;
-    let mut open: Vec<usize> = (0..needs.len()).filter(|&at| takes(&needs[at])).collect();
+    let wants = |need: &Need| need.active || all_idle;
+    let mut open: Vec<usize> = (0..needs.len()).filter(|&at| wants(&needs[at])).collect();
     let as_one_more = (target / (open.len() as u32 + 1)).max(1);
     let mut shares = vec![as_one_more; needs.len()];
     let mut left = target;
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn no_division_gives_more_than_there_is_or_than_anybody_can_use() {
+    fn no_division_exceeds_the_target_or_any_need() {
         for target in 1..20_u32 {
             for teams in ["3 1 7", "0 5", "2 2 2 2", "9", "-4 1 1 0"] {
                 let needs = needs(teams);

@@ -43,7 +43,7 @@ impl Watch {
             && now_ns >= self.unheard_at_ns
         {
             self.unheard_at_ns = now_ns + SELDOM_NS;
-            self.unheard = why_unheard(pid, &self.root);
+            self.unheard = missing_page_reason(pid, &self.root);
         }
     }
 
@@ -85,7 +85,7 @@ struct Busy {
 }
 
 /// Why a process that runs has made no page, if that can be seen from outside.
-fn why_unheard(pid: u32, root: &Root) -> Option<String> {
+fn missing_page_reason(pid: u32, root: &Root) -> Option<String> {
     let file = procfs::exe(pid, root).ok().and_then(|path| Binary::read(&path).ok());
     if let Some(obstacle) = file.and_then(|file| file.obstacle) {
         return Some(format!("without the preload library: {obstacle}"));
@@ -115,7 +115,7 @@ mod tests {
         while !as_expected && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(20));
             let executed = procfs::exe(child.id(), &Root::live()).is_ok_and(|exe| exe.ends_with("sleep"));
-            as_expected = executed && expected(why_unheard(child.id(), &Root::live()));
+            as_expected = executed && expected(missing_page_reason(child.id(), &Root::live()));
         }
         child.kill().unwrap();
         child.wait().unwrap();

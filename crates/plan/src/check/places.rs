@@ -67,16 +67,16 @@ impl Checker<'_> {
     }
 
     fn disjoint(&mut self, parts: &[Tree]) {
-        let mut taken = CpuSet::new();
+        let mut occupied = CpuSet::new();
         for part in parts {
             let place = match part {
                 Tree::Run(run) => Cow::Borrowed(&run.place),
                 _ => Cow::Owned(part.place()),
             };
-            if taken.intersects(&place) {
-                self.found.push(Violation::Overlap { cpus: taken.intersection(&place) });
+            if occupied.intersects(&place) {
+                self.found.push(Violation::Overlap { cpus: occupied.intersection(&place) });
             }
-            taken.add_all(&place);
+            occupied.add_all(&place);
         }
     }
 
@@ -120,7 +120,7 @@ impl Checker<'_> {
             self.found.push(Violation::Squeezed { app: app_id(), cpus, needed });
             return;
         }
-        if !app.takes_orders() {
+        if !app.accepts_width() {
             return;
         }
         let team = app.team.unwrap_or(0);

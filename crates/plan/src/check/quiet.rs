@@ -7,16 +7,16 @@ use crate::{App, Snapshot};
 /// What was seen last that a plan depends on, and since when it is so.
 #[derive(Clone, Debug, Default)]
 pub struct Quiet {
-    seen: Option<u64>,
+    last_digest: Option<u64>,
     since_ns: u64,
 }
 
 impl Quiet {
     /// For how long nothing has changed, now that there is `snapshot`.
     pub fn follow(&mut self, snapshot: &Snapshot) -> u64 {
-        let seen = digest(snapshot);
-        if self.seen != Some(seen) {
-            (self.seen, self.since_ns) = (Some(seen), snapshot.now_ns);
+        let digest_now = digest(snapshot);
+        if self.last_digest != Some(digest_now) {
+            (self.last_digest, self.since_ns) = (Some(digest_now), snapshot.now_ns);
         }
         snapshot.now_ns.saturating_sub(self.since_ns)
     }
@@ -28,7 +28,7 @@ fn digest(snapshot: &Snapshot) -> u64 {
     (&snapshot.allowed, &snapshot.usable, snapshot.apps.len()).hash(&mut hasher);
     for app in &snapshot.apps {
         let App { id, demand, team, waits_passively, stoppable, suspended, within, .. } = app;
-        (id, app.takes_orders(), demand.min_threads, demand.max_threads).hash(&mut hasher);
+        (id, app.accepts_width(), demand.min_threads, demand.max_threads).hash(&mut hasher);
         (demand.weight_milli, demand.coschedule, team, within).hash(&mut hasher);
         (waits_passively, stoppable, suspended).hash(&mut hasher);
     }

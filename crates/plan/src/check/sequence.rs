@@ -7,7 +7,7 @@ use topology::CpuSet;
 use workload::AppId;
 
 use super::quiet::Quiet;
-use super::shapes::{Looks, shared, unit_of};
+use super::shapes::{Signatures, shared, unit_of};
 use super::{Case, Violation};
 use crate::{MoveReason, Plan, Promise, Remark, Report, Run, Snapshot, Tree, WaitingBound};
 
@@ -149,8 +149,8 @@ fn keeps(
         other => other.iter().collect(),
     };
     let offered = promise.equal_shapes.then(|| case.offered()).flatten();
-    let looks = Looks::of(&snapshot.machine);
-    let look_of = |place: &CpuSet| looks.signature(unit_of(&snapshot.machine, place), place);
+    let signatures = Signatures::of(&snapshot.machine);
+    let signature_of = |place: &CpuSet| signatures.signature(unit_of(&snapshot.machine, place), place);
     for slot in slots {
         let runs = slot.runs();
         let used = slot.place();
@@ -165,9 +165,9 @@ fn keeps(
             |place: &CpuSet| groups[place].iter().all(|run| is_free(run)) && !place.intersects(&overlapping);
         let mut alike: BTreeMap<(usize, Option<u64>), Vec<&CpuSet>> = BTreeMap::new();
         for &place in groups.keys().filter(|place| exchangeable(place)) {
-            alike.entry((place.len(), look_of(place))).or_default().push(place);
+            alike.entry((place.len(), signature_of(place))).or_default().push(place);
         }
-        for ((width, look), places) in alike {
+        for ((width, signature), places) in alike {
             let old = |run: &Run| before[cast.number(&run.app)].as_ref();
             let value = |group: &CpuSet, on: &CpuSet| -> usize {
                 groups[group].iter().map(|run| old(run).map_or(0, |old| old.common_len(on))).sum()
@@ -183,7 +183,7 @@ fn keeps(
             let is_free = |place: &&CpuSet| place.len() == width && !place.intersects(&used);
             let shapes = offered.iter().flat_map(|offered| offered.shapes());
             let free: BTreeSet<&CpuSet> = shapes.flat_map(|shape| &shape.places).filter(is_free).collect();
-            candidates.extend(free.into_iter().filter(|place| look_of(place) == look));
+            candidates.extend(free.into_iter().filter(|place| signature_of(place) == signature));
             let matrix: Vec<Vec<usize>> = places
                 .iter()
                 .map(|group| candidates.iter().map(|candidate| value(group, candidate)).collect())

@@ -17,10 +17,10 @@ use crate::{App, Run, Snapshot};
 pub fn check(case: &Case<'_>, found: &mut Vec<Violation>) {
     let Some(offered) = case.offered() else { return };
     let machine = &case.snapshot.machine;
-    let looks = Looks::of(machine);
+    let signatures = Signatures::of(machine);
     let mut covered: BTreeMap<usize, CpuSet> = BTreeMap::new();
     // One representative of each width, with what it looks like.
-    let mut seen: BTreeMap<usize, (&CpuSet, Option<u64>)> = BTreeMap::new();
+    let mut by_width: BTreeMap<usize, (&CpuSet, Option<u64>)> = BTreeMap::new();
     let mut checked: BTreeSet<(usize, usize)> = BTreeSet::new();
     for run in &case.partitioned().runs {
         let place = &run.place;
@@ -38,15 +38,15 @@ pub fn check(case: &Case<'_>, found: &mut Vec<Violation>) {
         let covered =
             covered.entry(at).or_insert_with(|| shape.places.iter().flat_map(CpuSet::iter).collect());
         let unit = unit_of(machine, place);
-        if crosses(unit, &looks, place, &shape.places, covered) {
+        if crosses(unit, &signatures, place, &shape.places, covered) {
             found.push(Violation::CrossingPartition { place: place.clone() });
         }
-        let look = looks.signature(unit, place);
-        match seen.get(&place.len()) {
+        let signature = signatures.signature(unit, place);
+        match by_width.get(&place.len()) {
             None => {
-                seen.insert(place.len(), (place, look));
+                by_width.insert(place.len(), (place, signature));
             }
-            Some((other, other_look)) if *other_look != look => {
+            Some((other, other_signature)) if *other_signature != signature => {
                 found.push(Violation::UnlikePartitions { one: (*other).clone(), other: place.clone() });
             }
             Some(_) => {}
@@ -69,7 +69,7 @@ impl<'a> Partitioned<'a> {
         let mut free: Vec<bool> = snapshot
             .apps
             .iter()
-            .map(|app| app.takes_orders() && app.within.is_none() && app.demand.min_threads <= 1)
+            .map(|app| app.accepts_width() && app.within.is_none() && app.demand.min_threads <= 1)
             .collect();
         free.resize(cast.len(), false);
         let some = free.contains(&true);
@@ -84,7 +84,7 @@ impl<'a> Partitioned<'a> {
 /// can use; those that have least of them for their weight first. Each with its program's number.
 fn content<'a>(snapshot: &Snapshot, cast: &Cast<'a>) -> Vec<(&'a Run, usize)> {
     let cpus = snapshot.allowed.len() as u32;
-    let most = |app: &App| if app.takes_orders() { app.demand.max_threads } else { Some(app.width(cpus)) };
+    let most = |app: &App| if app.accepts_width() { app.demand.max_threads } else { Some(app.width(cpus)) };
     let bound = |app: &App| app.within.is_none().then(|| most(app)).flatten();
     if snapshot.apps.iter().all(|app| bound(app).is_none()) {
         return Vec::new();
@@ -213,31 +213,37 @@ pub fn unit_of<'a>(machine: &'a Machine, place: &CpuSet) -> &'a Object {
 /// Parts that others of `places` take of the same unit may only be equal fractions of it, where the
 /// machine is mixed: a core of one kind and half a cluster of another. `unit`: the smallest that
 /// holds all of `place`.
-fn crosses(unit: &Object, looks: &Looks, place: &CpuSet, places: &[CpuSet], covered: &CpuSet) -> bool {
+fn crosses(
+    unit: &Object,
+    signatures: &Signatures,
+    place: &CpuSet,
+    places: &[CpuSet],
+    covered: &CpuSet,
+) -> bool {
     let part_of = |child: &Object| child.cpus.intersection(covered);
     let split = |child: &&Object| {
         let part = part_of(child);
         part.intersects(place) && !part.is_subset(place)
     };
     unit.children.iter().filter(split).any(|child| {
-        let look = looks.signature(child, &part_of(child));
-        let alike = |other: &Object| looks.signature(other, &part_of(other)) == look;
+        let signature = signatures.signature(child, &part_of(child));
+        let alike = |other: &Object| signatures.signature(other, &part_of(other)) == signature;
         let others = unit.children.iter().filter(|other| other.cpus != child.cpus);
         let more_of_its_like = others.filter(|other| other.cpus.intersects(place)).any(alike);
-        let mine = looks.signature(child, place);
+        let mine = signatures.signature(child, place);
         let shares = places.iter().filter(|other| other.intersects(&child.cpus));
-        more_of_its_like || shares.map(|other| looks.signature(child, other)).any(|other| other != mine)
+        more_of_its_like || shares.map(|other| signatures.signature(child, other)).any(|other| other != mine)
     })
 }
 
 /// What places look like.
-pub struct Looks {
+pub struct Signatures {
     /// Class of each PU whose capacity is known; those of one class are alike.
     classes: BTreeMap<u32, usize>,
 }
 
-impl Looks {
-    pub fn of(machine: &Machine) -> Looks {
+impl Signatures {
+    pub fn of(machine: &Machine) -> Signatures {
         let mut sorted: Vec<(u32, u32)> =
             machine.capacities.iter().map(|(&cpu, &capacity)| (capacity, cpu)).collect();
         sorted.sort_unstable();
@@ -251,7 +257,7 @@ impl Looks {
             }
             classes.insert(cpu, class);
         }
-        Looks { classes }
+        Signatures { classes }
     }
 
     /// The tree below `object` restricted to `place`, as one number; units with a single child are

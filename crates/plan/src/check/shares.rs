@@ -22,8 +22,8 @@ pub fn check(
     let cpus = snapshot.machine.all_cpus().len().max(1) as f64;
     let mut shares = vec![0.0; cast.len()];
     let mut numbers = cast.runs.iter().map(|&(_, number)| number);
-    plan.for_each_given(&mut |_, given| {
-        shares[numbers.next().expect("as many as there are runs")] += given / cpus;
+    plan.for_each_mean(&mut |_, cpus_of_run| {
+        shares[numbers.next().expect("as many as there are runs")] += cpus_of_run / cpus;
     });
     match bound {
         ShareBound::EarliestFirst => earliest_first(plan, snapshot, &shares, found),
@@ -115,7 +115,7 @@ fn earliest_first(plan: &Plan, snapshot: &Snapshot, shares: &[f64], found: &mut 
 }
 
 fn is_free(app: &App) -> bool {
-    app.takes_orders()
+    app.accepts_width()
         && app.demand.min_threads <= 1
         && app.stoppable
         && app.within.is_none()

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remark_concerns_whom_it_names_and_nobody_of_a_longer_name() {
+    fn a_remark_concerns_only_the_programs_that_it_names() {
         let remark = Remark::TooWide { apps: vec![id("cg.2")], slots: 2 };
         assert!(remark.concerns(&id("cg.2")) && !remark.concerns(&id("cg")));
         let why = MoveReason::Evidence;

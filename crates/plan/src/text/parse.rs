@@ -86,12 +86,12 @@ impl<'a> Parser<'a> {
     }
 
     /// The token `ahead` of the next one; past the end there are only ends.
-    fn look(&self, ahead: usize) -> Token<'a> {
+    fn token_at(&self, ahead: usize) -> Token<'a> {
         self.tokens[(self.at + ahead).min(self.tokens.len() - 1)]
     }
 
     fn peek(&self) -> Token<'a> {
-        self.look(0)
+        self.token_at(0)
     }
 
     fn wrong(&self, expected: impl Into<String>) -> Wrong {
@@ -105,16 +105,16 @@ impl<'a> Parser<'a> {
     }
 
     fn is_word(&self, ahead: usize, word: &str) -> bool {
-        let token = self.look(ahead);
+        let token = self.token_at(ahead);
         token.kind == Kind::Word && token.text == word
     }
 
     fn is_mark(&self, ahead: usize, mark: &str) -> bool {
-        let token = self.look(ahead);
+        let token = self.token_at(ahead);
         token.kind == Kind::Mark && token.text == mark
     }
 
-    fn take_word(&mut self, word: &str) -> bool {
+    fn accept_word(&mut self, word: &str) -> bool {
         let there = self.is_word(0, word);
         if there {
             self.next();
@@ -122,7 +122,7 @@ impl<'a> Parser<'a> {
         there
     }
 
-    fn take_mark(&mut self, mark: &str) -> bool {
+    fn accept_mark(&mut self, mark: &str) -> bool {
         let there = self.is_mark(0, mark);
         if there {
             self.next();
@@ -173,8 +173,8 @@ impl<'a> Parser<'a> {
         if self.is_word(0, "in_turn") {
             self.next();
             let mode = match () {
-                () if self.take_word("strict") => TurnMode::Strict,
-                () if self.take_word("filling") => TurnMode::Filling,
+                () if self.accept_word("strict") => TurnMode::Strict,
+                () if self.accept_word("filling") => TurnMode::Filling,
                 () if opens(self, 0) => TurnMode::Strict,
                 () => return Err(self.wrong("'strict', 'filling' or '['")),
             };
@@ -212,19 +212,19 @@ impl<'a> Parser<'a> {
         if let Some(threads) = self.threads()? {
             run.threads = threads;
         }
-        if self.take_word("bind") {
-            if !self.take_word("each") {
+        if self.accept_word("bind") {
+            if !self.accept_word("each") {
                 return Err(self.wrong("'each'"));
             }
             run.bind = Bind::Each;
         }
-        if self.take_word("memory") {
-            if !self.take_word("follow") {
+        if self.accept_word("memory") {
+            if !self.accept_word("follow") {
                 return Err(self.wrong("'follow'"));
             }
             run.memory = Memory::Follow;
         }
-        run.lends = self.take_word("lends");
+        run.lends = self.accept_word("lends");
         Ok(Tree::Run(run))
     }
 
@@ -260,18 +260,18 @@ impl<'a> Parser<'a> {
 
     fn cpus(&mut self) -> Parsed<CpuSet> {
         let mut cpus = CpuSet::new();
-        if self.take_word("none") {
+        if self.accept_word("none") {
             return Ok(cpus);
         }
         loop {
             let first = self.cpu()?;
             let last_at = self.at + 1;
-            let last = if self.take_mark("-") { self.cpu()? } else { first };
+            let last = if self.accept_mark("-") { self.cpu()? } else { first };
             if last < first {
                 return Err(Wrong { at: last_at, expected: format!("a CPU from {first} on") });
             }
             (first..=last).for_each(|cpu| cpus.insert(cpu));
-            if !(self.is_mark(0, ",") && self.look(1).kind == Kind::Number) {
+            if !(self.is_mark(0, ",") && self.token_at(1).kind == Kind::Number) {
                 return Ok(cpus);
             }
             self.next();
@@ -294,7 +294,7 @@ impl<'a> Parser<'a> {
         loop {
             let cpus_at = self.at;
             let cpus = self.cpus()?;
-            if !self.take_mark(":") {
+            if !self.accept_mark(":") {
                 return Err(self.wrong("':' and the owner's name"));
             }
             let app = self.name()?;
@@ -304,10 +304,10 @@ impl<'a> Parser<'a> {
                     return Err(Wrong { at: cpus_at, expected });
                 }
             }
-            if self.take_mark("}") {
+            if self.accept_mark("}") {
                 return Ok(owner);
             }
-            if !self.take_mark(",") {
+            if !self.accept_mark(",") {
                 return Err(self.wrong("',' or '}'"));
             }
         }
@@ -315,19 +315,19 @@ impl<'a> Parser<'a> {
 
     /// `[` items separated by commas `]`; may be empty, which the checker judges, not the parser.
     fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
-        if !self.take_mark("[") {
+        if !self.accept_mark("[") {
             return Err(self.wrong("'['"));
         }
         let mut items = Vec::new();
-        if self.take_mark("]") {
+        if self.accept_mark("]") {
             return Ok(items);
         }
         loop {
             items.push(item(self)?);
-            if self.take_mark("]") {
+            if self.accept_mark("]") {
                 return Ok(items);
             }
-            if !self.take_mark(",") {
+            if !self.accept_mark(",") {
                 return Err(self.wrong("',' or ']'"));
             }
         }

@@ -57,13 +57,13 @@ impl Account {
         let present = || snapshot.apps.iter().filter(|app| !app.suspended);
         let weight = |app: &plan::App| u64::from(app.demand.weight_milli.max(1));
         let weights: u64 = present().map(weight).sum();
-        let given = plan.cpus_given();
+        let shares = plan.mean_cpus();
         for app in present() {
             let Some(served) = self.of.get_mut(&app.id) else { continue };
             // Before its first region it has one thread, and then no more than its team.
             let most = app.team.map_or(1.0, f64::from);
-            let given = given.get(&app.id).copied().unwrap_or(0.0).min(most);
-            served.given_milli = (given * 1000.0) as u64;
+            let cpus = shares.get(&app.id).copied().unwrap_or(0.0).min(most);
+            served.given_milli = (cpus * 1000.0) as u64;
             served.share_milli = snapshot.usable.len() as u64 * 1000 * weight(app) / weights.max(1);
         }
     }

@@ -48,16 +48,16 @@
 //!
 //! - `a_lone_program_gets_everything`
 //! - `a_flat_program_leaves_its_cpus_to_one_that_scales`
-//! - `who_lives_from_memory_leaves_cpus_to_who_does_not`
+//! - `memory_bound_programs_leave_cpus_to_the_others`
 //! - `a_short_rest_is_not_worth_a_move`
 //! - `without_evidence_equal_programs_get_equal_fixed_parts`
 //! - everybody always runs, on a quarter of an equal part at least, down to whole cells and not less than
-//!   one: `nobody_ever_has_less_than_a_quarter_of_an_equal_part`. A quarter in cells is more than an
+//!   one: `every_program_has_a_quarter_of_an_equal_part_at_least`. A quarter in cells is more than an
 //!   eighth, and no equal has more than all: the smaller of two equal programs' shares is never less than
 //!   1 ÷ (8 × programs) of the larger, in every round of turns (`max_still_ns` at most, longer only where
 //!   the report says so): `every_plan_of_every_policy_passes_the_checker`. Over its life it had its
 //!   share, as far as `parity` is worth it.
-//! - who had less gets more: `who_was_given_less_is_given_more`
+//! - who had less gets more: `an_underserved_program_gets_more`
 //! - who starts narrow: `a_rigid_program_starts_narrow_only_where_turns_are_worse`
 //! - `a_rigid_program_is_never_narrowed`, `every_plan_of_every_policy_passes_the_checker`
 //!
@@ -172,7 +172,7 @@ impl Divide for ByEvidence<'_, '_> {
             facts.push(Facts::of(need, &ground, memory, served, &cx.settings.without));
         }
         let counts = search::divide(&facts, &ground, seats.counts());
-        let parts = seats.take(&counts, members);
+        let parts = seats.assign(&counts, members);
         let (programs, nodes) = (members.len() as u32, ground.cells.len() as u32);
         let mut remarks = vec![Remark::ByEvidence { programs, nodes }];
         remarks.extend(

@@ -23,7 +23,7 @@ use crate::NarrowStart;
 const WORTH_IT: f64 = 1.1;
 
 pub(super) fn start(newcomer: &App, snapshot: &Snapshot) -> Option<NarrowStart> {
-    let curve = newcomer.speedup.as_ref().filter(|_| !newcomer.takes_orders())?;
+    let curve = newcomer.speedup.as_ref().filter(|_| !newcomer.accepts_width())?;
     let others = || snapshot.apps.iter().filter(|app| !app.suspended && app.id != newcomer.id);
     let weight = |app: &App| f64::from(app.demand.weight_milli.max(1));
     let weights = weight(newcomer) + others().map(weight).sum::<f64>();

@@ -77,7 +77,7 @@ impl Search<'_> {
 
     /// Gives a cell of `node` to `program`: a free one, else one of whoever has most there and
     /// keeps as many as it needs. Whether there was one.
-    fn take(&mut self, program: usize, node: usize, fewest: usize) -> bool {
+    fn claim(&mut self, program: usize, node: usize, fewest: usize) -> bool {
         if self.free(node) == 0 {
             let can = |&other: &usize| {
                 other != program
@@ -100,7 +100,7 @@ impl Search<'_> {
     /// Puts `program`, which has nothing, on `home`: its part of each node as if all there had the same.
     fn settle(&mut self, program: usize, home: &[usize]) -> bool {
         for &node in home {
-            if !self.take(program, node, 1) {
+            if !self.claim(program, node, 1) {
                 return false;
             }
         }
@@ -108,13 +108,13 @@ impl Search<'_> {
             let there = self.counts.iter().filter(|row| row[node] > 0).count();
             let part = self.ground.cells[node] / there.max(1);
             while self.counts[program][node] < part && self.total(program) < self.facts[program].cap {
-                if !self.take(program, node, self.counts[program][node] + 2) {
+                if !self.claim(program, node, self.counts[program][node] + 2) {
                     break;
                 }
             }
         }
         while self.total(program) < self.facts[program].floor {
-            if !(0..self.ground.cells.len()).any(|node| self.take(program, node, 1)) {
+            if !(0..self.ground.cells.len()).any(|node| self.claim(program, node, 1)) {
                 return false;
             }
         }
@@ -129,7 +129,7 @@ impl Search<'_> {
             let home: Vec<usize> =
                 (0..self.ground.cells.len()).filter(|&n| self.counts[program][n] > 0).collect();
             while self.total(program) < self.facts[program].floor {
-                if !home.iter().any(|&node| self.take(program, node, 1)) {
+                if !home.iter().any(|&node| self.claim(program, node, 1)) {
                     break;
                 }
             }
@@ -210,7 +210,7 @@ impl Search<'_> {
                 }
             }
             if home.len() > 1 && more(self, home.len()) {
-                if home.iter().all(|&node| self.take(program, node, 2)) {
+                if home.iter().all(|&node| self.claim(program, node, 2)) {
                     if self.keep(&before, WORTH_A_CHANGE) {
                         return true;
                     }
@@ -219,8 +219,8 @@ impl Search<'_> {
                 }
                 // From one other in all nodes that both have.
                 for other in 0..self.facts.len() {
-                    let gives = |node: &usize| before[other][*node] > 0;
-                    if other == program || !home.iter().all(gives) {
+                    let has_lent = |node: &usize| before[other][*node] > 0;
+                    if other == program || !home.iter().all(has_lent) {
                         continue;
                     }
                     for &node in &home {

@@ -72,7 +72,7 @@ impl Seats {
     }
 
     /// As many cells as `counts` says: those that a program has, then free ones.
-    pub fn take(mut self, counts: &Counts, members: &[usize]) -> Vec<Part> {
+    pub fn assign(mut self, counts: &Counts, members: &[usize]) -> Vec<Part> {
         for (row, has) in counts.iter().zip(&mut self.has) {
             for (node, here) in has.iter_mut().enumerate() {
                 here.drain(row[node].min(here.len())..).for_each(|cell| self.taken[node][cell] = false);

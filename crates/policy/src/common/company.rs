@@ -83,17 +83,17 @@ impl Company {
             Neighbours::Predicted(known) => needs.iter().map(|need| known.find(need.app.program())).collect(),
             _ => Vec::new(),
         };
-        let told = |a: usize, b: usize| match neighbours {
+        let estimate = |a: usize, b: usize| match neighbours {
             Neighbours::Twins => None,
             Neighbours::Profile => by_profile(needs[a].app, needs[b].app),
             Neighbours::Predicted(known) => known.get(numbers[a]?, numbers[b]?),
         };
-        let cell = |(a, b): (usize, usize)| Some(told(a, b).unwrap_or_else(|| prior(kind[a] == kind[b])));
+        let cell = |(a, b): (usize, usize)| Some(estimate(a, b).unwrap_or_else(|| prior(kind[a] == kind[b])));
         let grid = Grid::new(needs.len(), cell);
         let by_names = matches!(neighbours, Neighbours::Twins);
         let trusted = !by_names && trusted(&grid);
         let mut unknown: Vec<String> = (0..needs.len())
-            .filter(|&at| !by_names && (0..needs.len()).all(|other| told(at, other).is_none()))
+            .filter(|&at| !by_names && (0..needs.len()).all(|other| estimate(at, other).is_none()))
             .map(|at| needs[at].app.program().to_owned())
             .collect();
         unknown.sort_unstable();
@@ -114,7 +114,7 @@ impl Company {
     /// What `a` loses beside `b`.
     fn lost(&self, a: usize, b: usize) -> f64 {
         match self.grid.get(a, b).filter(|_| self.trusted) {
-            Some(told) => told.value - 1.0,
+            Some(known) => known.value - 1.0,
             None => f64::from(self.twins(a, b)),
         }
     }
@@ -125,10 +125,10 @@ impl Company {
 
     /// The predicted slowdown beside others who run a part of the time each, and its relative error.
     fn slowdown(&self, a: usize, beside: &[usize], part: f64) -> Estimate {
-        let told = || beside.iter().filter_map(|&b| self.grid.get(a, b));
-        let value = 1.0 + told().map(|one| (one.value - 1.0) * part).sum::<f64>();
+        let known = || beside.iter().filter_map(|&b| self.grid.get(a, b));
+        let value = 1.0 + known().map(|one| (one.value - 1.0) * part).sum::<f64>();
         let off = |one: Estimate| one.value * one.error * part;
-        let error = libm::sqrt(told().map(|one| off(one) * off(one)).sum()) / value.max(0.01);
+        let error = libm::sqrt(known().map(|one| off(one) * off(one)).sum()) / value.max(0.01);
         Estimate { value, error }
     }
 
@@ -139,7 +139,7 @@ impl Company {
 }
 
 /// What is told of one program beside another; `None` where nothing is.
-pub(crate) fn told(neighbours: &Neighbours, own: &App, other: &App) -> Option<Estimate> {
+pub(crate) fn known_slowdown(neighbours: &Neighbours, own: &App, other: &App) -> Option<Estimate> {
     match neighbours {
         Neighbours::Twins => None,
         Neighbours::Profile => by_profile(own, other),
@@ -263,11 +263,11 @@ pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> S
         if !company.trusted {
             return MoveReason::Twins { beside: ids(&now), instead_of: ids(&before) };
         }
-        let (told, kept) = (company.slowdown(a, &now, part), company.slowdown(a, &before, part));
+        let (slowed, kept) = (company.slowdown(a, &now, part), company.slowdown(a, &before, part));
         MoveReason::Predicted {
             beside: ids(&now),
-            slowdown_milli: milli(told.value),
-            error_milli: milli(told.value * told.error),
+            slowdown_milli: milli(slowed.value),
+            error_milli: milli(slowed.value * slowed.error),
             instead_of: ids(&before),
             before_milli: milli(kept.value),
         }

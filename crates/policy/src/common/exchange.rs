@@ -10,7 +10,7 @@ const NONE: usize = usize::MAX;
 /// What changes the cost by less is no reason.
 const LEAST: f64 = 1e-9;
 /// Pairs of programs looked at.
-const MOST_LOOKS: usize = 4_000_000;
+const MOST_STEPS: usize = 4_000_000;
 
 /// Programs by number, places by number.
 pub(super) struct Exchange<'e> {
@@ -100,7 +100,7 @@ impl Exchange<'_> {
     /// Improves until nothing helps any more.
     pub fn improve(&mut self) {
         let mut around = self.around();
-        let mut looks = MOST_LOOKS;
+        let mut steps_left = MOST_STEPS;
         let is_empty = |place: &usize| self.on[*place].is_empty() && self.domain[*place] != NONE;
         let mut empty: Vec<usize> = (0..self.on.len()).filter(is_empty).collect();
         loop {
@@ -124,7 +124,7 @@ impl Exchange<'_> {
                 }
                 for other in one + 1..self.at.len() {
                     let (here, there) = (self.at[one], self.at[other]);
-                    looks = looks.saturating_sub(1);
+                    steps_left = steps_left.saturating_sub(1);
                     let apart = self.domain[there] != NONE && self.domain[there] != self.domain[here];
                     if !apart || !(self.may)(one, there) || !(self.may)(other, here) {
                         continue;
@@ -136,7 +136,7 @@ impl Exchange<'_> {
                     }
                 }
             }
-            if !better || looks == 0 {
+            if !better || steps_left == 0 {
                 return;
             }
         }
@@ -149,7 +149,7 @@ mod tests {
     use workload::Random;
 
     #[test]
-    fn what_a_change_is_said_to_bring_is_what_it_brings() {
+    fn the_predicted_gain_of_an_exchange_is_its_gain() {
         for seed in 0..200 {
             let mut random = Random::new(seed);
             let count = 4 + random.below(8) as usize;

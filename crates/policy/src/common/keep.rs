@@ -85,7 +85,7 @@ impl Owners {
 /// finds none that it may use, or there are not enough.
 pub(crate) fn assign(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Option<usize>> {
     let owners = Owners::of(places);
-    let mut taken_by: Vec<usize> = vec![NONE; places.len()];
+    let mut occupant_of: Vec<usize> = vec![NONE; places.len()];
     let mut result: Vec<Option<usize>> = vec![None; claims.len()];
 
     // Restricted programs first: they have the fewest choices.
@@ -103,10 +103,10 @@ pub(crate) fn assign(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Option<usiz
         .collect();
     for (number, claim) in claims.iter().enumerate() {
         if claim.scope.is_some() {
-            augment(number, &choices, &mut taken_by, &mut vec![false; places.len()]);
+            augment(number, &choices, &mut occupant_of, &mut vec![false; places.len()]);
         }
     }
-    for (place, &program) in taken_by.iter().enumerate() {
+    for (place, &program) in occupant_of.iter().enumerate() {
         if program != NONE {
             result[program] = Some(place);
         }
@@ -118,15 +118,15 @@ pub(crate) fn assign(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Option<usiz
         if let (None, Some(before)) = (claim.scope, claim.before) {
             owners.add_overlaps(before, &mut edges.all);
         }
-        edges.end(|place| taken_by[place] == NONE);
+        edges.end(|place| occupant_of[place] == NONE);
     }
     for (program, place) in best(&edges, places.len()) {
         result[program] = Some(place);
-        taken_by[place] = program;
+        occupant_of[place] = program;
     }
 
     // Then the others, in order.
-    let mut free = (0..places.len()).filter(|&place| taken_by[place] == NONE);
+    let mut free = (0..places.len()).filter(|&place| occupant_of[place] == NONE);
     for (number, claim) in claims.iter().enumerate() {
         if claim.scope.is_none() && result[number].is_none() {
             result[number] = free.next();
@@ -136,13 +136,13 @@ pub(crate) fn assign(places: &[CpuSet], claims: &[Claim<'_>]) -> Vec<Option<usiz
 }
 
 /// Kuhn's augmenting path: gives `program` one of its choices, moving others to theirs if need be.
-fn augment(program: usize, choices: &[Vec<usize>], taken_by: &mut [usize], seen: &mut [bool]) -> bool {
+fn augment(program: usize, choices: &[Vec<usize>], occupant_of: &mut [usize], visited: &mut [bool]) -> bool {
     for &place in &choices[program] {
-        if std::mem::replace(&mut seen[place], true) {
+        if std::mem::replace(&mut visited[place], true) {
             continue;
         }
-        if taken_by[place] == NONE || augment(taken_by[place], choices, taken_by, seen) {
-            taken_by[place] = program;
+        if occupant_of[place] == NONE || augment(occupant_of[place], choices, occupant_of, visited) {
+            occupant_of[place] = program;
             return true;
         }
     }
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_cpus_are_kept_as_trying_all_assignments_finds() {
+    fn as_many_cpus_are_kept_as_an_exhaustive_search_finds() {
         let mut state = 7u64;
         let mut random = move |end: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -34,7 +34,7 @@ pub(crate) struct Need<'a> {
 
 impl<'a> Need<'a> {
     pub fn of(app: &'a App, snapshot: &Snapshot, usable: usize, allowed: usize) -> Need<'a> {
-        let own_threads = (!app.takes_orders()).then(|| app.width(allowed as u32));
+        let own_threads = (!app.accepts_width()).then(|| app.width(allowed as u32));
         let mut least = app.fewest_threads(allowed as u32);
         let mut floor = if app.waits_passively { 1 } else { least }.clamp(1, allowed.max(1) as u32);
         let (mut scope, mut overflows) = (None, false);

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_found_is_that_of_looking_at_every_object() {
+    fn the_place_found_is_that_of_an_exhaustive_search() {
         let machine = Machine::synthetic("pack:2 l3:2 core:3 pu:2").unwrap();
         let mut all = Vec::new();
         objects(&machine.root, &mut all);

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_on_a_partition_keeps_it_and_lower_ranks_go_before() {
+    fn a_program_keeps_its_partition_and_lower_ranks_go_first() {
         let places = sets(&["0", "1"]);
         let old = sets(&["1", "0", "0"]);
         let claims: Vec<Claim<'_>> = old.iter().map(|before| free(Some(before))).collect();

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stood_on_one_of_several_light_partitions_stays() {
+    fn a_program_stays_on_one_of_several_light_partitions() {
         let places: Vec<CpuSet> = ["0-1", "2-3"].map(|place| place.parse().unwrap()).into();
         let stood: CpuSet = "2-3".parse().unwrap();
         let claim = |before| Claim { before, scope: None, floor: 1, load: 1 };

@@ -10,7 +10,7 @@ use crate::common::place::part;
 pub(super) struct Cpus(pub CpuSet);
 
 impl Cpus {
-    pub fn give(lua: &Lua, cpus: CpuSet) -> mlua::Result<Value> {
+    pub fn to_lua(lua: &Lua, cpus: CpuSet) -> mlua::Result<Value> {
         // The bits between the lowest and the highest, and the value around them; each takes time, too.
         let bytes = cpus.lowest().zip(cpus.highest()).map_or(0, |(from, to)| (to - from) as usize / 8);
         let budget = budget(lua);
@@ -56,10 +56,12 @@ impl FromLua for AnyCpus {
 impl UserData for Cpus {
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
         type Two = (AnyCpus, AnyCpus);
+        methods.add_meta_function(MetaMethod::BAnd, |lua, (a, b): Two| {
+            Cpus::to_lua(lua, a.0.intersection(&b.0))
+        });
+        methods.add_meta_function(MetaMethod::BOr, |lua, (a, b): Two| Cpus::to_lua(lua, a.0.union(&b.0)));
         methods
-            .add_meta_function(MetaMethod::BAnd, |lua, (a, b): Two| Cpus::give(lua, a.0.intersection(&b.0)));
-        methods.add_meta_function(MetaMethod::BOr, |lua, (a, b): Two| Cpus::give(lua, a.0.union(&b.0)));
-        methods.add_meta_function(MetaMethod::Sub, |lua, (a, b): Two| Cpus::give(lua, a.0.difference(&b.0)));
+            .add_meta_function(MetaMethod::Sub, |lua, (a, b): Two| Cpus::to_lua(lua, a.0.difference(&b.0)));
         methods.add_meta_function(MetaMethod::Le, |_, (a, b): Two| Ok(a.0.is_subset(&b.0)));
         methods.add_meta_function(MetaMethod::Lt, |_, (a, b): Two| Ok(a.0 != b.0 && a.0.is_subset(&b.0)));
         methods.add_meta_function(MetaMethod::Eq, |_, (a, b): (AnyUserData, AnyUserData)| {
@@ -75,13 +77,13 @@ impl UserData for Cpus {
         methods.add_method("meets", |_, this, other: AnyCpus| Ok(this.0.intersects(&other.0)));
         methods.add_method("lowest", |_, this, ()| Ok(this.0.lowest()));
         methods.add_method("take", |lua, this, (count, first): (usize, Option<AnyCpus>)| {
-            Cpus::give(lua, part(&this.0, count, first.as_ref().map(|first| &first.0)))
+            Cpus::to_lua(lua, part(&this.0, count, first.as_ref().map(|first| &first.0)))
         });
     }
 }
 
 pub(super) fn install(lua: &Lua, globals: &Table) -> mlua::Result<()> {
     let make =
-        |lua: &Lua, cpus: Option<AnyCpus>| Cpus::give(lua, cpus.map_or_else(CpuSet::new, |cpus| cpus.0));
+        |lua: &Lua, cpus: Option<AnyCpus>| Cpus::to_lua(lua, cpus.map_or_else(CpuSet::new, |cpus| cpus.0));
     globals.raw_set("cpus", lua.create_function(make)?)
 }

@@ -31,10 +31,11 @@ pub(super) fn install(lua: &Lua, globals: &Table, world: &Option<Rc<World>>) -> 
         let world = inside(&of)?;
         budget(lua).spend(PAIR_COST)?;
         let (app, beside) = (app.find(world)?, beside.find(world)?);
-        let told = world.settings.neighbours.as_ref().and_then(|by| company::told(by, app, beside));
+        let known =
+            world.settings.neighbours.as_ref().and_then(|by| company::known_slowdown(by, app, beside));
         let milli = |value: f64| (value * 1000.0).round() as u64;
-        Ok(match told {
-            Some(told) => (Some(milli(told.value)), Some(milli(told.error))),
+        Ok(match known {
+            Some(known) => (Some(milli(known.value)), Some(milli(known.error))),
             None => (None, None),
         })
     };
@@ -76,7 +77,7 @@ pub(super) fn install(lua: &Lua, globals: &Table, world: &Option<Rc<World>>) -> 
         budget(lua).allocate(line.len())?;
         // What a file says outside of `decide` would be said at every decision.
         if let Some(world) = &of {
-            world.said.borrow_mut().remarks.push(Remark::Script(line));
+            world.reported.borrow_mut().remarks.push(Remark::Script(line));
         }
         Ok(())
     };
@@ -94,12 +95,12 @@ fn built_in(world: &World, lua: &Lua, name: &str) -> mlua::Result<Value> {
     let policy = builtin::built_in(name, &world.settings).map_err(Error::runtime)?;
     let memory = Memory { script: Default::default(), ..world.memory.clone() };
     let decision = policy.decide(&world.snapshot, &memory);
-    let mut said = world.said.borrow_mut();
-    said.remarks.extend(decision.report.remarks);
-    said.moves.extend(decision.report.moves);
-    said.level = Some(decision.memory.level);
-    said.wake_at_ns = said.wake_at_ns.into_iter().chain(decision.wake_at_ns).min();
-    Branch::give(lua, decision.plan.tree)
+    let mut reported = world.reported.borrow_mut();
+    reported.remarks.extend(decision.report.remarks);
+    reported.moves.extend(decision.report.moves);
+    reported.level = Some(decision.memory.level);
+    reported.wake_at_ns = reported.wake_at_ns.into_iter().chain(decision.wake_at_ns).min();
+    Branch::to_lua(lua, decision.plan.tree)
 }
 
 /// Programs over places as TA spreads them: a list of `{ cpus = place, apps = { … } }`.
@@ -123,17 +124,17 @@ fn spread(world: &World, lua: &Lua, places: Vec<CpuSet>, apps: &Table) -> mlua::
         members.push(member.ok_or_else(|| Error::runtime(format!("spread: {} is suspended", app.0)))?);
     }
     let parts = levels::spread(&cx, &places, &members);
-    let given = lua.create_table_with_capacity(parts.len(), 0)?;
+    let list = lua.create_table_with_capacity(parts.len(), 0)?;
     for part in parts {
         let table = lua.create_table()?;
-        table.raw_set("cpus", Cpus::give(lua, part.place)?)?;
+        table.raw_set("cpus", Cpus::to_lua(lua, part.place)?)?;
         let here = lua.create_table()?;
         for index in part.members {
             let at = members.iter().position(|&member| member == index).expect("one of the members");
             here.raw_push(apps.raw_get::<Value>(at + 1)?)?;
         }
         table.raw_set("apps", here)?;
-        given.raw_push(table)?;
+        list.raw_push(table)?;
     }
-    Ok(given)
+    Ok(list)
 }

@@ -36,7 +36,7 @@
 //! - a script ends: `a_script_that_runs_away_is_stopped`
 //! - it reaches nothing outside: `files_clock_and_randomness_are_not_there`
 //! - errors name file and line: `errors_name_the_file_and_the_line`
-//! - it sees what the policies in Rust see: `what_is_known_of_programs_reaches_a_script`,
+//! - it sees what the policies in Rust see: `knowledge_about_programs_reaches_a_script`,
 //!   `every_setting_reaches_a_script`
 //! - TA written in Lua decides as TA does: `ta_in_lua_makes_the_plans_of_ta`
 //!
@@ -51,11 +51,11 @@
 //! Logarithms, exponentials and `^` come from the platform's C library, whose last digit is its own.
 
 mod cpus;
-mod give;
+mod from_lua;
 mod helpers;
 mod plain;
 mod sandbox;
-mod take;
+mod to_lua;
 mod trees;
 
 use std::rc::Rc;
@@ -91,11 +91,11 @@ pub(crate) struct Script {
 impl Script {
     /// Reads the file's text once, to see that it is a policy.
     pub fn new(file: &str, text: &str, settings: Settings) -> Result<Script, Failed> {
-        let told = |error| sandbox::told(file, &error);
-        let vm = Vm::new(&None).map_err(told)?;
-        let compiled = vm.compile(text).map_err(told)?;
-        vm.run(&compiled).map_err(told)?;
-        let declared = take::declared(&vm).map_err(told)?;
+        let failed = |error| sandbox::error_message(file, &error);
+        let vm = Vm::new(&None).map_err(failed)?;
+        let compiled = vm.compile(text).map_err(failed)?;
+        vm.run(&compiled).map_err(failed)?;
+        let declared = from_lua::declared(&vm).map_err(failed)?;
         let words = declared.words.unwrap_or_else(|| "a policy in Lua".to_owned());
         Ok(Script { file: file.to_owned(), compiled, words, promise: declared.promise, settings })
     }
@@ -103,13 +103,13 @@ impl Script {
     fn call(&self, snapshot: &Snapshot, memory: &Memory) -> mlua::Result<Decision> {
         let (snapshot, settings, memory) = (snapshot.clone(), self.settings.clone(), memory.clone());
         let account = memory.account.until(&snapshot);
-        let world = Rc::new(World { snapshot, settings, memory, account, said: Default::default() });
+        let world = Rc::new(World { snapshot, settings, memory, account, reported: Default::default() });
         let vm = Vm::new(&Some(Rc::clone(&world)))?;
         vm.run(&self.compiled)?;
         let remembered = plain::to_lua(&world.memory.script, &vm.lua)?;
-        let given = give::snapshot(&vm.lua, &world)?;
-        let answer: mlua::Value = vm.decide()?.call((given, remembered.clone()))?;
-        take::decision(&vm.lua, &world, answer, remembered)
+        let input = to_lua::snapshot(&vm.lua, &world)?;
+        let answer: mlua::Value = vm.decide()?.call((input, remembered.clone()))?;
+        from_lua::decision(&vm.lua, &world, answer, remembered)
     }
 }
 
@@ -127,7 +127,7 @@ impl Policy for Script {
     }
 
     fn try_decide(&self, snapshot: &Snapshot, memory: &Memory) -> Result<Decision, Failed> {
-        self.call(snapshot, memory).map_err(|error| sandbox::told(&self.file, &error))
+        self.call(snapshot, memory).map_err(|error| sandbox::error_message(&self.file, &error))
     }
 
     /// For callers without a fallback of their own: everybody everywhere where the script fails.

@@ -18,7 +18,7 @@ pub(super) fn to_lua(plain: &Plain, lua: &Lua) -> mlua::Result<Value> {
         Plain::Whole(number) => number.into_lua(lua),
         Plain::Number(number) => number.into_lua(lua),
         Plain::Text(text) => text.as_str().into_lua(lua),
-        Plain::Cpus(cpus) => Cpus::give(lua, cpus.clone()),
+        Plain::Cpus(cpus) => Cpus::to_lua(lua, cpus.clone()),
         Plain::List(values) => {
             let values = values.iter().map(|value| to_lua(value, lua));
             lua.create_sequence_from(values.collect::<mlua::Result<Vec<_>>>()?)?.into_lua(lua)

@@ -37,12 +37,12 @@ pub(super) struct World {
     pub memory: Memory,
     /// The memory's, up to now.
     pub account: Account,
-    pub said: RefCell<Said>,
+    pub reported: RefCell<Reported>,
 }
 
 /// What a script said by calling functions.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct Reported {
     pub remarks: Vec<Remark>,
     pub moves: BTreeMap<AppId, MoveReason>,
     /// What a built-in policy wants to remember, and when it wants to be woken.
@@ -78,7 +78,7 @@ impl Budget {
         Self::within(bytes)
     }
 
-    fn look(&self, lua: &Lua) -> mlua::Result<()> {
+    fn check(&self, lua: &Lua) -> mlua::Result<()> {
         self.spend(u64::from(EVERY))?;
         let held = lua.used_memory() as u64;
         let peak = self.peak_bytes.get().max(held);
@@ -127,7 +127,7 @@ impl Vm {
         };
         let globals: Table = lua.load(library).set_mode(ChunkMode::Binary).call(spend)?;
         lua.set_hook(HookTriggers::new().every_nth_instruction(EVERY), move |lua, _| {
-            budget.look(lua).map_err(|error| at_line(lua, error))?;
+            budget.check(lua).map_err(|error| at_line(lua, error))?;
             Ok(VmState::Continue)
         })?;
         super::cpus::install(&lua, &globals)?;
@@ -190,7 +190,7 @@ fn refuse_closing(text: &str) -> mlua::Result<()> {
 }
 
 /// An error of Lua's as people read it: file, line, what.
-pub(super) fn told(file: &str, error: &Error) -> Failed {
+pub(super) fn error_message(file: &str, error: &Error) -> Failed {
     let (what, trace) = parts(error);
     let what = what.trim_end();
     if line_of(what).is_some_and(|(before, _, _)| before.trim().is_empty()) {

@@ -21,7 +21,7 @@ const NODE_BYTES: usize = 256;
 pub(super) struct Branch(pub Option<Tree>);
 
 impl Branch {
-    pub fn give(lua: &Lua, tree: Option<Tree>) -> mlua::Result<Value> {
+    pub fn to_lua(lua: &Lua, tree: Option<Tree>) -> mlua::Result<Value> {
         budget(lua).allocate(tree.as_ref().map_or(1, nodes) * NODE_BYTES)?;
         lua.create_userdata(Branch(tree))?.into_lua(lua)
     }
@@ -34,7 +34,7 @@ fn nodes(tree: &Tree) -> usize {
 impl UserData for Branch {
     fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
         fields.add_field_method_get("cpus", |lua, this| {
-            Cpus::give(lua, this.0.as_ref().map_or_else(CpuSet::new, Tree::place))
+            Cpus::to_lua(lua, this.0.as_ref().map_or_else(CpuSet::new, Tree::place))
         });
     }
 
@@ -117,19 +117,19 @@ pub(super) fn install(lua: &Lua, globals: &Table, world: &Option<Rc<World>>) -> 
     let of = world.clone();
     let run = move |lua: &Lua, (app, cpus, how): (Named, AnyCpus, Option<Table>)| {
         let run = one_run(inside(&of)?, &app, &cpus.0, how)?;
-        Branch::give(lua, Some(gather::leaf(run)))
+        Branch::to_lua(lua, Some(gather::leaf(run)))
     };
     globals.raw_set("run", lua.create_function(run)?)?;
     let side_by_side = |lua: &Lua, parts: Table| {
         let mut trees = list(&parts)?;
         let tree = if trees.len() > 1 { Some(Tree::SideBySide(trees)) } else { trees.pop() };
-        Branch::give(lua, tree)
+        Branch::to_lua(lua, tree)
     };
     globals.raw_set("side_by_side", lua.create_function(side_by_side)?)?;
     let mixed = |lua: &Lua, (parts, owners): (Table, Option<Table>)| {
         let trees = list(&parts)?;
         if trees.is_empty() {
-            return Branch::give(lua, None);
+            return Branch::to_lua(lua, None);
         }
         let mut tree = gather::mixed(trees);
         if let (Tree::Mixed { owner, .. }, Some(owners)) = (&mut tree, owners) {
@@ -138,12 +138,12 @@ pub(super) fn install(lua: &Lua, globals: &Table, world: &Option<Rc<World>>) -> 
                 owner.insert(cpu, app.0);
             }
         }
-        Branch::give(lua, Some(tree))
+        Branch::to_lua(lua, Some(tree))
     };
     globals.raw_set("mixed", lua.create_function(mixed)?)?;
     let of = world.clone();
     let in_turn = move |lua: &Lua, (slots, how): (Table, Option<Table>)| {
-        Branch::give(lua, turns(inside(&of)?, lua, slots, how)?)
+        Branch::to_lua(lua, turns(inside(&of)?, lua, slots, how)?)
     };
     globals.raw_set("in_turn", lua.create_function(in_turn)?)
 }
@@ -165,7 +165,7 @@ fn one_run(world: &World, app: &Named, cpus: &CpuSet, how: Option<Table>) -> mlu
     let Some(how) = how else { return Ok(run) };
     for pair in how.pairs::<String, Value>() {
         let (key, value) = pair?;
-        let wrong = |takes: &str| Error::runtime(format!("run: {key} is to be {takes}"));
+        let wrong = |wanted: &str| Error::runtime(format!("run: {key} is to be {wanted}"));
         let word = value.as_string().map(|word| word.to_string_lossy());
         match (key.as_str(), word.as_deref()) {
             ("threads", None) => {

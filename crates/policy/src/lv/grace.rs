@@ -32,7 +32,7 @@ impl Equilibrium<'_, '_> {
             part.members.retain(|&index| {
                 let need = &cx.needs[index];
                 let threads = cx.run(need, &place).threads;
-                let wide = need.app.takes_orders() && !need.app.waits_passively;
+                let wide = need.app.accepts_width() && !need.app.waits_passively;
                 let too_wide = wide && need.app.team.is_some_and(|team| team > threads);
                 let before = need.before.filter(|before| too_wide && before.len() > place.len());
                 let Some((before, level)) = before.and_then(|b| Some((b, standing(cuts, b)?))) else {

@@ -106,7 +106,7 @@ impl Trial {
 fn narrowed(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
     let mut wrong = Vec::new();
     for run in plan.runs() {
-        let Some(app) = snapshot.app(&run.app).filter(|app| !app.takes_orders() && !app.waits_passively)
+        let Some(app) = snapshot.app(&run.app).filter(|app| !app.accepts_width() && !app.waits_passively)
         else {
             continue;
         };

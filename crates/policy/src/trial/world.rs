@@ -185,7 +185,7 @@ impl World {
         for run in plan.runs() {
             let app = self.snapshot.apps.iter_mut().find(|app| app.id == run.app);
             if let Some(app) = app
-                && (app.team.is_none() || app.takes_orders())
+                && (app.team.is_none() || app.accepts_width())
             {
                 app.team = Some(run.threads);
             }

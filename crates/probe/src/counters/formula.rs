@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(of("2 + x_1 * 4 - 1"), Ok(13.0));
         assert_eq!(of("(2 + x_1) * 64 / 5"), Ok(64.0));
         assert_eq!(of("8 / 2 / 2"), Ok(2.0));
-        for (wrong, said) in [
+        for (wrong, message) in [
             ("", "missing"),
             ("2 +", "missing"),
             ("(2", "')'"),
@@ -89,7 +89,7 @@ mod tests {
             ("1.2.3", "no number"),
         ] {
             let error = of(wrong).unwrap_err();
-            assert!(error.contains(said), "{wrong}: {error}");
+            assert!(error.contains(message), "{wrong}: {error}");
         }
     }
 }

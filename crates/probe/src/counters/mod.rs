@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_file_that_means_nothing_is_refused_with_its_place() {
-        for (text, said) in [
+        for (text, message) in [
             ("name = 3", "x.toml"),
             ("name = 'n'\n[event]\na = 'furlongs'\n[metric]", "event a: 'furlongs'"),
             (
@@ -267,7 +267,7 @@ mod tests {
             ),
         ] {
             let error = Definitions::parse("x.toml", text).unwrap_err();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(message), "{error}");
         }
     }
 
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_counted_or_the_machine_says_why_not() {
+    fn a_program_is_counted_or_the_absence_has_its_reason() {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap();
         let definitions = Definitions::of(&Processor::parse(&cpuinfo));
         match definitions.count(&["true".into()], &Until::default(), None) {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use reuse::LINE_BYTES;
 use thiserror::Error;
-use workload::{parse_bytes, show_bytes};
+use workload::{format_bytes, parse_bytes};
 
 /// Beyond, a block could not be had anyway.
 const MOST_LINES: u64 = 1 << 32;
@@ -36,11 +36,11 @@ pub enum MixtureError {
     Distance { text: String, why: String },
     #[error("'{text}' is shorter than a line of {LINE_BYTES} bytes")]
     TooShort { text: String },
-    #[error("'{text}' is longer than this can be ({} at most)", show_bytes(MOST_LINES * LINE_BYTES))]
+    #[error("'{text}' is longer than this can be ({} at most)", format_bytes(MOST_LINES * LINE_BYTES))]
     TooLong { text: String },
     #[error("'{text}': the weight must be a number above 0 (write for example 32K:3,8M:1)")]
     Weight { text: String },
-    #[error("{} stands there twice", show_bytes(lines * LINE_BYTES))]
+    #[error("{} stands there twice", format_bytes(lines * LINE_BYTES))]
     Twice { lines: u64 },
     #[error("no distance is given (write for example 8M, or 32K:3,8M:1)")]
     Empty,
@@ -63,7 +63,7 @@ impl Mixture {
             return Err(MixtureError::TooMany(weights.len()));
         }
         for &(lines, weight) in weights {
-            let text = format!("{}:{weight}", show_bytes(lines * LINE_BYTES));
+            let text = format!("{}:{weight}", format_bytes(lines * LINE_BYTES));
             match lines {
                 0 => return Err(MixtureError::TooShort { text }),
                 1..=MOST_LINES => {}
@@ -123,7 +123,7 @@ impl fmt::Display for Mixture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, share) in self.shares.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
-            write!(f, "{comma}{:.3}% at {}", share.share * 100.0, show_bytes(share.lines * LINE_BYTES))?;
+            write!(f, "{comma}{:.3}% at {}", share.share * 100.0, format_bytes(share.lines * LINE_BYTES))?;
         }
         Ok(())
     }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mixture_is_refused_with_its_part() {
+    fn an_impossible_mixture_is_refused_with_its_part() {
         for (text, part) in [
             ("", "no distance"),
             ("32", "'32'"),

@@ -157,16 +157,17 @@ impl DistGen {
             cpu_ns: AtomicU64::new(0),
             wall_ns: AtomicU64::new(0),
         });
-        let (told, ready) = mpsc::channel();
+        let (results, ready) = mpsc::channel();
         // Made first, so that an error on the way ends and joins the threads that run already.
         let mut generator =
             DistGen { shared, threads: Vec::new(), since: Instant::now(), before: 0, width: Width::Bytes8 };
         for number in 0..count {
-            let (settings, shared, told) = (settings.clone(), Arc::clone(&generator.shared), told.clone());
+            let (settings, shared, results) =
+                (settings.clone(), Arc::clone(&generator.shared), results.clone());
             let thread = thread::Builder::new().name(format!("distgen {number}")).spawn(move || {
                 let (began, began_cpu_ns) = (Instant::now(), linux::clock::thread_cpu_ns());
                 let prepared = prepare(&settings, number, &shared.stop);
-                let (worker, said) = match prepared {
+                let (worker, result) = match prepared {
                     Ok(worker) => {
                         let width = worker.width;
                         (Some(worker), Ok(width))
@@ -174,8 +175,8 @@ impl DistGen {
                     Err(error) => (None, Err(error)),
                 };
                 // Nobody listens any longer only where another thread could not be prepared.
-                let _ = told.send(said);
-                drop(told);
+                let _ = results.send(result);
+                drop(results);
                 if let Some(worker) = worker {
                     while !shared.go.load(Relaxed) && !shared.stop.is_ordered() {
                         thread::park_timeout(Duration::from_millis(10));
@@ -188,7 +189,7 @@ impl DistGen {
             });
             generator.threads.push(thread.map_err(StartError::Thread)?);
         }
-        drop(told);
+        drop(results);
         for _ in 0..count {
             generator.width = match ready.recv().map_err(|_| StartError::Ended)? {
                 Err(StartError::Stopped(_)) => return Err(StartError::Stopped(generator.finish())),
@@ -263,7 +264,7 @@ struct Worker {
 
 fn prepare(settings: &Settings, number: u32, stop: &Stop) -> Result<Worker, StartError> {
     if settings.idle_time {
-        linux::clock::only_idle_time().map_err(StartError::IdleTime)?;
+        linux::clock::set_idle_policy().map_err(StartError::IdleTime)?;
     }
     if !settings.cpus.is_empty() {
         let cpu = settings.cpus[number as usize % settings.cpus.len()];
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn every_order_reads_at_full_speed_and_ends_when_told() {
+    fn every_order_reads_at_full_speed_and_ends_on_request() {
         for order in [Order::Stream, Order::Random, Order::Linked] {
             let mut generator =
                 DistGen::start(&Settings { order, threads: 2, ..settings("16K:1,256K:1") }).unwrap();
@@ -411,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_after_the_accesses_that_were_asked_for() {
+    fn a_run_ends_after_the_requested_accesses() {
         let settings = Settings { accesses: Some(100_000), ..settings("1M") };
         let mut generator = DistGen::start(&settings).unwrap();
         let since = Instant::now();
@@ -422,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_ends_preparations_too_and_what_was_spent_is_told() {
+    fn a_stop_ends_preparations_and_reports_what_was_spent() {
         let stop = Arc::new(AtomicBool::new(false));
         let idle = Settings { idle_time: true, stop: Some(Arc::clone(&stop)), ..settings("1M") };
         let generator = DistGen::start(&idle).unwrap();

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn it_tells_how_long_to_wait_and_then_that_much_is_there() {
+    fn the_budget_states_the_wait_and_then_suffices() {
         let mut budget = Budget::new(0, 2);
         assert_eq!((budget.left_ns(S), budget.until_ns(S, 20_000_000)), (20_000_000, 0));
         budget.spend(20_000_000);

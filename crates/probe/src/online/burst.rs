@@ -19,7 +19,7 @@ const LONGEST_WINDOW: Duration = Duration::from_millis(250);
 /// Fewer regions in a window tell no pace.
 const LEAST_REGIONS: u64 = 20;
 /// How often it is looked whether to stop.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// The probe's CPU was its own for at least this share of its time; otherwise it says nothing.
 const OWN: f64 = 0.9;
 /// A program whose pace before and after differs by more than this factor has changed by itself.
@@ -97,7 +97,7 @@ fn pass(time: Duration, stop: &AtomicBool) -> Result<(), Nothing> {
             return Err(Nothing::Withdrawn);
         }
         match until.checked_duration_since(Instant::now()) {
-            Some(left) if !left.is_zero() => thread::sleep(left.min(LOOK)),
+            Some(left) if !left.is_zero() => thread::sleep(left.min(POLL_INTERVAL)),
             _ => return Ok(()),
         }
     }
@@ -201,7 +201,7 @@ fn during(order: &Order, pages: &Pages, window: Duration, made: &mut Made) -> Re
         // Its first pass brings the memory into the caches.
         let mut read = 0;
         while read < lines {
-            pass(LOOK, &order.stop)?;
+            pass(POLL_INTERVAL, &order.stop)?;
             if began.elapsed() >= order.most {
                 return Err(Nothing::TooDear);
             }

@@ -39,7 +39,7 @@ const ENOUGH_ALONE: usize = 5;
 const ALONE_LASTS_NS: u64 = 600_000_000_000;
 /// Of the memory that is available a burst takes at most this part.
 const MEMORY_PART: u64 = 8;
-const LOOKS_FOR_THREADS: u32 = 3;
+const THREAD_SCANS: u32 = 3;
 /// Reading speed that a first burst is expected to have at least, to know its cost.
 const EXPECTED_BYTES_PER_S: f64 = 1e9;
 /// What a burst may take beyond the last one of its size.
@@ -97,7 +97,7 @@ fn opening(scene: &Scene, machine: &Machine) -> Option<Opening> {
 fn in_use(company: &Company) -> CpuSet {
     let (root, mut used) = (Root::live(), CpuSet::default());
     let members = procfs::tree_fast(&[identity::to_linux(company.record.process)], &root).unwrap_or_default();
-    for _ in 0..LOOKS_FOR_THREADS {
+    for _ in 0..THREAD_SCANS {
         for member in &members {
             let threads = procfs::threads(member.pid, &root).unwrap_or_default();
             let stats =
@@ -431,7 +431,7 @@ mod tests {
             (0..50).map(|_| in_use(&Company { record: record.clone(), threads: 1 })).find(|u| !u.is_empty());
         spinning.kill().unwrap();
         spinning.wait().unwrap();
-        assert!(used.is_some_and(|used| used.len() <= LOOKS_FOR_THREADS as usize));
+        assert!(used.is_some_and(|used| used.len() <= THREAD_SCANS as usize));
     }
 
     /// Counts what is kept.
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn what_least_is_known_of_comes_next_until_enough_is() {
+    fn the_least_known_program_comes_next_until_enough_is_known() {
         let company = Company { record: program("a", "0", Some(1)).record, threads: 1 };
         let beside = Opening { cpus: CpuSet::first(2), company: Some(company) };
         let due = |known: [usize; 3]| prober([10, 20, 40].into_iter().zip(known).collect()).due(&beside);
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_is_never_shown_anything_does_nothing_and_ends() {
+    fn a_service_that_gets_no_scenes_does_nothing_and_ends() {
         let machine = Arc::new(Machine::synthetic(TWO).unwrap());
         let kept = Arc::new(Mutex::new(Vec::new()));
         let mut online = Online::start(machine, vec![1 << 20], Box::new(Kept(Arc::clone(&kept)))).unwrap();

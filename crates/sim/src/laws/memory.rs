@@ -40,9 +40,9 @@ impl Pages {
         }
         let lie = self.at(now_ns);
         self.remote = lie.iter().zip(shares).map(|(lie, stand)| (lie - stand).abs()).sum::<f64>() / 2.0;
-        let takes_ns = self.remote * profile.memory_bytes as f64 / laws.migrate_bytes_per_s * 1e9;
+        let duration_ns = self.remote * profile.memory_bytes as f64 / laws.migrate_bytes_per_s * 1e9;
         (self.from, self.to) = (lie, shares.to_vec());
-        (self.began_ns, self.ends_ns) = (now_ns, now_ns + takes_ns as u64);
+        (self.began_ns, self.ends_ns) = (now_ns, now_ns + duration_ns as u64);
     }
 
     fn at(&self, now_ns: u64) -> Vec<f64> {
@@ -81,14 +81,14 @@ mod tests {
         pages.threads_stand(&[1.0, 0.0], ft, &model.laws, 0);
         assert_eq!((pages.ends_ns(0), pages.keeps(ft, &model.laws, 0)), (None, 1.0));
         pages.threads_stand(&[0.0, 1.0], ft, &model.laws, 5);
-        let takes_ns = (ft.memory_bytes as f64 / model.laws.migrate_bytes_per_s * 1e9) as u64;
-        assert_eq!(pages.ends_ns(5), Some(5 + takes_ns));
+        let duration_ns = (ft.memory_bytes as f64 / model.laws.migrate_bytes_per_s * 1e9) as u64;
+        assert_eq!(pages.ends_ns(5), Some(5 + duration_ns));
         assert!(pages.keeps(ft, &model.laws, 5) < 1.0);
-        assert_eq!(pages.keeps(ft, &model.laws, 5 + takes_ns), 1.0);
+        assert_eq!(pages.keeps(ft, &model.laws, 5 + duration_ns), 1.0);
     }
 
     #[test]
-    fn who_returns_halfway_has_half_of_it_to_fetch() {
+    fn a_program_that_returns_halfway_has_half_to_fetch() {
         let model = Model::built_in();
         let is = model.profiles.iter().find(|profile| profile.name == "is.C").unwrap();
         let mut pages = Pages::default();

@@ -18,7 +18,7 @@ impl World {
             while let Some((at, kind)) = self.happens() {
                 match kind {
                     Kind::End => _ = self.ends(at),
-                    Kind::TakesUp => self.takes_up(at),
+                    Kind::TeamChange => self.apply_team(at),
                     Kind::Migrated => self.migrated(at),
                 }
             }
@@ -32,7 +32,7 @@ impl World {
     }
 
     /// It was seen with this team, which ends its start-up.
-    pub fn was_seen(&mut self, at: usize, team: u32) {
+    pub fn set_observed_team(&mut self, at: usize, team: u32) {
         self.catch_up(at);
         let program = &mut self.programs[at];
         if program.phase == Phase::Starting {

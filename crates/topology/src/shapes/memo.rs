@@ -67,7 +67,7 @@ mod tests {
     use crate::Machine;
 
     #[test]
-    fn what_is_remembered_is_what_would_be_found_anew() {
+    fn remembered_shapes_equal_new_ones() {
         let mut machine = Machine::synthetic("pack:2 core:4").unwrap();
         for round in 0..3 {
             for usable in ["0-7", "0-3", "1-6", "0", "0-1,4-5", "2-7", "0,2,4,6", "1-7", "3-4", "0-6"] {

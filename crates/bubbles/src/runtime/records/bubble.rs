@@ -8,7 +8,7 @@ use super::thread::Thread;
 use super::waiters::Waiters;
 use crate::hierarchy::{self, Entity, Hierarchy, PRIORITY, World};
 use crate::lock::Lock;
-use crate::trace::Who;
+use crate::trace::EntityId;
 
 /// A bubble with what the runtime adds to it. Never freed: see [`hierarchy::Bubble`].
 #[repr(C)]
@@ -37,7 +37,7 @@ static KNOWN: Mutex<Known> = Mutex::new(Known { all: Vec::new(), spare: Vec::new
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl Shared {
-    pub fn take(name: Option<&str>) -> &'static Shared {
+    pub fn acquire(name: Option<&str>) -> &'static Shared {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = match known.spare.pop() {
             Some(shared) => shared,
@@ -68,8 +68,8 @@ impl Shared {
         self.number.load(Ordering::Relaxed)
     }
 
-    pub fn who(&self) -> Who {
-        Who::Bubble(self.number())
+    pub fn trace_id(&self) -> EntityId {
+        EntityId::Bubble(self.number())
     }
 
     /// # Safety
@@ -99,7 +99,7 @@ impl Shared {
     }
 
     /// Its last thread has ended, or that of a bubble in it: whoever waits looks again, woken by `wake`.
-    pub fn tell<W: World>(&'static self, lists: &Hierarchy<W>, wake: impl Fn(&Thread)) {
+    pub fn notify<W: World>(&'static self, lists: &Hierarchy<W>, wake: impl Fn(&Thread)) {
         if self.waited_for.load(Ordering::Acquire) {
             loop {
                 let waiter = self.joiners.lock().pop();
@@ -113,13 +113,13 @@ impl Shared {
     }
 
     /// Nobody has it any more: it goes when it is empty.
-    pub fn give_up<W: World>(&'static self, lists: &Hierarchy<W>) {
+    pub fn release<W: World>(&'static self, lists: &Hierarchy<W>) {
         self.dropped.store(true, Ordering::Release);
         self.go(lists);
     }
 
     /// The same where the run is over and no list is left.
-    pub fn give_up_outside(&self) {
+    pub fn release_outside(&self) {
         self.number.store(0, Ordering::Relaxed);
     }
 

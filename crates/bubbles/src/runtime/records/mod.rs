@@ -12,14 +12,14 @@ use bubble::Shared;
 use thread::Thread;
 
 use crate::hierarchy::{Entity, Kind};
-use crate::trace::Who;
+use crate::trace::EntityId;
 
 /// A thread or bubble of the runtime, for traces.
-pub(crate) fn who(entity: &Entity) -> Who {
+pub(crate) fn trace_id(entity: &Entity) -> EntityId {
     match entity.kind() {
         // SAFETY: the runtime's entities are its threads and bubbles.
-        Kind::Thread => Who::Thread(unsafe { Thread::of(entity) }.id_number()),
+        Kind::Thread => EntityId::Thread(unsafe { Thread::of(entity) }.id_number()),
         // SAFETY: as above.
-        Kind::Bubble => unsafe { Shared::of_entity(entity) }.who(),
+        Kind::Bubble => unsafe { Shared::of_entity(entity) }.trace_id(),
     }
 }

@@ -20,6 +20,6 @@ pub(crate) fn refill(threads: &mut Vec<&'static Thread>, count: usize) {
     threads.extend(spare.drain(from..));
 }
 
-pub(crate) fn give_back(threads: impl Iterator<Item = &'static Thread>) {
+pub(crate) fn recycle(threads: impl Iterator<Item = &'static Thread>) {
     SPARE.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(threads);
 }

@@ -11,7 +11,7 @@ use crate::hierarchy::{Entity, Kind, PRIORITY};
 use crate::runtime::switching::context::Context;
 use crate::runtime::switching::stack::{self, Stack};
 use crate::runtime::switching::values::Values;
-use crate::trace::Who;
+use crate::trace::EntityId;
 
 /// Bytes for what a thread is to do, and later for what came of it; what is larger is boxed.
 const SPACE: usize = 96;
@@ -138,8 +138,8 @@ impl Thread {
         self.number.load(Ordering::Relaxed)
     }
 
-    pub fn who(&self) -> Who {
-        Who::Thread(self.id_number())
+    pub fn trace_id(&self) -> EntityId {
+        EntityId::Thread(self.id_number())
     }
 
     /// By the thread itself, at its end.

@@ -91,7 +91,7 @@ pub(crate) fn refill(stacks: &mut Vec<Stack>, count: usize) -> io::Result<()> {
 }
 
 /// Takes stacks back that a worker has too many of.
-pub(crate) fn give_back(stacks: impl Iterator<Item = Stack>) {
+pub(crate) fn recycle(stacks: impl Iterator<Item = Stack>) {
     SPARE.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(stacks);
 }
 

@@ -49,12 +49,12 @@ impl Values {
     pub fn drop_all(&self) {
         // Values may make others when they are dropped, a few times.
         for _ in 0..4 {
-            let taken = self.0.replace(ptr::null_mut());
-            if taken.is_null() {
+            let previous = self.0.replace(ptr::null_mut());
+            if previous.is_null() {
                 return;
             }
             // SAFETY: it came from `Box::into_raw`.
-            drop(unsafe { Box::from_raw(taken) });
+            drop(unsafe { Box::from_raw(previous) });
         }
     }
 }

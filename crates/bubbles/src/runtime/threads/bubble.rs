@@ -8,7 +8,7 @@ use super::wait;
 use crate::hierarchy::{self, BurstAt, InsertError, PRIORITY, Wishes};
 use crate::runtime::records::bubble::Shared;
 use crate::runtime::records::thread::Thread;
-use crate::runtime::records::who;
+use crate::runtime::records::trace_id;
 use crate::runtime::workers::{pool, preempt, worker};
 use crate::trace::What;
 
@@ -59,11 +59,11 @@ impl Bubble {
     fn make(name: Option<&str>) -> Bubble {
         // Inside: who is interrupted while it holds a lock of the kernel thread may keep others from it.
         let worker = worker::enter();
-        let shared = Shared::take(name);
+        let shared = Shared::acquire(name);
         let world = &worker.lists().world;
-        world.note(|| What::Made(shared.who(), PRIORITY));
+        world.note(|| What::Made(shared.trace_id(), PRIORITY));
         if let (Some(name), Some(recorder)) = (name, &world.recorder) {
-            recorder.name(shared.who(), name);
+            recorder.name(shared.trace_id(), name);
         }
         worker::leave();
         Bubble { shared }
@@ -124,7 +124,7 @@ impl Bubble {
     /// 0 to 15; 7 unless it is set. It counts from the next time on that the bubble is queued.
     pub fn priority(&self, priority: u8) -> &Bubble {
         self.shared.bubble.entity.set_priority(priority);
-        worker::note(|| What::Priority(self.shared.who(), priority));
+        worker::note(|| What::Priority(self.shared.trace_id(), priority));
         self
     }
 
@@ -139,7 +139,7 @@ impl Bubble {
 
     fn insert_entity(&self, entity: &hierarchy::Entity) -> Result<(), InsertError> {
         let worker = worker::enter();
-        worker.lists().world.note(|| What::Insert(who(entity), self.shared.number()));
+        worker.lists().world.note(|| What::Insert(trace_id(entity), self.shared.number()));
         let inserted = worker.lists().insert(&self.shared.bubble, entity);
         worker::leave();
         inserted
@@ -152,7 +152,7 @@ impl Bubble {
     /// Takes it out of the bubble around it.
     pub fn remove(&self) {
         let worker = worker::enter();
-        worker.lists().world.note(|| What::Remove(self.shared.who()));
+        worker.lists().world.note(|| What::Remove(self.shared.trace_id()));
         worker.lists().remove(&self.shared.bubble.entity);
         worker::leave();
     }
@@ -160,7 +160,7 @@ impl Bubble {
     /// Lets it be scheduled, with all that is in it.
     pub fn wake(&self) {
         let worker = worker::enter();
-        worker.lists().world.note(|| What::Wake(self.shared.who()));
+        worker.lists().world.note(|| What::Wake(self.shared.trace_id()));
         worker.lists().wake(&self.shared.bubble.entity, worker.number);
         worker::leave();
     }
@@ -220,10 +220,10 @@ impl Drop for Bubble {
         // Outside a runtime all threads have ended, and no list is left.
         if worker::is_inside() {
             let worker = worker::enter();
-            self.shared.give_up(worker.lists());
+            self.shared.release(worker.lists());
             worker::leave();
         } else {
-            self.shared.give_up_outside();
+            self.shared.release_outside();
         }
     }
 }

@@ -106,19 +106,19 @@ impl<'a> Builder<'a> {
         if let Some(priority) = self.priority {
             thread.entity.set_priority(priority);
         }
-        worker.note(|| What::Made(thread.who(), thread.entity.priority()));
+        worker.note(|| What::Made(thread.trace_id(), thread.entity.priority()));
         if let (Some(name), Some(recorder)) = (self.name, &worker.lists().world.recorder) {
-            recorder.name(thread.who(), name);
+            recorder.name(thread.trace_id(), name);
         }
         match self.bubble {
             Some(bubble) => {
-                worker.note(|| What::Insert(thread.who(), bubble.shared().number()));
+                worker.note(|| What::Insert(thread.trace_id(), bubble.shared().number()));
                 let inserted = worker.lists().insert(&bubble.shared().bubble, &thread.entity);
                 debug_assert!(inserted.is_ok(), "a new thread is in no bubble");
             }
             None if self.dormant => {}
             None => {
-                worker.note(|| What::Wake(thread.who()));
+                worker.note(|| What::Wake(thread.trace_id()));
                 worker.lists().start(&thread.entity, worker.number);
             }
         }
@@ -242,7 +242,7 @@ pub(crate) fn wake_record(thread: &Thread) {
 
 pub(crate) fn remove_record(thread: &Thread) {
     let worker = worker::enter();
-    worker.note(|| What::Remove(thread.who()));
+    worker.note(|| What::Remove(thread.trace_id()));
     worker.lists().remove(&thread.entity);
     worker::leave();
 }
@@ -282,7 +282,7 @@ impl Thread {
     /// Counts from the next time on that it is queued.
     pub fn set_priority(&self, priority: u8) {
         self.entity.set_priority(priority);
-        worker::note(|| What::Priority(self.who(), priority));
+        worker::note(|| What::Priority(self.trace_id(), priority));
     }
 
     /// Wants it to end at its next cancellation point.

@@ -63,7 +63,7 @@ where
     RA: Send,
     RB: Send,
 {
-    let (me, wanted) = worker::look();
+    let (me, wanted) = worker::current_thread();
     let second = Second { offer: Offer::new(start::<B, RB>), work: ManuallyDrop::new(b) };
     me.offers.push(&second.offer);
     if wanted {

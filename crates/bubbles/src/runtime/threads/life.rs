@@ -29,7 +29,7 @@ fn run_here(worker: &'static Worker, joiner: &Thread, thread: &'static Thread) {
     let worker = worker::enter();
     let lists = worker.lists();
     lists.finish(&thread.entity);
-    worker.note(|| What::Wake(joiner.who()));
+    worker.note(|| What::Wake(joiner.trace_id()));
     worker.note(|| What::End);
     thread.stack.set(Stack::NONE);
     thread.context.end_here();
@@ -84,7 +84,7 @@ fn end(worker: &'static Worker, thread: &'static Thread, fate: usize) -> ! {
     // SAFETY: anything else is the address of the thread that joins, which waits for this.
     let joiner = (fate > FINISHED).then(|| unsafe { &*(fate as *const Thread) });
     if let Some(joiner) = joiner {
-        worker.note(|| What::Wake(joiner.who()));
+        worker.note(|| What::Wake(joiner.trace_id()));
     }
     worker.note(|| What::End);
     match joiner {
@@ -143,7 +143,7 @@ pub(crate) fn when_ended<R>(thread: &'static Thread, then: impl FnOnce() -> R) -
                     worker.switch_away(me);
                 }
                 Err(_) => {
-                    worker.note(|| What::Wake(me.who()));
+                    worker.note(|| What::Wake(me.trace_id()));
                     me.entity.activate(worker.number);
                 }
             }
@@ -165,6 +165,6 @@ pub(crate) fn recycle(thread: &'static Thread) {
         worker::leave();
     } else {
         thread.retire();
-        spare::give_back(std::iter::once(thread));
+        spare::recycle(std::iter::once(thread));
     }
 }

@@ -15,7 +15,7 @@ use crate::runtime::workers::{pool, worker};
 pub fn yield_now() {
     let worker = worker::enter();
     let thread = worker.thread();
-    worker.give_way().leave();
+    worker.yield_processor().leave();
     if thread.flags.load(Ordering::Relaxed) & CANCELLED != 0 {
         end_cancelled();
     }
@@ -32,7 +32,7 @@ pub fn yield_to(other: ThreadId) {
             lists.requeue(&thread.entity, worker.number);
             worker.switch_to(thread, next)
         }
-        _ => worker.give_way(),
+        _ => worker.yield_processor(),
     };
     here.leave();
     cancellation_point();

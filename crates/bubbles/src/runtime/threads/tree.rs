@@ -61,7 +61,7 @@ pub fn placement() -> String {
     let lists = worker.lists();
     let mut text = String::new();
     for (number, unit) in lists.levels().units().iter().enumerate() {
-        let mut words: Vec<String> = lists.names(number, |entity| {
+        let mut parts: Vec<String> = lists.names(number, |entity| {
             match entity.kind() {
                 // SAFETY: the runtime's entities are its threads and bubbles.
                 Kind::Thread => unsafe { Thread::of(entity) }.name().unwrap_or("thread").to_owned(),
@@ -75,11 +75,11 @@ pub fn placement() -> String {
         if unit.children.is_empty() {
             let at = &lists.world.workers[unit.processors.start];
             if let Some(thread) = at.runs() {
-                words.push(format!("> {}", thread.name().unwrap_or("thread")));
+                parts.push(format!("> {}", thread.name().unwrap_or("thread")));
             }
         }
-        if !words.is_empty() {
-            let _ = writeln!(text, "{unit}: {}", words.join(" "));
+        if !parts.is_empty() {
+            let _ = writeln!(text, "{unit}: {}", parts.join(" "));
         }
     }
     worker::leave();

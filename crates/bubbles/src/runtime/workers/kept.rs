@@ -9,7 +9,7 @@ use crate::runtime::switching::stack::{self, Stack};
 
 /// Stacks and records that a worker keeps for itself; half of them go when it has more.
 const KEPT: usize = 256;
-const TAKEN: usize = 64;
+const REFILLED: usize = 64;
 
 /// Only the worker's own kernel thread uses it, and not twice at a time.
 pub(crate) struct Kept {
@@ -30,34 +30,34 @@ impl Kept {
 
     /// A record that nobody else knows.
     #[inline]
-    pub fn take_thread(&self) -> &'static Thread {
+    pub fn acquire_thread(&self) -> &'static Thread {
         // SAFETY: only this kernel thread uses it, and not twice at a time.
         let threads = unsafe { &mut *self.threads.get() };
         threads.pop().unwrap_or_else(|| {
-            spare::refill(threads, TAKEN);
+            spare::refill(threads, REFILLED);
             threads.pop().expect("it was refilled")
         })
     }
 
     /// Takes a record back.
     #[inline]
-    pub fn give_thread(&self, thread: &'static Thread) {
-        // SAFETY: as in `take_thread`.
+    pub fn release_thread(&self, thread: &'static Thread) {
+        // SAFETY: as in `acquire_thread`.
         let threads = unsafe { &mut *self.threads.get() };
         if threads.len() >= 2 * KEPT {
-            spare::give_back(threads.drain(..KEPT));
+            spare::recycle(threads.drain(..KEPT));
         }
         threads.push(thread);
     }
 
     /// A stack for a thread that wants so many bytes, 0 for the common size.
     #[inline]
-    pub fn take_stack(&self, bytes: usize) -> Stack {
+    pub fn acquire_stack(&self, bytes: usize) -> Stack {
         match bytes {
             // Warm yet, and done with: who ended on it is left for good by the switch that comes now.
             0 if self.spent.get().is_common() && sanitize::MAY_BE_SPENT => self.spent.replace(Stack::NONE),
             0 => {
-                // SAFETY: as in `take_thread`.
+                // SAFETY: as in `acquire_thread`.
                 let stacks = unsafe { &mut *self.stacks.get() };
                 if stacks.is_empty() {
                     Kept::refill(stacks);
@@ -72,17 +72,17 @@ impl Kept {
     /// thread that begins right now.
     #[inline]
     pub fn spend_stack(&self, stack: Stack) {
-        self.give_stack(self.spent.replace(stack));
+        self.release_stack(self.spent.replace(stack));
     }
 
     /// Takes a stack back that is not in use any more.
     #[inline]
-    fn give_stack(&self, stack: Stack) {
+    fn release_stack(&self, stack: Stack) {
         if stack.is_common() {
-            // SAFETY: as in `take_thread`.
+            // SAFETY: as in `acquire_thread`.
             let stacks = unsafe { &mut *self.stacks.get() };
             if stacks.len() >= 2 * KEPT {
-                stack::give_back(stacks.drain(..KEPT));
+                stack::recycle(stacks.drain(..KEPT));
             }
             stacks.push(stack);
         } else if stack != Stack::NONE {
@@ -92,18 +92,18 @@ impl Kept {
 
     #[cold]
     fn refill(stacks: &mut Vec<Stack>) {
-        if let Err(error) = stack::refill(stacks, TAKEN) {
+        if let Err(error) = stack::refill(stacks, REFILLED) {
             no_stack(stack::SIZE, &error);
         }
     }
 
     /// Gives everything to all, when no thread of ours is left that could use it.
-    pub fn give_up(&self) {
+    pub fn release_all(&self) {
         self.spend_stack(Stack::NONE);
-        // SAFETY: as in `take_thread`.
+        // SAFETY: as in `acquire_thread`.
         unsafe {
-            spare::give_back((*self.threads.get()).drain(..));
-            stack::give_back((*self.stacks.get()).drain(..));
+            spare::recycle((*self.threads.get()).drain(..));
+            stack::recycle((*self.stacks.get()).drain(..));
         }
     }
 }

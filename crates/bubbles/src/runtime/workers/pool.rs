@@ -15,7 +15,7 @@ use crate::hierarchy::{Bubble, Entity, Hierarchy, Levels, World};
 use crate::parking::{Found, Sleepers, System};
 use crate::runtime::records::bubble::Shared;
 use crate::runtime::records::thread::Thread;
-use crate::runtime::records::who;
+use crate::runtime::records::trace_id;
 use crate::trace::What;
 
 /// The lists of a runtime, and through `world` its workers.
@@ -173,7 +173,7 @@ impl World for Pool {
 
     fn emptied(lists: &Lists, bubble: &Bubble) {
         // SAFETY: bubbles of the runtime are `Shared`.
-        unsafe { Shared::of(bubble) }.tell(lists, |thread| thread.wake(lists, 0));
+        unsafe { Shared::of(bubble) }.notify(lists, |thread| thread.wake(lists, 0));
     }
 
     fn burst(&self, bubble: &Bubble, unit: usize, _processor: usize) {
@@ -186,7 +186,7 @@ impl World for Pool {
     }
 
     fn stolen(&self, entity: &Entity, _processor: usize) {
-        self.note(|| What::Stolen(who(entity)));
+        self.note(|| What::Stolen(trace_id(entity)));
     }
 }
 
@@ -194,7 +194,7 @@ impl Thread {
     /// Wakes it from a processor, or 0 from none of them.
     #[inline]
     pub fn wake(&self, lists: &Lists, processor: usize) {
-        lists.world.note(|| What::Wake(self.who()));
+        lists.world.note(|| What::Wake(self.trace_id()));
         lists.wake(&self.entity, processor);
     }
 }

@@ -89,7 +89,7 @@ unsafe extern "C" fn on_signal(_: i32, _: *mut libc::siginfo_t, context: *mut c_
     if wanted {
         // SAFETY: `errno` is the kernel thread's, which may be another one afterwards.
         let errno = unsafe { *libc::__errno_location() };
-        worker.give_way();
+        worker.yield_processor();
         set_errno(errno);
     }
     worker::leave();

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::status;
 use crate::hierarchy::Levels;
-use crate::trace::{Event, Trace, What, Who};
+use crate::trace::{EntityId, Event, Trace, What};
 
 /// Events that a ring has room for, unless `COPLACE_BUBBLES_EVENTS` says otherwise.
 const EVENTS: usize = 1 << 18;
@@ -36,7 +36,7 @@ pub(crate) struct Recorder {
     path: PathBuf,
     rings: Box<[UnsafeCell<Ring>]>,
     others: Mutex<Ring>,
-    names: Mutex<Vec<(Who, String)>>,
+    names: Mutex<Vec<(EntityId, String)>>,
 }
 
 // SAFETY: a ring is only written by its processor's kernel thread, and read when all of these have ended.
@@ -74,8 +74,8 @@ impl Recorder {
         }
     }
 
-    pub fn name(&self, who: Who, name: &str) {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).push((who, name.to_owned()));
+    pub fn name(&self, trace_id: EntityId, name: &str) {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).push((trace_id, name.to_owned()));
     }
 
     /// Writes the trace of a run whose workers have all ended.

@@ -10,7 +10,7 @@ use super::kept::Kept;
 use super::overflow;
 use super::pool::Lists;
 use super::status::{HERE, Status};
-use crate::hierarchy::Way;
+use crate::hierarchy::Yielded;
 use crate::runtime::records::thread::Thread;
 use crate::runtime::switching::context::{Context, switch};
 use crate::runtime::switching::sanitize;
@@ -20,7 +20,7 @@ use crate::trace::What;
 /// Every so many looks a worker takes from far away first (see `Hierarchy::next`).
 const FAR: u32 = 64;
 /// Looks for work before a worker sleeps.
-const LOOKS: u32 = 100;
+const SEARCHES: u32 = 100;
 
 /// Where every thread begins that has a stack of its own, with the address of its record.
 pub(crate) type Begin = extern "C" fn(usize) -> !;
@@ -34,7 +34,7 @@ pub(crate) struct Worker {
     idle: Context,
     /// The kernel thread's stack, as far as sanitizers want to know.
     own: Cell<Stack>,
-    looks: Cell<u32>,
+    searches: Cell<u32>,
     begin: Begin,
     kept: Kept,
 }
@@ -94,7 +94,7 @@ pub(crate) fn is_inside() -> bool {
 /// The thread that runs, and whether a processor has nothing to do.
 #[inline(never)]
 #[unsafe(link_section = "bubbles_enter")]
-pub(crate) fn look() -> (&'static Thread, bool) {
+pub(crate) fn current_thread() -> (&'static Thread, bool) {
     let here = HERE.with(Cell::get);
     if here.is_null() {
         outside();
@@ -127,7 +127,7 @@ impl Worker {
             lists: Cell::new(ptr::null()),
             idle: Context::new(),
             own: Cell::new(Stack::NONE),
-            looks: Cell::new(0),
+            searches: Cell::new(0),
             begin,
             kept: Kept::new(),
         };
@@ -164,15 +164,15 @@ impl Worker {
 
     #[inline]
     fn far(&self) -> bool {
-        let looks = self.looks.get().wrapping_add(1);
-        self.looks.set(looks);
-        looks.is_multiple_of(FAR)
+        let searches = self.searches.get().wrapping_add(1);
+        self.searches.set(searches);
+        searches.is_multiple_of(FAR)
     }
 
     /// A record for a new thread, which only the caller knows.
     #[inline]
     pub fn new_thread(&self) -> &'static Thread {
-        let thread = self.kept.take_thread();
+        let thread = self.kept.acquire_thread();
         Status::count(&self.created);
         thread.renew(self.created.load(Ordering::Relaxed) << 12 | self.number as u64);
         thread
@@ -182,7 +182,7 @@ impl Worker {
     #[inline]
     pub fn old_thread(&self, thread: &'static Thread) {
         thread.retire();
-        self.kept.give_thread(thread);
+        self.kept.release_thread(thread);
     }
 
     /// Takes the stack of the running thread, which ends on it.
@@ -194,7 +194,7 @@ impl Worker {
     /// Gives a thread a stack on which it begins.
     #[inline]
     fn prepare(&self, thread: &Thread) {
-        let stack = sanitize::begin(self.kept.take_stack(thread.stack_bytes.get()));
+        let stack = sanitize::begin(self.kept.acquire_stack(thread.stack_bytes.get()));
         thread.stack.set(stack);
         // SAFETY: the stack is nobody else's, and its top is aligned.
         unsafe { thread.context.prepare(stack.top(), self.begin, ptr::from_ref(thread) as usize) };
@@ -258,18 +258,18 @@ impl Worker {
     /// The running thread lets others run that are at least as urgent. Comes back with the worker that it
     /// is on then.
     #[inline(always)]
-    pub fn give_way(&'static self) -> &'static Worker {
+    pub fn yield_processor(&'static self) -> &'static Worker {
         let thread = self.thread();
         self.note(|| What::Yield);
         if self.retired.load(Ordering::Relaxed) {
             self.lists().requeue(&thread.entity, self.number);
             return self.switch_to_idle(thread);
         }
-        match self.lists().give_way(&thread.entity, self.number, self.far()) {
-            Way::Stay => self,
+        match self.lists().yield_processor(&thread.entity, self.number, self.far()) {
+            Yielded::Stay => self,
             // SAFETY: lists of the runtime hold its threads.
-            Way::Next(next) => self.switch_to(thread, unsafe { Thread::of(next) }),
-            Way::Nothing => self.switch_to_idle(thread),
+            Yielded::Next(next) => self.switch_to(thread, unsafe { Thread::of(next) }),
+            Yielded::Nothing => self.switch_to_idle(thread),
         }
     }
 
@@ -281,7 +281,7 @@ impl Worker {
         self.own.set(sanitize::own());
         // SAFETY: `gettid` takes nothing.
         self.kernel_thread.store(unsafe { libc::gettid() }, Ordering::Release);
-        let mut looks = 0;
+        let mut searches = 0;
         while !lists.world.is_over() {
             if self.retired.load(Ordering::Acquire) {
                 lists.world.rest(self);
@@ -301,21 +301,21 @@ impl Worker {
                 // SAFETY: the worker's own loop runs, and the thread is in our hands.
                 unsafe { switch(&self.idle, &thread.context, &self.idle) };
                 sanitize::arrive(Some(left));
-                looks = 0;
+                searches = 0;
                 continue;
             }
-            looks += 1;
-            if looks < LOOKS {
+            searches += 1;
+            if searches < SEARCHES {
                 std::hint::spin_loop();
                 continue;
             }
-            looks = 0;
+            searches = 0;
             lists.world.end_if_over();
             lists.world.sleep(lists, self);
         }
         self.kernel_thread.store(0, Ordering::Release);
         HERE.with(|here| here.set(ptr::null()));
-        self.kept.give_up();
+        self.kept.release_all();
         overflow::leave_stack();
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use bubbles::trace::{Trace, Who, colours};
+use bubbles::trace::{EntityId, Trace, colours};
 
 use crate::timeline::html::escape;
 use crate::timeline::ink;
@@ -41,7 +41,8 @@ pub fn render(trace: &Trace, how: &str) -> String {
     let colour = |bubble: Option<u64>| {
         bubble.and_then(|b| bubbles.iter().position(|&o| o == b)).map_or(0, |at| at + 1)
     };
-    let name = |bubble: Option<u64>| bubble.map_or("no bubble".to_owned(), |b| trace.name(Who::Bubble(b)));
+    let name =
+        |bubble: Option<u64>| bubble.map_or("no bubble".to_owned(), |b| trace.name(EntityId::Bubble(b)));
 
     let row = (240.0 / trace.processors as f64).clamp(6.0, 48.0);
     let y = |processor: usize| TOP + processor as f64 * (row + 3.0);
@@ -72,8 +73,8 @@ pub fn render(trace: &Trace, how: &str) -> String {
         drawn_to[piece.processor] = to;
         let (top, paint) = (y(piece.processor), fill(colour(piece.bubble)));
         let width = (to - from).max(FINEST);
-        let who = match piece.threads[..] {
-            [thread] => trace.name(Who::Thread(thread)),
+        let label = match piece.threads[..] {
+            [thread] => trace.name(EntityId::Thread(thread)),
             ref several => format!("{} threads", several.len()),
         };
         let bubble = name(piece.bubble);
@@ -81,10 +82,10 @@ pub fn render(trace: &Trace, how: &str) -> String {
             svg,
             r#"<rect x="{from:.2}" y="{top:.1}" width="{width:.2}" height="{row:.1}" fill="{paint}"><title>{}</title></rect>"#,
             escape(&format!(
-                "{who} in {bubble} on {}, {} to {}",
+                "{label} in {bubble} on {}, {} to {}",
                 piece.processor,
-                units::show_ns(piece.from_ns),
-                units::show_ns(piece.to_ns)
+                units::format_ns(piece.from_ns),
+                units::format_ns(piece.to_ns)
             ))
         );
         name_inside(
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_to_be_seen_does_not_make_it_large() {
+    fn invisibly_short_pieces_do_not_enlarge_the_picture() {
         let mut text = String::from("coplace bubbles trace 1\nprocessors 1\nscheduler flat\n");
         for thread in 1..=7 {
             text += &format!("0 0 1 insert t{thread} b{thread}\n");

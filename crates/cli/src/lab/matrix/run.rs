@@ -25,20 +25,20 @@ pub struct Halves {
 
 impl Halves {
     /// Seconds that a program takes on a half while the other one is idle.
-    pub fn alone(&self, program: &Program, half: usize) -> Result<f64, Fault> {
-        self.once(program, half, &AtomicBool::new(false))
+    pub fn time_alone(&self, program: &Program, half: usize) -> Result<f64, Fault> {
+        self.run_once(program, half, &AtomicBool::new(false))
     }
 
     /// Seconds that each of two takes beside the other, the mean of its whole runs: each is started again when it
     /// ends, until both have ended once.
-    pub fn together(&self, programs: [&Program; 2], first_half: usize) -> Result<[f64; 2], Fault> {
+    pub fn time_together(&self, programs: [&Program; 2], first_half: usize) -> Result<[f64; 2], Fault> {
         let stop = AtomicBool::new(false);
         let times = [Mutex::new(Vec::new()), Mutex::new(Vec::new())];
         let ended = |at: usize| !times[at].lock().expect("no runner panics").is_empty();
         let runner = |at: usize| -> Result<(), Fault> {
             let half = (first_half + at) % 2;
             loop {
-                match self.once(programs[at], half, &stop) {
+                match self.run_once(programs[at], half, &stop) {
                     Ok(seconds) => times[at].lock().expect("no runner panics").push(seconds),
                     Err(Fault::Stopped) => return Ok(()),
                     Err(fault) => {
@@ -68,7 +68,7 @@ impl Halves {
         }))
     }
 
-    fn once(&self, program: &Program, half: usize, stop: &AtomicBool) -> Result<f64, Fault> {
+    fn run_once(&self, program: &Program, half: usize, stop: &AtomicBool) -> Result<f64, Fault> {
         let stopped = || stop.load(Ordering::Relaxed) || self.interrupted.load(Ordering::Relaxed);
         let cpus = &self.cpus[half];
         let place = Place { cpus, threads: cpus.len() as u32, longest: self.longest };
@@ -98,15 +98,15 @@ mod tests {
     }
 
     #[test]
-    fn a_program_alone_takes_its_time() {
-        let seconds = halves().alone(&sleeps("0.1"), 0).unwrap();
+    fn a_program_alone_is_timed() {
+        let seconds = halves().time_alone(&sleeps("0.1"), 0).unwrap();
         assert!((0.1..60.0).contains(&seconds), "{seconds}");
     }
 
     #[test]
     fn the_shorter_of_two_is_run_again_until_the_longer_has_ended() {
         // Held up in its first run, the shorter one may have only that.
-        let once = || halves().together([&sleeps("0.05"), &sleeps("0.5")], 1).unwrap();
+        let once = || halves().time_together([&sleeps("0.05"), &sleeps("0.5")], 1).unwrap();
         let again = (0..20).map(|_| once()).inspect(|[short, long]| {
             assert!(*short >= 0.05 && *long >= 0.5, "{short} {long}");
         });
@@ -114,12 +114,12 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_fail_or_never_end_are_told() {
-        let program = |words: &[&str]| Program {
+    fn programs_that_fail_or_never_end_are_reported() {
+        let program = |arguments: &[&str]| Program {
             name: "p".into(),
-            command: words.iter().map(OsString::from).collect(),
+            command: arguments.iter().map(OsString::from).collect(),
         };
-        let fault = |halves: &Halves, words: &[&str]| match halves.alone(&program(words), 0) {
+        let fault = |halves: &Halves, arguments: &[&str]| match halves.time_alone(&program(arguments), 0) {
             Err(Fault::Failed(why)) => why,
             other => panic!("{other:?}"),
         };
@@ -128,7 +128,7 @@ mod tests {
         assert!(fault(&halves, &["/nowhere"]).contains("cannot be started"));
         let impatient = Halves { longest: Duration::from_millis(50), ..halves };
         assert!(fault(&impatient, &["sleep", "5"]).contains("did not end within"));
-        let together = impatient.together([&sleeps("0.01"), &sleeps("5")], 0);
+        let together = impatient.time_together([&sleeps("0.01"), &sleeps("5")], 0);
         assert!(matches!(together, Err(Fault::Failed(_))), "{together:?}");
     }
 
@@ -136,7 +136,7 @@ mod tests {
     fn an_interrupt_ends_everything() {
         let halves = halves();
         halves.interrupted.store(true, Ordering::Relaxed);
-        assert_eq!(halves.alone(&sleeps("5"), 0), Err(Fault::Stopped));
-        assert_eq!(halves.together([&sleeps("5"), &sleeps("5")], 0), Err(Fault::Stopped));
+        assert_eq!(halves.time_alone(&sleeps("5"), 0), Err(Fault::Stopped));
+        assert_eq!(halves.time_together([&sleeps("5"), &sleeps("5")], 0), Err(Fault::Stopped));
     }
 }

@@ -45,23 +45,23 @@ impl Samples {
         let mut all = Vec::new();
         for (at, line) in whole.lines().enumerate() {
             let sample: Sample = serde_json::from_str(line).map_err(|error| {
-                let told = format!("{}:{}:{}", path.display(), at + 1, error.column());
-                Failure::bad_input(format!("{told}: this is no sample of `coplace lab matrix`: {error}"))
+                let position = format!("{}:{}:{}", path.display(), at + 1, error.column());
+                Failure::bad_input(format!("{position}: this is no sample of `coplace lab matrix`: {error}"))
             })?;
             all.push(sample);
         }
         if whole.len() < text.len() {
-            std::fs::write(path, whole).map_err(|error| Failure::writing(path, error))?;
+            std::fs::write(path, whole).map_err(|error| Failure::unwritable(path, error))?;
         }
         let file = OpenOptions::new().create(true).append(true).open(path);
-        let file = file.map_err(|error| Failure::writing(path, error))?;
+        let file = file.map_err(|error| Failure::unwritable(path, error))?;
         Ok(Samples { file, path: path.to_owned(), all })
     }
 
     pub fn add(&mut self, sample: Sample) -> Result<(), Failure> {
         let line = serde_json::to_string(&sample).expect("names and numbers are JSON") + "\n";
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
-        written.map_err(|error| Failure::writing(&self.path, error))?;
+        written.map_err(|error| Failure::unwritable(&self.path, error))?;
         self.all.push(sample);
         Ok(())
     }

@@ -141,12 +141,12 @@ pub fn main(args: &Args) -> Outcome {
     let summary = Summary::new(&run, native, &machine);
     for (path, text) in [
         (&args.csv, summary.csv()),
-        (&args.svg, picture::draw(&summary)),
+        (&args.svg, picture::render(&summary)),
         (&args.json, format!("{:#}\n", summary.json())),
     ] {
         match path {
             Some(path) if path.as_os_str() == "-" => print!("{text}"),
-            Some(path) => fs::write(path, text).map_err(|error| Failure::writing(path, error))?,
+            Some(path) => fs::write(path, text).map_err(|error| Failure::unwritable(path, error))?,
             None => {}
         }
     }

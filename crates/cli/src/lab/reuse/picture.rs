@@ -9,7 +9,7 @@
 use std::fmt::Write;
 
 use reuse::{Histogram, LINE_BYTES, Part, Report};
-use workload::show_bytes;
+use workload::format_bytes;
 
 use super::summary::{Summary, count, scope_name};
 use crate::timeline::html::escape;
@@ -30,7 +30,7 @@ const BARS: f64 = 4.0;
 const LEAST: f64 = 1e-5;
 
 /// A plot for every part of every program.
-pub fn draw(summary: &Summary<'_>) -> String {
+pub fn render(summary: &Summary<'_>) -> String {
     let Some(first) = summary.reports.first() else { return String::new() };
     let parts: Vec<(&Report, &Part)> = summary
         .reports
@@ -55,16 +55,21 @@ pub fn draw(summary: &Summary<'_>) -> String {
     for (index, (report, part)) in parts.iter().enumerate() {
         let _ = writeln!(svg, r#"<g transform="translate(0 {:.0})">"#, each * index as f64);
         let title = format!("{}: {}", report.program, scope_name(part.scope));
-        plot(&mut svg, &part.histogram, &title, doublings, summary.per_second(report, part));
+        draw_plot(&mut svg, &part.histogram, &title, doublings, summary.per_second(report, part));
         for cache in &summary.caches {
-            mark(&mut svg, &format!("L{} {}", cache.level, show_bytes(cache.bytes)), cache.bytes, doublings);
+            draw_mark(
+                &mut svg,
+                &format!("L{} {}", cache.level, format_bytes(cache.bytes)),
+                cache.bytes,
+                doublings,
+            );
         }
         svg += "</g>\n";
     }
     svg + "</svg>\n"
 }
 
-fn x(lines: f64, doublings: f64) -> f64 {
+fn x_of(lines: f64, doublings: f64) -> f64 {
     LEFT + lines.max(1.0).log2() / doublings * (WIDTH - LEFT - RIGHT)
 }
 
@@ -78,7 +83,7 @@ fn curve_y(ratio: f64) -> f64 {
     TOP + PLOT * (1.0 - ratio)
 }
 
-fn plot(svg: &mut String, histogram: &Histogram, title: &str, doublings: f64, per_second: Option<f64>) {
+fn draw_plot(svg: &mut String, histogram: &Histogram, title: &str, doublings: f64, per_second: Option<f64>) {
     let accesses = histogram.accesses();
     let _ = writeln!(svg, r#"<text class="in" x="{LEFT}" y="18">{}</text>"#, escape(title));
     for (power, label) in [(0, "100%"), (-1, "10%"), (-2, "1%"), (-3, "0.1%"), (-4, "0.01%"), (-5, "0")] {
@@ -114,15 +119,15 @@ fn plot(svg: &mut String, histogram: &Histogram, title: &str, doublings: f64, pe
         let (first, last) = (from.ceil() as u64, to.ceil() as u64 - 1);
         let share = if last >= first { histogram.between(first, last) / accesses } else { 0.0 };
         if share > LEAST {
-            let (left, right, top) = (x(from, doublings), x(to, doublings), bar_y(share));
+            let (left, right, top) = (x_of(from, doublings), x_of(to, doublings), bar_y(share));
             let _ = writeln!(
                 svg,
                 r#"<rect x="{left:.1}" y="{top:.1}" width="{:.1}" height="{:.1}" fill="{}"><title>{} to {}: {:.3}%</title></rect>"#,
                 (right - left - 1.0).max(1.0),
                 TOP + PLOT - top,
                 COLOURS[0],
-                show_bytes(first * LINE_BYTES),
-                show_bytes(last * LINE_BYTES),
+                format_bytes(first * LINE_BYTES),
+                format_bytes(last * LINE_BYTES),
                 share * 100.0
             );
         }
@@ -130,7 +135,8 @@ fn plot(svg: &mut String, histogram: &Histogram, title: &str, doublings: f64, pe
     }
     let mut points = String::new();
     for point in histogram.curve() {
-        let _ = write!(points, "{:.1},{:.1} ", x(point.lines as f64, doublings), curve_y(point.miss_ratio));
+        let _ =
+            write!(points, "{:.1},{:.1} ", x_of(point.lines as f64, doublings), curve_y(point.miss_ratio));
     }
     let _ = writeln!(
         svg,
@@ -145,9 +151,9 @@ fn plot(svg: &mut String, histogram: &Histogram, title: &str, doublings: f64, pe
         let _ = writeln!(
             svg,
             r#"<text class="soft mid" x="{:.1}" y="{:.1}">{}</text>"#,
-            x(2f64.powf(doubling), doublings),
+            x_of(2f64.powf(doubling), doublings),
             TOP + PLOT + 16.0,
-            show_bytes((LINE_BYTES as f64 * 2f64.powf(doubling)) as u64).replace(".0", "")
+            format_bytes((LINE_BYTES as f64 * 2f64.powf(doubling)) as u64).replace(".0", "")
         );
         doubling += 3.0;
     }
@@ -161,8 +167,8 @@ fn plot(svg: &mut String, histogram: &Histogram, title: &str, doublings: f64, pe
     );
 }
 
-fn mark(svg: &mut String, name: &str, bytes: u64, doublings: f64) {
-    let at = x((bytes / LINE_BYTES) as f64, doublings);
+fn draw_mark(svg: &mut String, name: &str, bytes: u64, doublings: f64) {
+    let at = x_of((bytes / LINE_BYTES) as f64, doublings);
     let _ = writeln!(
         svg,
         r#"<path d="M{at:.1} {:.1}V{:.1}" stroke="currentColor" stroke-dasharray="4 3" stroke-width="1"/><text class="soft mid" x="{at:.1}" y="{:.1}">{}</text>"#,

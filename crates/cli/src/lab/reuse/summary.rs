@@ -8,7 +8,7 @@ use probe::tool::{Cost, Run};
 use reuse::{Ended, LINE_BYTES, Part, Report, Sampling, Scope};
 use serde_json::{Value, json};
 use topology::Machine;
-use workload::show_bytes;
+use workload::format_bytes;
 
 use crate::table::Table;
 
@@ -43,20 +43,20 @@ impl<'r> Summary<'r> {
 
     /// What the native run took, where the accesses are those of a whole run as well: of a program that was cut
     /// off, crashed or became another one they are fewer than the native time was for.
-    fn native_of(&self, report: &Report) -> Option<Cost> {
+    fn native_cost(&self, report: &Report) -> Option<Cost> {
         self.native.filter(|_| matches!(report.ended, Ended::Exit(_)))
     }
 
     /// Accesses a second of a native run.
     pub fn per_second(&self, report: &Report, part: &Part) -> Option<f64> {
-        self.native_of(report).map(|native| part.histogram.accesses() / native.seconds)
+        self.native_cost(report).map(|native| part.histogram.accesses() / native.seconds)
     }
 
     /// What flows into the caches in a native run, and the threads that it is for; not known without such a
     /// run, of a machine with other than three levels, and of a program that was cut off.
     fn flows(&self, report: &Report) -> Option<(Flows, usize)> {
         let [l1, l2, llc] = self.caches[..] else { return None };
-        let native = self.native_of(report).filter(|_| report.stack)?;
+        let native = self.native_cost(report).filter(|_| report.stack)?;
         let flows = Flows::of_report(report, native.seconds, [l1.bytes, l2.bytes, llc.bytes])?;
         Some((flows, report.threads().count().max(1)))
     }
@@ -125,7 +125,7 @@ impl<'r> Summary<'r> {
         out
     }
 
-    fn show(&self, report: &Report, out: &mut String) {
+    fn render_report(&self, report: &Report, out: &mut String) {
         use fmt::Write;
         let Some(program) = report.program_part() else { return };
         let histogram = &program.histogram;
@@ -135,7 +135,7 @@ impl<'r> Summary<'r> {
             "{}: {} accesses to {} of memory{}{}",
             report.program,
             count(accesses),
-            show_bytes(histogram.first_touches() as u64 * LINE_BYTES),
+            format_bytes(histogram.first_touches() as u64 * LINE_BYTES),
             match report.sampling {
                 Sampling::Exact => String::new(),
                 Sampling::Share(share) => format!(", from a sample of {:.2}% of the lines", share * 100.0),
@@ -154,7 +154,7 @@ impl<'r> Summary<'r> {
             shown |= here > 0.0;
             if shown {
                 table.row([
-                    format!("to {}", show_bytes(to * LINE_BYTES)),
+                    format!("to {}", format_bytes(to * LINE_BYTES)),
                     count(here),
                     percent(here / accesses),
                     percent(histogram.miss_ratio(to)),
@@ -169,10 +169,10 @@ impl<'r> Summary<'r> {
             String::new(),
         ]);
         let _ = writeln!(out, "{table}");
-        self.show_caches(report, out);
+        self.render_caches(report, out);
     }
 
-    fn show_caches(&self, report: &Report, out: &mut String) {
+    fn render_caches(&self, report: &Report, out: &mut String) {
         use fmt::Write;
         let heads =
             ["cache", ">size", ">misses of the program", ">±", ">misses/s", ">worst thread", ">instructions"];
@@ -183,10 +183,11 @@ impl<'r> Summary<'r> {
             let worst =
                 report.threads().map(|part| part.histogram.miss_ratio(lines)).fold(f64::NAN, f64::max);
             let fetches = report.part(Scope::Instructions).map(|part| part.histogram.miss_ratio(lines));
-            let per_s = self.native_of(report).map(|native| program.histogram.misses(lines) / native.seconds);
+            let per_s =
+                self.native_cost(report).map(|native| program.histogram.misses(lines) / native.seconds);
             table.row([
                 format!("L{}", cache.level),
-                show_bytes(cache.bytes),
+                format_bytes(cache.bytes),
                 percent(program.histogram.miss_ratio(lines)),
                 program.estimate.as_ref().map_or(String::new(), |estimate| percent(estimate.error(lines))),
                 per_s.map_or("–".into(), count),
@@ -230,7 +231,7 @@ impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, report) in self.reports.iter().enumerate() {
             let mut text = String::new();
-            self.show(report, &mut text);
+            self.render_report(report, &mut text);
             write!(f, "{}{text}", if index == 0 { "" } else { "\n" })?;
         }
         Ok(())
@@ -294,11 +295,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_second_is_told_of_whole_runs_only() {
+    fn rates_are_given_of_whole_runs_only() {
         let machine = Machine::synthetic("pack:1 core:2").unwrap();
         let native = Some(Cost { seconds: 2.0, user_seconds: 2.0 });
         let cache = Cache { level: 1, bytes: 1_000 * LINE_BYTES };
-        let told = |ended: Ended| {
+        let shown = |ended: Ended| {
             let run = run(ended);
             let mut summary = Summary::new(&run, native, &machine);
             summary.caches = vec![cache];
@@ -306,7 +307,7 @@ mod tests {
             (json["programs"][0]["parts"][0]["accesses_per_s"].as_f64(), summary.to_string())
         };
         for ended in [Ended::Exit(0), Ended::Exit(3)] {
-            let (per_s, text) = told(ended);
+            let (per_s, text) = shown(ended);
             assert_eq!(per_s, Some(5_000.0), "{ended:?}");
             assert!(text.contains("5000 accesses/s") && text.contains("2.0 times the CPU time"), "{text}");
             assert!(!text.contains('–'), "{text}");
@@ -316,7 +317,7 @@ mod tests {
             (Ended::Signal(Some(11)), "ended by signal 11"),
             (Ended::Exec, "became another program"),
         ] {
-            let (per_s, text) = told(ended);
+            let (per_s, text) = shown(ended);
             assert_eq!(per_s, None, "{ended:?}");
             let misses = text.lines().find(|line| line.starts_with("L1")).expect("a row of the cache");
             assert!(misses.contains('–'), "{text}");

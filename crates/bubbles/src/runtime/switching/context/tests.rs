@@ -52,7 +52,7 @@ fn tenth() -> u32 {
 }
 
 #[test]
-fn each_rounds_numbers_as_it_said() {
+fn each_context_keeps_its_rounding_mode() {
     let mut stack = vec![0_u128; 4096];
     let top = stack.as_mut_ptr_range().end.cast::<u8>();
     let two = Two { outer: Context::new(), inner: Context::new(), log: Cell::new(0) };
@@ -69,7 +69,7 @@ fn each_rounds_numbers_as_it_said() {
 }
 
 #[test]
-fn two_contexts_take_turns_and_keep_what_they_had() {
+fn two_contexts_alternate_and_keep_their_registers() {
     let mut stack = vec![0_u128; 4096];
     let top = stack.as_mut_ptr_range().end.cast::<u8>();
     let two = Two { outer: Context::new(), inner: Context::new(), log: Cell::new(0) };

@@ -24,21 +24,21 @@ enum Sign {
 
 /// Attempts since a moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Trying {
+pub(super) struct Retry {
     since_ns: u64,
 }
 
-impl Trying {
-    pub fn now() -> Trying {
-        Trying { since_ns: now_ns() }
+impl Retry {
+    pub fn now() -> Retry {
+        Retry { since_ns: now_ns() }
     }
 
-    pub fn since(since_ns: u64) -> Trying {
-        Trying { since_ns }
+    pub fn since(since_ns: u64) -> Retry {
+        Retry { since_ns }
     }
 
     /// Waits a moment before the next attempt; the error comes back where there is to be none.
-    pub fn again(&self, error: JoinError, home: &Home) -> Result<(), JoinError> {
+    pub fn wait_before_next(&self, error: JoinError, home: &Home) -> Result<(), JoinError> {
         if !is_passing(&error) || self.is_over(home) {
             return Err(error);
         }
@@ -51,7 +51,7 @@ impl Trying {
         let now = now_ns();
         let waited_ns = now.saturating_sub(self.since_ns);
         let sign = || match Lease::read(home) {
-            Some(lease) if !lease.is_fresh(now) && identity::lives(lease.holder) => Sign::Hangs,
+            Some(lease) if !lease.is_fresh(now) && identity::is_alive(lease.holder) => Sign::Hangs,
             _ => Sign::Passing,
         };
         waited_ns >= HANGING_NS && is_enough(waited_ns, sign())
@@ -79,14 +79,14 @@ fn is_passing(error: &JoinError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::join::Why;
+    use crate::join::NoSchedulerReason;
     use protocol::ClientError;
     use std::io;
 
     const S: u64 = 1_000_000_000;
 
     #[test]
-    fn who_hangs_is_waited_for_less_than_who_is_slow() {
+    fn a_hanging_scheduler_is_waited_for_less_than_a_slow_one() {
         assert!(!is_enough(3 * S - 1, Sign::Hangs) && is_enough(3 * S, Sign::Hangs));
         assert!(!is_enough(10 * S - 1, Sign::Passing) && is_enough(10 * S, Sign::Passing));
     }
@@ -104,18 +104,18 @@ mod tests {
             ClientError::Line(protocol::LineError::Io(late)).into(),
             ClientError::NotThere { path: "socket".into(), error: refused }.into(),
             held.into(),
-            JoinError::Nobody(Why::NotAsked),
+            JoinError::Nobody(NoSchedulerReason::NotAsked),
         ] {
-            assert!(Trying::now().again(error, &home).is_ok());
+            assert!(Retry::now().wait_before_next(error, &home).is_ok());
         }
         for error in [
             JoinError::from(ClientError::Refused("not yours".into())),
             ClientError::Version { theirs: 0 }.into(),
             LockError::Io { path: home.lock(), error: io::ErrorKind::PermissionDenied.into() }.into(),
         ] {
-            assert!(Trying::now().again(error, &home).is_err());
+            assert!(Retry::now().wait_before_next(error, &home).is_err());
         }
         let long_ago = now_ns().saturating_sub(11 * S);
-        assert!(Trying::since(long_ago).again(ClientError::Ended.into(), &home).is_err());
+        assert!(Retry::since(long_ago).wait_before_next(ClientError::Ended.into(), &home).is_err());
     }
 }

@@ -70,7 +70,7 @@ pub fn mask() -> libc::sigset_t {
 }
 
 /// Children of who ignores SIGCHLD leave no status behind. Returns whether that was so.
-pub fn keep_children() -> bool {
+pub fn reset_child_signal() -> bool {
     let ignored = is_ignored(libc::SIGCHLD);
     if ignored {
         // SAFETY: the default disposition involves no code of ours.

@@ -12,13 +12,13 @@ use crate::clock::ClockStats;
 use crate::error::Error;
 use crate::mechanism::{Harness, Keep};
 use crate::rates::Beside;
-use crate::watch::{Nature, Sight};
+use crate::watch::{Nature, Observation};
 
 /// Why a program is not resized whose threads keep CPUs of their own.
 const EACH_BOUND: &str = "its threads are bound to CPUs one by one, by the program or by who started it";
 
 /// Looks in a row that must find a program stopped before somebody else counts as having done it.
-const STOPPED_LOOKS: u32 = 2;
+const STOPPED_SAMPLES: u32 = 2;
 
 /// Processes that are asked whether they are being killed. Whoever means a job of more kills its first one, or all.
 const MOST_ASKED: usize = 32;
@@ -48,13 +48,13 @@ struct Found {
     /// Somebody else stopped it, as far as is known already.
     user_stopped: bool,
     /// Looks in a row, with this one, that found it stopped and not by us.
-    stopped_looks: u32,
+    stopped_samples: u32,
 }
 
 fn external_change(found: Found) -> Option<Done> {
     match found {
         Found { ended: true, .. } => Some(Done::Ended),
-        Found { stopped_looks: STOPPED_LOOKS, user_stopped: false, .. } => Some(Done::Stopped),
+        Found { stopped_samples: STOPPED_SAMPLES, user_stopped: false, .. } => Some(Done::Stopped),
         Found { user_stopped: true, stopped: false, .. } => Some(Done::Continued),
         _ => None,
     }
@@ -75,19 +75,20 @@ impl Live {
             let still_ns = stats.still_ns.get(app).copied().unwrap_or(0);
             // On a busy machine the clock may turn several times while one program is looked at.
             let began_ns = linux::clock::now_ns();
-            let out_of_turn = || self.clock.kept_still_since(app, began_ns);
-            let (sight, failed) = managed.observe(now_ns, still_ns, out_of_turn, keep, &self.root);
+            let out_of_turn = || self.clock.stopped_since(app, began_ns);
+            let (observation, failed) = managed.observe(now_ns, still_ns, out_of_turn, keep, &self.root);
             self.failures.extend(failed.into_iter().map(|error| Failure::of(app, error)));
             let ours = out_of_turn();
             if ours && managed.is_killed(&self.root) {
                 killed.push(app.clone());
             }
-            managed.stopped_looks = if sight.stopped && !ours { managed.stopped_looks + 1 } else { 0 };
+            managed.stopped_samples =
+                if observation.stopped && !ours { managed.stopped_samples + 1 } else { 0 };
             let found = Found {
-                ended: sight.ended,
-                stopped: sight.stopped,
+                ended: observation.ended,
+                stopped: observation.stopped,
                 user_stopped: managed.user_stopped,
-                stopped_looks: managed.stopped_looks,
+                stopped_samples: managed.stopped_samples,
             };
             news.extend(external_change(found).map(|done| match done {
                 Done::Ended => ExternalChange::Ended(app.clone()),
@@ -97,22 +98,22 @@ impl Live {
             if managed.harness.as_ref().is_some_and(Harness::has_lost_groups) {
                 news.push(ExternalChange::GroupsRemoved(app.clone()));
             }
-            managed.write_up(now_ns, &sight, &stats, &running);
-            managed.sight = Some(sight);
-            let beside = beside(company.get(app), &names);
+            managed.charge(now_ns, &observation, &stats, &running);
+            managed.observation = Some(observation);
+            let beside = concurrent(company.get(app), &names);
             if self.follower.is_moving(app) {
                 // What it does meanwhile belongs neither to the old place nor to the new one.
-                managed.rates.moved();
+                managed.rates.mark_moved();
             }
             managed.learn_speed(!self.settling && !sharing.contains(app), beside);
         }
-        killed.iter().for_each(|app| self.terminating(app));
+        killed.iter().for_each(|app| self.mark_terminating(app));
         news
     }
 }
 
 /// Who ran at the same time, by the names that programs have in all their runs.
-fn beside(others: Option<&BTreeSet<AppId>>, names: &BTreeMap<AppId, AppId>) -> Beside {
+fn concurrent(others: Option<&BTreeSet<AppId>>, names: &BTreeMap<AppId, AppId>) -> Beside {
     // Of one that no plan has it is not known.
     let Some(others) = others else { return Beside::Several };
     let mut others = others.iter();
@@ -132,27 +133,28 @@ impl Managed {
         out_of_turn: impl Fn() -> bool,
         keep: impl Keep,
         root: &Root,
-    ) -> (Sight, Vec<Error>) {
+    ) -> (Observation, Vec<Error>) {
         let mut failed: Vec<Error> = Vec::new();
         let known = (self.watch.members().to_vec(), self.watch.outsiders().clone());
-        let mut sight = self.watch.sample(now_ns, still_ns, out_of_turn);
+        let mut observation = self.watch.sample(now_ns, still_ns, out_of_turn);
         self.widest = self.widest.max(self.watch.threads_now().unwrap_or(0));
         self.outgrew = false;
         let (members, outsiders) = (self.watch.members(), self.watch.outsiders());
         if let Some(harness) = &mut self.harness
-            && (known.0 != members || known.1 != *outsiders || self.sight.is_none())
+            && (known.0 != members || known.1 != *outsiders || self.observation.is_none())
         {
             let updated = harness.update(&self.watch.insiders(), outsiders, &self.record.original_cpus);
             failed.extend(updated.err().map(Error::from));
         }
         if let Some(harness) = &self.harness {
-            harness.free_late(&self.watch.insiders());
+            harness.unbind_late(&self.watch.insiders());
         }
         failed.extend(self.sample_masks(&keep).err());
         // Said once, by whoever stopped it; here it is tried again.
         let _ = self.record_stop(&keep);
-        if self.chosen.is_each() && matches!(sight.nature, Nature::Resizable | Nature::StuckInRegion(_)) {
-            sight.nature = Nature::Rigid(EACH_BOUND.into());
+        if self.chosen.is_each() && matches!(observation.nature, Nature::Resizable | Nature::StuckInRegion(_))
+        {
+            observation.nature = Nature::Rigid(EACH_BOUND.into());
         }
         if self.record.terms.rebind {
             let original = &self.record.original_cpus;
@@ -160,31 +162,37 @@ impl Managed {
         }
         // What a launcher starts was born outside of every place.
         self.newcomers |= known.0 != self.watch.members() && !self.watch.outsiders().is_empty();
-        (sight, failed)
+        (observation, failed)
     }
 
     /// Whether somebody kills it who cannot reach it while it is not in turn.
     fn is_killed(&self, root: &Root) -> bool {
-        let holds = !self.terminating && self.harness.as_ref().is_some_and(Harness::holds_back_kills);
+        let holds = !self.terminating && self.harness.as_ref().is_some_and(Harness::delays_kills);
         let members = self.watch.members().iter().take(MOST_ASKED);
         holds && members.into_iter().any(|process| signals::is_killed(*process, root))
     }
 
-    fn write_up(&mut self, now_ns: u64, sight: &Sight, stats: &ClockStats, running: &BTreeSet<AppId>) {
+    fn charge(
+        &mut self,
+        now_ns: u64,
+        observation: &Observation,
+        stats: &ClockStats,
+        running: &BTreeSet<AppId>,
+    ) {
         let app = &self.record.id;
         let neighbours: BTreeSet<AppId> = running.iter().filter(|other| *other != app).cloned().collect();
-        let full = sight.max_team.unwrap_or(0);
-        let alone = neighbours.is_empty() && full > 0 && sight.team == Some(full) && !self.user_stopped;
+        let full = observation.max_team.unwrap_or(0);
+        let alone = neighbours.is_empty() && full > 0 && observation.team == Some(full) && !self.user_stopped;
         let standing = Standing {
             place: &self.placed,
             in_turn_ns: stats.in_turn_ns.get(app).copied().unwrap_or(0),
             turns: stats.turns.get(app).copied().unwrap_or(0),
             alone,
             neighbours: &neighbours,
-            regions: sight.regions,
-            cpu_time_ns: sight.cpu_time_ns,
+            regions: observation.regions,
+            cpu_time_ns: observation.cpu_time_ns,
         };
-        self.ledger.write_up(now_ns, &standing);
+        self.ledger.charge(now_ns, &standing);
     }
 }
 
@@ -192,12 +200,12 @@ impl Managed {
 mod tests {
     use super::*;
 
-    const RUNS: Found = Found { ended: false, stopped: false, user_stopped: false, stopped_looks: 0 };
+    const RUNS: Found = Found { ended: false, stopped: false, user_stopped: false, stopped_samples: 0 };
 
     #[test]
-    fn a_program_is_stopped_by_others_once_two_looks_agree() {
+    fn two_samples_confirm_a_stop_by_others() {
         assert_eq!(external_change(RUNS), None);
-        let stopped = |stopped_looks| Found { stopped: true, stopped_looks, ..RUNS };
+        let stopped = |stopped_samples| Found { stopped: true, stopped_samples, ..RUNS };
         assert_eq!(external_change(stopped(1)), None);
         assert_eq!(external_change(stopped(2)), Some(Done::Stopped));
         assert_eq!(external_change(stopped(3)), None, "it was said once");
@@ -216,10 +224,10 @@ mod tests {
     fn one_neighbour_is_named_and_several_are_not() {
         let id = |name: &str| AppId::new(name).unwrap();
         let names: BTreeMap<AppId, AppId> = [(id("cg.2"), id("cg")), (id("lu"), id("lu"))].into();
-        assert_eq!(beside(None, &names), Beside::Several);
-        assert_eq!(beside(Some(&BTreeSet::new()), &names), Beside::Nobody);
-        assert_eq!(beside(Some(&[id("cg.2")].into()), &names), Beside::One(id("cg")));
-        assert_eq!(beside(Some(&[id("gone")].into()), &names), Beside::Several);
-        assert_eq!(beside(Some(&[id("cg.2"), id("lu")].into()), &names), Beside::Several);
+        assert_eq!(concurrent(None, &names), Beside::Several);
+        assert_eq!(concurrent(Some(&BTreeSet::new()), &names), Beside::Nobody);
+        assert_eq!(concurrent(Some(&[id("cg.2")].into()), &names), Beside::One(id("cg")));
+        assert_eq!(concurrent(Some(&[id("gone")].into()), &names), Beside::Several);
+        assert_eq!(concurrent(Some(&[id("cg.2"), id("lu")].into()), &names), Beside::Several);
     }
 }

@@ -41,7 +41,7 @@ fn promise(table: &Table) -> mlua::Result<Promise> {
     let mut promise = Promise::default();
     for pair in table.pairs::<String, Value>() {
         let (key, value) = pair?;
-        let wrong = |takes: &str| Error::runtime(format!("promise.{key} is to be {takes}"));
+        let wrong = |wanted: &str| Error::runtime(format!("promise.{key} is to be {wanted}"));
         match key.as_str() {
             "equal_shapes" => {
                 promise.equal_shapes = value.as_boolean().ok_or_else(|| wrong("true or false"))?
@@ -78,8 +78,8 @@ fn promise(table: &Table) -> mlua::Result<Promise> {
 /// What `decide` returned: a plan, or a table with a plan and what else there is to say.
 pub(super) fn decision(lua: &Lua, world: &World, answer: Value, remembered: Value) -> mlua::Result<Decision> {
     let (mut plan, mut script, mut wake_at_ns) = (Plan::default(), remembered, None);
-    let said = std::mem::take(&mut *world.said.borrow_mut());
-    let mut report = Report { remarks: said.remarks, moves: said.moves };
+    let reported = std::mem::take(&mut *world.reported.borrow_mut());
+    let mut report = Report { remarks: reported.remarks, moves: reported.moves };
     match &answer {
         Value::Nil => {
             return Err(Error::runtime("decide returned nothing; it returns a plan, or { plan = …, … }"));
@@ -119,11 +119,11 @@ pub(super) fn decision(lua: &Lua, world: &World, answer: Value, remembered: Valu
     }
     complete(world, &mut plan, &mut report);
     let places = places(world, &plan);
-    let level = said.level.unwrap_or_default();
+    let level = reported.level.unwrap_or_default();
     let mut account = world.account.clone();
     account.follow(&world.snapshot, &plan);
     let memory = Memory { level, places, account, script: plain::from_lua(&script)? };
-    let wake_at_ns = wake_at_ns.into_iter().chain(said.wake_at_ns).min();
+    let wake_at_ns = wake_at_ns.into_iter().chain(reported.wake_at_ns).min();
     Ok(Decision { plan, memory, wake_at_ns, report })
 }
 

@@ -13,7 +13,7 @@ use topology::CpuSet;
 const MOST_ROUNDS: u32 = 16;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Before {
+pub struct PriorState {
     threads: Vec<ThreadBefore>,
     processes: Vec<ProcessBefore>,
 }
@@ -33,7 +33,7 @@ struct ProcessBefore {
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum CannotSee {
+pub enum PriorStateError {
     #[error(transparent)]
     Linux(#[from] linux::Error),
     #[error("its threads stand in different cgroups ({0}), which could not be given back as they are")]
@@ -42,11 +42,11 @@ pub enum CannotSee {
     TooFast,
 }
 
-impl Before {
+impl PriorState {
     /// Looks at these processes and their descendants until a scan finds nobody new.
-    pub fn read(processes: &[Process], root: &Root) -> Result<Before, CannotSee> {
+    pub fn read(processes: &[Process], root: &Root) -> Result<PriorState, PriorStateError> {
         let mounts = cgroup::mounts(root)?;
-        let mut before = Before::default();
+        let mut before = PriorState::default();
         for _ in 0..MOST_ROUNDS {
             let known = before.threads.len();
             for process in procfs::tree_with(processes, root)? {
@@ -56,10 +56,15 @@ impl Before {
                 return Ok(before);
             }
         }
-        Err(CannotSee::TooFast)
+        Err(PriorStateError::TooFast)
     }
 
-    fn note(&mut self, process: Process, mounts: &cgroup::Mounts, root: &Root) -> Result<(), CannotSee> {
+    fn note(
+        &mut self,
+        process: Process,
+        mounts: &cgroup::Mounts,
+        root: &Root,
+    ) -> Result<(), PriorStateError> {
         // Who ends meanwhile has nothing to be given back.
         let Ok(membership) = cgroup::membership(process.pid, root) else { return Ok(()) };
         let groups = mounts.dirs(&membership);
@@ -75,7 +80,7 @@ impl Before {
             {
                 let dirs = mounts.dirs(&apart);
                 let other = dirs.into_values().find(|dir| !groups.values().any(|group| group == dir));
-                return Err(CannotSee::Scattered(other.unwrap_or_default()));
+                return Err(PriorStateError::Scattered(other.unwrap_or_default()));
             }
             if let Ok(cpus) = affinity::get(tid) {
                 self.threads.push(ThreadBefore { process, thread, cpus });
@@ -141,12 +146,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new_threads_get_back_what_their_first_thread_had() {
+    fn new_threads_get_the_cpus_of_their_first_thread() {
         let root = Root::live();
         // A process of its own: in this one other tests make threads meanwhile.
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let own = Process::of(child.id(), &root).unwrap();
-        let before = Before::read(&[own], &root).unwrap();
+        let before = PriorState::read(&[own], &root).unwrap();
         let mask = affinity::get(own.pid).unwrap();
         assert_eq!(before.cpus_of(own, own, &root), Some(&mask));
         let unknown = Process { pid: u32::MAX, start_time_ticks: 1 };

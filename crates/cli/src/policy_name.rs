@@ -28,14 +28,14 @@ impl Chosen {
         Ok(Chosen { name: name.to_owned(), settings })
     }
 
-    pub fn make(&self) -> Box<dyn Policy> {
+    pub fn build(&self) -> Box<dyn Policy> {
         policy::by_name(&self.name, &self.settings).expect("it was made before")
     }
 }
 
 /// The policy of that name.
 pub fn policy(name: &str, settings: &Settings) -> Result<Box<dyn Policy>, String> {
-    Ok(Chosen::new(name, settings)?.make())
+    Ok(Chosen::new(name, settings)?.build())
 }
 
 /// The text of the Lua file that a policy's name names; `None` for all others.
@@ -56,7 +56,7 @@ pub fn script(name: &str) -> Result<Option<String>, String> {
 }
 
 /// A policy's name as it stands in a file: a Lua file is looked for beside that.
-pub fn beside(file: &Path, name: &str) -> String {
+pub fn resolve(file: &Path, name: &str) -> String {
     match (lua::is_script(name), file.parent()) {
         (true, Some(directory)) => directory.join(name).to_string_lossy().into_owned(),
         _ => name.to_owned(),

@@ -17,8 +17,8 @@ pub(super) fn snapshot(lua: &Lua, world: &Rc<World>) -> mlua::Result<Table> {
     let from = &world.snapshot;
     let table = lua.create_table()?;
     table.raw_set("now_ns", from.now_ns)?;
-    table.raw_set("usable", Cpus::give(lua, from.usable.clone())?)?;
-    table.raw_set("allowed", Cpus::give(lua, from.allowed.clone())?)?;
+    table.raw_set("usable", Cpus::to_lua(lua, from.usable.clone())?)?;
+    table.raw_set("allowed", Cpus::to_lua(lua, from.allowed.clone())?)?;
     table.raw_set("load_average_15min_milli", from.load_average_15min_milli)?;
     table.raw_set("settings", settings(lua, &world.settings)?)?;
     let apps = lua.create_table_with_capacity(from.apps.len(), 0)?;
@@ -51,7 +51,7 @@ fn app(lua: &Lua, world: &World, app: &App) -> mlua::Result<Table> {
     let need = Need::of(app, snapshot, snapshot.usable.len(), snapshot.allowed.len());
     let room = need.scope.as_ref().unwrap_or(&snapshot.usable);
     let cpus = |lua: &Lua, cpus: Option<&topology::CpuSet>| match cpus {
-        Some(cpus) => Cpus::give(lua, cpus.clone()),
+        Some(cpus) => Cpus::to_lua(lua, cpus.clone()),
         None => Ok(Value::Nil),
     };
     let table = lua.create_table_with_capacity(0, 26)?;
@@ -69,8 +69,8 @@ fn app(lua: &Lua, world: &World, app: &App) -> mlua::Result<Table> {
     table.raw_set("suspended", app.suspended)?;
     table.raw_set("within", cpus(lua, app.within.as_ref())?)?;
     table.raw_set("before", cpus(lua, world.memory.places.get(&app.id))?)?;
-    table.raw_set("room", Cpus::give(lua, room.clone())?)?;
-    table.raw_set("resizable", app.takes_orders())?;
+    table.raw_set("room", Cpus::to_lua(lua, room.clone())?)?;
+    table.raw_set("resizable", app.accepts_width())?;
     table.raw_set("threads", need.own_threads)?;
     table.raw_set("fewest_cpus", need.floor)?;
     table.raw_set("most_cpus", need.cap.min(room.len() as u32))?;
@@ -100,15 +100,15 @@ fn evidence(lua: &Lua, from: &Evidence) -> mlua::Result<Table> {
         ("move_ns", move_ns),
     ] {
         let Some(Known { value, error_milli, source }) = known else { continue };
-        let given = lua.create_table_with_capacity(0, 3)?;
-        given.raw_set("value", *value)?;
-        given.raw_set("error_milli", *error_milli)?;
+        let inner = lua.create_table_with_capacity(0, 3)?;
+        inner.raw_set("value", *value)?;
+        inner.raw_set("error_milli", *error_milli)?;
         let source = match source {
             Source::Measured => "measured",
             Source::Remembered => "remembered",
         };
-        given.raw_set("source", source)?;
-        table.raw_set(name, given)?;
+        inner.raw_set("source", source)?;
+        table.raw_set(name, inner)?;
     }
     Ok(table)
 }
@@ -166,7 +166,7 @@ fn settings(lua: &Lua, settings: &Settings) -> mlua::Result<Table> {
 fn machine(lua: &Lua, machine: &Machine) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.raw_set("name", machine.name.as_str())?;
-    table.raw_set("cpus", Cpus::give(lua, machine.all_cpus().clone())?)?;
+    table.raw_set("cpus", Cpus::to_lua(lua, machine.all_cpus().clone())?)?;
     let levels = lua.create_table()?;
     table.raw_set("root", object(lua, &machine.root, &levels)?)?;
     table.raw_set("levels", levels)?;
@@ -174,19 +174,19 @@ fn machine(lua: &Lua, machine: &Machine) -> mlua::Result<Table> {
         table.raw_set("capacities", machine.capacities.clone())?;
     }
     if let Some(distances) = &machine.distances {
-        let given = lua.create_table()?;
-        given.raw_set("nodes", distances.nodes.clone())?;
-        given.raw_set("matrix", distances.matrix.clone())?;
-        table.raw_set("distances", given)?;
+        let inner = lua.create_table()?;
+        inner.raw_set("nodes", distances.nodes.clone())?;
+        inner.raw_set("matrix", distances.matrix.clone())?;
+        table.raw_set("distances", inner)?;
     }
     let caches = lua.create_table()?;
     for cache in &machine.caches {
-        let given = lua.create_table()?;
-        given.raw_set("level", cache.level)?;
-        given.raw_set("cpus", Cpus::give(lua, cache.cpus.clone())?)?;
-        given.raw_set("size_bytes", cache.size_bytes)?;
-        given.raw_set("line_bytes", cache.line_bytes)?;
-        caches.raw_push(given)?;
+        let inner = lua.create_table()?;
+        inner.raw_set("level", cache.level)?;
+        inner.raw_set("cpus", Cpus::to_lua(lua, cache.cpus.clone())?)?;
+        inner.raw_set("size_bytes", cache.size_bytes)?;
+        inner.raw_set("line_bytes", cache.line_bytes)?;
+        caches.raw_push(inner)?;
     }
     table.raw_set("caches", caches)?;
     Ok(table)
@@ -198,7 +198,7 @@ fn object(lua: &Lua, from: &Object, levels: &Table) -> mlua::Result<Table> {
     table.raw_set("level", level(from.level))?;
     table.raw_set("logical_index", from.logical_index)?;
     table.raw_set("os_index", from.os_index)?;
-    table.raw_set("cpus", Cpus::give(lua, from.cpus.clone())?)?;
+    table.raw_set("cpus", Cpus::to_lua(lua, from.cpus.clone())?)?;
     let of_level: Table = match levels.raw_get(level(from.level))? {
         Value::Table(of_level) => of_level,
         _ => {
@@ -233,16 +233,16 @@ fn level(level: Level) -> &'static str {
 fn shapes(lua: &Lua, from: &[Shape]) -> mlua::Result<Table> {
     let table = lua.create_table_with_capacity(from.len(), 0)?;
     for shape in from {
-        let given = lua.create_table()?;
-        given.raw_set("width", shape.width)?;
-        given.raw_set("description", shape.description.as_str())?;
-        given.raw_set("left_over", Cpus::give(lua, shape.left_over.clone())?)?;
+        let inner = lua.create_table()?;
+        inner.raw_set("width", shape.width)?;
+        inner.raw_set("description", shape.description.as_str())?;
+        inner.raw_set("left_over", Cpus::to_lua(lua, shape.left_over.clone())?)?;
         let places = lua.create_table_with_capacity(shape.places.len(), 0)?;
         for place in &shape.places {
-            places.raw_push(Cpus::give(lua, place.clone())?)?;
+            places.raw_push(Cpus::to_lua(lua, place.clone())?)?;
         }
-        given.raw_set("places", places)?;
-        table.raw_push(given)?;
+        inner.raw_set("places", places)?;
+        table.raw_push(inner)?;
     }
     Ok(table)
 }

@@ -8,11 +8,11 @@ use workload::AppId;
 
 use super::{Failure, Live, Managed};
 use crate::account::Ledger;
-use crate::before::Before;
 use crate::clock::Members;
 use crate::error::Error;
 use crate::home::Home;
 use crate::mechanism::Harness;
+use crate::prior_state::PriorState;
 use crate::rates::Rates;
 use crate::registry::Traces;
 use crate::rotor::Rotation;
@@ -21,21 +21,21 @@ use crate::{identity, restore};
 
 impl Live {
     /// Takes a program in; it runs on (or is held, or stands as its user has stopped it) as before.
-    pub fn take(&mut self, record: AppRecord, now_ns: u64) {
+    pub fn add(&mut self, record: AppRecord, now_ns: u64) {
         let watch = Watch::new(&record, now_ns, &self.analyst, &self.root);
         // A scheduler before us may have known that.
         let user_stopped = self.registry.traces(&record.id).user_stopped;
         let harness = self.harness_for(&record, user_stopped);
         let mut ledger = Ledger::new(record.id.clone(), record.arrived_ns);
         if record.started {
-            ledger.started(now_ns);
+            ledger.mark_started(now_ns);
         }
         let managed = Managed {
             placed: record.original_cpus.clone(),
             newcomers: false,
             harness,
             watch,
-            sight: None,
+            observation: None,
             ledger,
             rates: Rates::default(),
             speedup: None,
@@ -47,7 +47,7 @@ impl Live {
             terminating: false,
             may_start: record.started,
             let_go: record.started,
-            stopped_looks: 0,
+            stopped_samples: 0,
             widest: 0,
             outgrew: false,
             unplaced: None,
@@ -66,17 +66,17 @@ impl Live {
             return None;
         }
         // What was undone before now is known to us.
-        self.registry.was_set_free(&record.id);
+        self.registry.consume_free_note(&record.id);
         let process = identity::to_linux(record.process);
         let members = linux::procfs::tree(process.pid, &self.root).unwrap_or_else(|_| vec![process]);
         let keep = |traces: &_| self.registry.write_traces(&record.id, traces);
         let before = match record.terms.attached {
-            true => Before::read(&members, &self.root).map(Some).map_err(Error::from),
+            true => PriorState::read(&members, &self.root).map(Some).map_err(Error::from),
             false => Ok(None),
         };
         let taken = before.and_then(|before| {
             let traces = Traces { user_stopped, before, ..Traces::default() };
-            Harness::take(mechanisms, record.id.as_str(), &members, traces, &record.original_cpus, keep)
+            Harness::attach(mechanisms, record.id.as_str(), &members, traces, &record.original_cpus, keep)
         });
         match taken {
             Ok(harness) => Some(harness),
@@ -94,8 +94,9 @@ impl Live {
 
     /// Takes those programs in anew that somebody has set free meanwhile, and tells which, each with whether its user
     /// has stopped it unseen; the plan stays.
-    pub fn take_back(&mut self, home: &Home, beat: impl Fn()) -> Vec<(AppId, bool)> {
-        let ids: Vec<AppId> = self.apps.keys().filter(|id| self.registry.was_set_free(id)).cloned().collect();
+    pub fn readopt(&mut self, home: &Home, beat: impl Fn()) -> Vec<(AppId, bool)> {
+        let ids: Vec<AppId> =
+            self.apps.keys().filter(|id| self.registry.consume_free_note(id)).cloned().collect();
         if ids.is_empty() {
             return Vec::new();
         }
@@ -115,7 +116,7 @@ impl Live {
             managed.harness = harness;
             managed.placed = record.original_cpus;
             // The processes that belong to it are told to the new harness at the next look.
-            managed.sight = None;
+            managed.observation = None;
             managed.user_stopped = user_stopped;
             if let Err(error) = managed.watch.set_target(0) {
                 self.failures.push(Failure::of(&id, error));

@@ -9,32 +9,32 @@ use linux::page::{PageDir, RigidReason};
 use linux::procfs::{self, Process, Stat, TaskRuntime, Tid};
 use linux::{Result, Root, job, protection};
 
-use super::judge::Seen;
+use super::judge::ObservedProgram;
 use super::runtimes;
 
 /// Threads' run and wait times of all processes that can be looked at.
 struct Sample {
-    taken: Instant,
+    taken_at: Instant,
     threads: BTreeMap<(Process, Tid), TaskRuntime>,
 }
 
-/// What was seen, busiest first, and how many processes could not be looked at.
-pub struct Look {
-    pub seen: Vec<Seen>,
+/// What was observed, busiest first, and how many processes could not be looked at.
+pub struct Observation {
+    pub programs: Vec<ObservedProgram>,
     pub hidden: u32,
     /// The kernel keeps no times of waiting (no CONFIG_SCHED_INFO): nothing can be said.
     pub blind: bool,
 }
 
 /// Watches for `duration`; changes nothing.
-pub fn look(duration: Duration, root: &Root) -> Result<Look> {
+pub fn observe(duration: Duration, root: &Root) -> Result<Observation> {
     let before = sample(root)?.0;
     std::thread::sleep(duration);
     let (after, hidden) = sample(root)?;
-    let interval_ns = after.taken.duration_since(before.taken).as_nanos() as f64;
+    let interval_ns = after.taken_at.duration_since(before.taken_at).as_nanos() as f64;
     let stats: BTreeMap<Process, Stat> =
         procfs::all(root)?.into_iter().map(|stat| (stat.process(), stat)).collect();
-    let mut programs: BTreeMap<Process, Seen> = BTreeMap::new();
+    let mut programs: BTreeMap<Process, ObservedProgram> = BTreeMap::new();
     for (&(process, tid), now) in &after.threads {
         // A thread that began meanwhile is counted from its beginning.
         let then = before.threads.get(&(process, tid)).copied().unwrap_or_default();
@@ -44,29 +44,31 @@ pub fn look(duration: Duration, root: &Root) -> Result<Look> {
             continue;
         }
         let Some(stat) = stats.get(&process) else { continue };
-        let seen = programs.entry(process).or_insert_with(|| describe(stat, &stats, root));
-        seen.used_cpus += run_ns as f64 / interval_ns;
-        seen.wanted_cpus += (run_ns + wait_ns) as f64 / interval_ns;
+        let observed = programs.entry(process).or_insert_with(|| describe(stat, &stats, root));
+        observed.used_cpus += run_ns as f64 / interval_ns;
+        observed.wanted_cpus += (run_ns + wait_ns) as f64 / interval_ns;
         let awake = (run_ns + wait_ns) as f64 / interval_ns;
         if awake > 0.5 {
-            seen.busy_threads += 1;
-            seen.awake_cpus += awake.min(1.0);
+            observed.busy_threads += 1;
+            observed.awake_cpus += awake.min(1.0);
         }
     }
-    let mut seen = join(programs, |process| kin(process, &stats, root));
-    seen.retain(|seen| seen.wanted_cpus >= 0.05);
+    let mut observed = join(programs, |process| kin(process, &stats, root));
+    observed.retain(|observed| observed.wanted_cpus >= 0.05);
     // Files are read of those only whose threads get into somebody's way.
-    for seen in seen.iter_mut().filter(|seen| seen.busy_threads > 1 && seen.openmp.is_none()) {
-        let file = procfs::exe(seen.pid, root).ok();
-        seen.runtime = seen.runtime.take().or_else(|| runtimes::linked_in(&file?));
+    for observed in
+        observed.iter_mut().filter(|observed| observed.busy_threads > 1 && observed.openmp.is_none())
+    {
+        let file = procfs::exe(observed.pid, root).ok();
+        observed.runtime = observed.runtime.take().or_else(|| runtimes::linked_in(&file?));
     }
-    seen.sort_by(|a, b| b.wanted_cpus.total_cmp(&a.wanted_cpus).then(a.pid.cmp(&b.pid)));
-    Ok(Look { seen, hidden, blind: keeps_no_times(root)? })
+    observed.sort_by(|a, b| b.wanted_cpus.total_cmp(&a.wanted_cpus).then(a.pid.cmp(&b.pid)));
+    Ok(Observation { programs: observed, hidden, blind: lacks_accounting(root)? })
 }
 
 /// Whether even we, who certainly ran, are said to have never run. That nobody else ran meanwhile says
 /// nothing: the machine may be idle.
-fn keeps_no_times(root: &Root) -> Result<bool> {
+fn lacks_accounting(root: &Root) -> Result<bool> {
     let own = procfs::own_pid(root)?;
     Ok(!procfs::task_runtime_ns(own, own, root).is_ok_and(|runtime| runtime.run_ns > 0))
 }
@@ -95,16 +97,16 @@ fn sample(root: &Root) -> Result<(Sample, u32)> {
             }
         }
     }
-    Ok((Sample { taken, threads }, hidden))
+    Ok((Sample { taken_at: taken, threads }, hidden))
 }
 
-fn describe(stat: &Stat, stats: &BTreeMap<Process, Stat>, root: &Root) -> Seen {
+fn describe(stat: &Stat, stats: &BTreeMap<Process, Stat>, root: &Root) -> ObservedProgram {
     let pid = stat.pid;
     let launcher = job::launcher_of(stat.process(), root);
-    let words = procfs::cmdline(pid, root).unwrap_or_default();
-    let command: Vec<String> = match words.is_empty() {
+    let command_line = procfs::cmdline(pid, root).unwrap_or_default();
+    let command: Vec<String> = match command_line.is_empty() {
         true => vec![stat.comm.clone()],
-        false => words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        false => command_line.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
     };
     let status = procfs::status(pid, root).unwrap_or_default();
     let environment = procfs::environ(pid, root).unwrap_or_default();
@@ -113,7 +115,7 @@ fn describe(stat: &Stat, stats: &BTreeMap<Process, Stat>, root: &Root) -> Seen {
     };
     // Empty where it may not be read.
     let maps = std::fs::read_to_string(root.proc.join(pid.to_string()).join("maps")).unwrap_or_default();
-    Seen {
+    ObservedProgram {
         pid,
         name: stat.comm.clone(),
         command,
@@ -127,14 +129,14 @@ fn describe(stat: &Stat, stats: &BTreeMap<Process, Stat>, root: &Root) -> Seen {
         allowed: status.cpus_allowed,
         awake_cpus: 0.0,
         openmp: runtimes::openmp(&maps),
-        runtime: runtimes::other(&maps),
+        runtime: runtimes::other_runtime(&maps),
         launched_by: launcher
             .filter(|launcher| job::is_typed(*launcher, root))
-            .map(|launcher| words_of(launcher.pid, root)),
+            .map(|launcher| read_command_line(launcher.pid, root)),
         passive: variable("OMP_WAIT_POLICY").is_some_and(|v| v.eq_ignore_ascii_case("passive"))
             || variable("GOMP_SPINCOUNT").is_some_and(|v| v.as_bytes() == b"0"),
         managed: variable("COPLACE_PAGES").is_some() || descends_from_coplace(stat, stats),
-        keeps_its_number: keeps_its_number(variable("COPLACE_PAGES"), status.uid),
+        keeps_its_number: has_fixed_team(variable("COPLACE_PAGES"), status.uid),
         // A rank may lead a session of its own, in which nobody else is.
         stoppable: status.tracer_pid == 0
             && !is_shell(&stat.comm)
@@ -144,7 +146,7 @@ fn describe(stat: &Stat, stats: &BTreeMap<Process, Stat>, root: &Root) -> Seen {
 }
 
 /// Whether the preload library in it says that its regions ask for numbers of threads of their own.
-fn keeps_its_number(pages: Option<&OsString>, uid: u32) -> bool {
+fn has_fixed_team(pages: Option<&OsString>, uid: u32) -> bool {
     let Some(pages) = pages.filter(|pages| !pages.is_empty()) else { return false };
     let pages = PageDir::open_of(pages, uid).pages().unwrap_or_default();
     pages.iter().any(|(_, page)| page.rigid().contains(&RigidReason::ExplicitNumThreads))
@@ -168,9 +170,9 @@ fn descends_from_coplace(stat: &Stat, stats: &BTreeMap<Process, Stat>) -> bool {
     false
 }
 
-fn words_of(pid: u32, root: &Root) -> Vec<String> {
-    let words = procfs::cmdline(pid, root).unwrap_or_default();
-    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+fn read_command_line(pid: u32, root: &Root) -> Vec<String> {
+    let command_line = procfs::cmdline(pid, root).unwrap_or_default();
+    command_line.iter().map(|argument| argument.to_string_lossy().into_owned()).collect()
 }
 
 /// What makes several processes one program.
@@ -196,27 +198,30 @@ fn kin(process: Process, stats: &BTreeMap<Process, Stat>, root: &Root) -> Option
 }
 
 /// Makes one program of processes that belong together, known by the one that wants the most.
-fn join(programs: BTreeMap<Process, Seen>, kin: impl Fn(Process) -> Option<Kin>) -> Vec<Seen> {
-    let mut families: BTreeMap<(Kin, String), Vec<Seen>> = BTreeMap::new();
+fn join(
+    programs: BTreeMap<Process, ObservedProgram>,
+    kin: impl Fn(Process) -> Option<Kin>,
+) -> Vec<ObservedProgram> {
+    let mut families: BTreeMap<(Kin, String), Vec<ObservedProgram>> = BTreeMap::new();
     let mut joined = Vec::new();
-    for (process, seen) in programs {
+    for (process, observed) in programs {
         let family = match kin(process) {
             Some(kin @ Kin::Job(_)) => Some((kin, String::new())),
-            Some(kin) if seen.busy_threads == 1 && seen.openmp.is_none() => {
-                Some((kin, seen.command.first().cloned().unwrap_or_default()))
+            Some(kin) if observed.busy_threads == 1 && observed.openmp.is_none() => {
+                Some((kin, observed.command.first().cloned().unwrap_or_default()))
             }
             _ => None,
         };
         match family {
-            Some(family) => families.entry(family).or_default().push(seen),
-            None => joined.push(seen),
+            Some(family) => families.entry(family).or_default().push(observed),
+            None => joined.push(observed),
         }
     }
-    joined.extend(families.into_iter().map(|((kin, _), members)| one_of(kin, members)));
+    joined.extend(families.into_iter().map(|((kin, _), members)| merge_members(kin, members)));
     joined
 }
 
-fn one_of(kin: Kin, mut members: Vec<Seen>) -> Seen {
+fn merge_members(kin: Kin, mut members: Vec<ObservedProgram>) -> ObservedProgram {
     let known_by = (0..members.len()).max_by(|&a, &b| {
         members[a].wanted_cpus.total_cmp(&members[b].wanted_cpus).then(members[b].pid.cmp(&members[a].pid))
     });
@@ -253,8 +258,8 @@ mod tests {
         base
     }
 
-    fn one(pid: u32, threads: u32, wanted_cpus: f64) -> (Process, Seen) {
-        let seen = Seen {
+    fn one(pid: u32, threads: u32, wanted_cpus: f64) -> (Process, ObservedProgram) {
+        let observed = ObservedProgram {
             pid,
             name: format!("p{pid}"),
             command: vec!["./p".into()],
@@ -275,7 +280,7 @@ mod tests {
             keeps_its_number: false,
             stoppable: true,
         };
-        (Process { pid, start_time_ticks: 1 }, seen)
+        (Process { pid, start_time_ticks: 1 }, observed)
     }
 
     #[test]
@@ -283,15 +288,17 @@ mod tests {
         let parent = Process { pid: 5, start_time_ticks: 1 };
         let programs =
             || BTreeMap::from([one(10, 0, 0.1), one(11, 2, 2.0), one(12, 2, 1.5), one(13, 1, 1.0)]);
-        let told = |kin: Kin| -> Vec<(u32, Vec<u32>, Vec<u32>, u32)> {
+        let merged = |kin: Kin| -> Vec<(u32, Vec<u32>, Vec<u32>, u32)> {
             let of = |process: Process| (process.pid != 13).then_some(kin);
-            let told = |seen: Seen| (seen.pid, seen.pids, seen.attach, seen.busy_threads);
-            join(programs(), of).into_iter().map(told).collect()
+            let merged = |observed: ObservedProgram| {
+                (observed.pid, observed.pids, observed.attach, observed.busy_threads)
+            };
+            join(programs(), of).into_iter().map(merged).collect()
         };
         let other = (13, vec![13], vec![13], 1);
-        assert_eq!(told(Kin::Job(parent)), [other.clone(), (11, vec![10, 11, 12], vec![11], 4)]);
+        assert_eq!(merged(Kin::Job(parent)), [other.clone(), (11, vec![10, 11, 12], vec![11], 4)]);
         // These have more than a thread each, or none.
-        assert_eq!(told(Kin::Workers { parent, attachable: true }).len(), 4);
+        assert_eq!(merged(Kin::Workers { parent, attachable: true }).len(), 4);
         let workers = || BTreeMap::from([one(10, 1, 1.0), one(11, 1, 1.0)]);
         for (attachable, attach) in [(true, vec![5]), (false, vec![10, 11])] {
             let joined = join(workers(), |_| Some(Kin::Workers { parent, attachable }));
@@ -300,13 +307,13 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_machine_is_told_from_a_kernel_that_keeps_no_times() {
-        let look_after = |run_ns| {
+    fn an_idle_machine_differs_from_a_kernel_without_accounting() {
+        let observed_after = |run_ns| {
             let base = alone_after(run_ns);
-            look(Duration::ZERO, &Root::at(base.path())).unwrap()
+            observe(Duration::ZERO, &Root::at(base.path())).unwrap()
         };
-        let idle = look_after(1_000_000);
-        assert!(!idle.blind && idle.seen.is_empty());
-        assert!(look_after(0).blind);
+        let idle = observed_after(1_000_000);
+        assert!(!idle.blind && idle.programs.is_empty());
+        assert!(observed_after(0).blind);
     }
 }
