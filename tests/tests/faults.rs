@@ -295,3 +295,45 @@ fn programs_are_held_again_after_stalls_of_their_scheduler() {
     home.until("all have ended", || home.processes().is_empty());
     home.is_left_clean();
 }
+
+/// Three spinning programs in turns; what is on record of them is removed, and then the run that schedules is killed.
+fn lose_records_and_leader(turns: &str, what: &str) {
+    let home = Home::new();
+    fs::write(home.path().join("config.toml"), "unmanaged = 'ignore'\n").unwrap();
+    let run = |name: &str| {
+        let mut command = home.coplace();
+        command.args(["run", "--quiet", "--turns", turns, "--rigid", "--name", name, "--"]);
+        home.start(name, command.args([&app("rigid"), "--threads", "2", "--size", "X"]))
+    };
+    let mut runs = ["a", "b", "c"].map(run);
+    home.until("they take turns", || {
+        home.status().is_some_and(|status| {
+            let apps = status["apps"].as_array().expect("a list");
+            apps.len() == 3 && apps.iter().all(|app| app["account"]["turns"].as_u64() > Some(1))
+        })
+    });
+    let leader = home.status().and_then(|status| status["pid"].as_u64()).expect("it schedules") as u32;
+    fs::remove_dir_all(home.path().join(what)).expect("it is there");
+    processes::signal(leader, libc::SIGKILL);
+    let all = programs(&home);
+    assert_eq!(all.len(), 3, "{}", home.traces());
+    let before: BTreeMap<u32, u64> = all.iter().map(|pid| (*pid, processes::run_ns(*pid))).collect();
+    // Under another of the runs, or free: each goes on.
+    home.until(&format!("{turns}, {what}: every program goes on"), || {
+        before.iter().all(|(pid, ran_ns)| processes::run_ns(*pid) > ran_ns + 50_000_000)
+    });
+    all.into_iter().for_each(processes::end);
+    for run in &mut runs {
+        run.ended_within(Duration::from_secs(30));
+    }
+    home.is_left_clean();
+}
+
+#[test]
+fn programs_go_on_whose_records_were_removed_before_a_kill() {
+    for turns in mechanisms() {
+        for what in ["h/apps", "h"] {
+            lose_records_and_leader(turns, what);
+        }
+    }
+}

@@ -249,6 +249,40 @@ fn signals_to_the_run_alone_are_passed_on_each_once() {
 }
 
 #[test]
+fn a_signal_ignored_at_the_start_reaches_a_program_that_handles_it() {
+    let home = Home::new();
+    let program = "import signal, sys, time\n\
+                   def handle(number, frame): print(number, flush=True); sys.exit(0)\n\
+                   signal.signal(signal.SIGINT, handle)\n\
+                   print('ready', flush=True)\n\
+                   while True: time.sleep(0.1)\n";
+    // As a shell without job control starts what it puts into the background.
+    let script = "trap '' INT QUIT; exec \"$@\"";
+    let mut command = home.command("sh");
+    command.args(["-c", script, "sh"]).arg(coplace()).args(["run", "--quiet", "python3", "-c", program]);
+    let mut run = home.start("ignoring", &mut command);
+    home.until("it handles the signal", || run.stdout().contains("ready"));
+    run.signal(libc::SIGQUIT);
+    run.signal(libc::SIGINT);
+    run.ended_within(Duration::from_secs(20));
+    assert_eq!(run.stdout().lines().last(), Some("2"), "{}", run.stderr());
+    home.is_left_clean();
+}
+
+#[test]
+fn a_program_runs_though_no_file_may_be_written() {
+    let home = Home::new();
+    let mut command = home.command("sh");
+    // What it prints goes through a pipe, which has no such limit.
+    let script = "(ulimit -f 0; exec \"$@\") 2>/dev/null | cat";
+    command.args(["-c", script, "sh"]).arg(coplace()).args(["run", "--quiet", "echo", "it ran"]);
+    let mut run = home.start("limited", &mut command);
+    run.ended_within(Duration::from_secs(20));
+    assert_eq!(run.stdout().trim(), "it ran", "{}", run.stderr());
+    home.is_left_clean();
+}
+
+#[test]
 fn a_stop_of_the_run_alone_stops_the_program_and_it_goes_on() {
     let home = Home::new();
     let run = start(&home, "stopped", &[]);

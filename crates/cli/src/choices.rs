@@ -85,6 +85,7 @@ impl Choices {
         options.settings.script = crate::policy_name::script(&options.policy).map_err(Failure::bad_input)?;
         // Settings that the policy refuses are bad input now, before anything starts.
         policy::by_name(&options.policy, &options.settings).map_err(Failure::bad_input)?;
+        options.settings.check_live_times().map_err(Failure::bad_input)?;
         Ok(options)
     }
 }

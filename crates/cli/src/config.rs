@@ -21,7 +21,6 @@ pub const DEFAULT: &str = include_str!("default-config.toml");
 
 /// Shortest and longest slice that makes sense: below, switching costs more than it brings; above,
 /// programs stand still longer than people bear (docs/formats/config.md).
-const SLICE_RANGE_NS: std::ops::RangeInclusive<u64> = 1_000_000..=10_000_000_000;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
@@ -207,7 +206,7 @@ impl Config {
 /// A slice as given in the file or on the command line.
 pub fn parse_slice_ns(text: &str) -> Result<u64, String> {
     let ns = units::parse_duration_ns(text)?;
-    if SLICE_RANGE_NS.contains(&ns) {
+    if policy::SLICE_RANGE_NS.contains(&ns) {
         Ok(ns)
     } else {
         let default = plan::display_ns(policy::Settings::default().slice_ns);

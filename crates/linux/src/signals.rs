@@ -195,6 +195,11 @@ impl Targets {
         self.others.retain(|process| held.contains(process));
     }
 
+    /// Whether one of them stands stopped by this.
+    pub fn holds_any(&self) -> bool {
+        !self.stopped.is_empty()
+    }
+
     /// Whether all of them were found stopped by somebody else when they were last to stop or to go on.
     pub fn are_stopped_by_others(&self) -> bool {
         !self.targets.is_empty() && self.targets.iter().all(|target| self.others.contains(&target.process()))

@@ -49,6 +49,12 @@ impl Ledger {
         }
     }
 
+    /// It runs already; another scheduler had it before, or none.
+    pub fn mark_running(&mut self, now_ns: u64) {
+        self.mark_started(now_ns);
+        self.account.waited_ns = 0;
+    }
+
     pub fn mark_started(&mut self, now_ns: u64) {
         self.account.waited_ns = now_ns.saturating_sub(self.came_ns);
         self.started_ns = Some(now_ns);
@@ -173,13 +179,21 @@ mod tests {
     #[test]
     fn a_program_faster_beside_others_has_no_slowdown() {
         let mut ledger = Ledger::new("a".parse().unwrap(), 0);
-        ledger.started(0);
+        ledger.mark_started(0);
         let mut regions = 0;
         run(&mut ledger, 0, 400, 5, &mut regions, true);
         run(&mut ledger, 400, 1200, 10, &mut regions, false);
         let account = ledger.read(1200 * MS);
         assert_eq!(account.slowdown, None);
         assert!(account.slowdown_source.contains("disturbed"), "{}", account.slowdown_source);
+    }
+
+    #[test]
+    fn a_program_that_runs_already_has_not_waited_here() {
+        let mut ledger = Ledger::new("a".parse().unwrap(), 5 * MS);
+        ledger.mark_running(9000 * MS);
+        assert_eq!(ledger.read(9100 * MS).waited_ns, 0);
+        assert_eq!(ledger.read(9100 * MS).response_ns, 9095 * MS);
     }
 
     #[test]

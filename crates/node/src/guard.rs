@@ -4,6 +4,8 @@
 //! the holder itself) has a moment to take over; then everything in the registry is set free. It
 //! decides nothing else, and undoes nothing that a living scheduler does.
 
+mod seen;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +19,7 @@ use crate::identity;
 use crate::lease::{Lease, OpenLease};
 use crate::registry::Registry;
 use crate::restore;
+use seen::Seen;
 
 /// How often the lease is looked at.
 const POLL_NS: u64 = 100_000_000;
@@ -51,10 +54,17 @@ pub fn run(home: &Home) -> io::Result<()> {
     let root = Root::live();
     // What the guard before may have been about to write.
     Registry::new(home).sweep();
+    let (mut seen, mut holder) = (Seen::default(), None);
     loop {
         if let Some(lease) = Lease::open(home).filter(|lease| lease.view().is_fresh(linux::clock::now_ns())) {
-            watch(&lease, &root);
+            // A successor knows of those programs only that are on record.
+            if holder.is_some_and(|holder| holder != lease.view().holder) {
+                seen.set_lost_free(home, &root);
+            }
+            holder = Some(lease.view().holder);
+            watch(&lease, &root, home, &mut seen);
         } else if !wait_for_successor(home) {
+            seen.set_lost_free(home, &root);
             let somebody_schedules = set_all_free_and_stay(home, &root);
             // Kept from running in the middle of that, it may have written about a program that is forgotten.
             Registry::new(home).sweep();
@@ -85,15 +95,18 @@ fn detach() {
 }
 
 /// Until the holder ends or ceases to beat. While it does neither, a look costs no more than a wait
-/// and a read: there are ten of them a second.
-fn watch(lease: &OpenLease, root: &Root) {
+/// and two reads: there are ten of them a second.
+fn watch(lease: &OpenLease, root: &Root, home: &Home, seen: &mut Seen) {
+    seen.sample(home);
     let holder = PidFd::open(identity::to_linux(lease.view().holder), root);
     // Without a handle on the holder every look is a whole one.
     let Ok(holder) = holder else {
         linux::clock::sleep_until(linux::clock::now_ns() + POLL_NS);
         return;
     };
-    while holder.wait_exit(POLL_NS).is_ok_and(|ended| !ended) && lease.beats(linux::clock::now_ns()) {}
+    while holder.wait_exit(POLL_NS).is_ok_and(|ended| !ended) && lease.beats(linux::clock::now_ns()) {
+        seen.sample(home);
+    }
 }
 
 /// Waits a moment for a fresh lease.

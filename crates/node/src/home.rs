@@ -150,6 +150,11 @@ impl Home {
         Ok(home)
     }
 
+    /// Creates again what somebody has removed while programs run here: a cleaner of temporary files, or a logout.
+    pub fn recreate(&self) -> Result<(), HomeError> {
+        Home::create(self.path.clone(), self.kind).map(drop)
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -297,7 +302,7 @@ fn create_directory(path: &Path, mode: u32) -> Result<(), HomeError> {
     }
 }
 
-fn create_with_parents(path: &Path, mode: u32) -> io::Result<()> {
+pub(crate) fn create_with_parents(path: &Path, mode: u32) -> io::Result<()> {
     match host::with(|host| host.create_directory(path, mode)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -10,6 +10,8 @@
 mod child;
 mod inherited;
 
+pub use inherited::was_ignored;
+
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, Read, Write};

@@ -16,12 +16,13 @@ use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 use workload::AppId;
 
-use crate::home::Home;
+use crate::home::{Home, create_with_parents};
 use crate::identity;
 use crate::prior_state::PriorState;
 
 /// Our files are nobody else's to read.
 const MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
 /// A file that is being written has this and its writer's number in place of its extension.
 const DRAFT: &str = "new-";
 /// What a file of traces ends in.
@@ -35,6 +36,13 @@ pub enum RegistryError {
     Write { path: PathBuf, error: Arc<io::Error> },
     #[error("cannot read {path}: {error}")]
     Read { path: PathBuf, error: Arc<io::Error> },
+}
+
+impl RegistryError {
+    fn is_not_found(&self) -> bool {
+        let (RegistryError::Write { error, .. } | RegistryError::Read { error, .. }) = self;
+        error.kind() == io::ErrorKind::NotFound
+    }
 }
 
 /// Why a file is none that we wrote.
@@ -115,8 +123,18 @@ impl Registry {
         host::exists(&self.record_path(id))
     }
 
+    /// Puts a program on record, also where somebody has removed the directory: what is not on record nobody sets free.
     pub fn write(&self, record: &AppRecord) -> Result<(), RegistryError> {
-        write_whole(&self.record_path(&record.id), record)
+        let path = self.record_path(&record.id);
+        match write_whole(&path, record) {
+            Err(error) if error.is_not_found() => {
+                let failed =
+                    |error: io::Error| RegistryError::Write { path: path.clone(), error: error.into() };
+                create_with_parents(&self.directory, DIRECTORY_MODE).map_err(failed)?;
+                write_whole(&path, record)
+            }
+            written => written,
+        }
     }
 
     pub fn write_traces(&self, id: &AppId, traces: &Traces) -> Result<(), RegistryError> {
@@ -210,9 +228,13 @@ fn writer_lives(writer: &str) -> bool {
 
 /// The same of text.
 pub(crate) fn write_text(path: &Path, text: &[u8]) -> io::Result<()> {
+    host::replace(path, &draft_of(path), text, MODE)
+}
+
+/// The name of a file as long as this process writes it; [`Registry::sweep`] removes it once the process is dead.
+fn draft_of(path: &Path) -> PathBuf {
     let own = identity::own();
-    let draft = path.with_extension(format!("{DRAFT}{}-{}", own.pid, own.start_time_ticks));
-    host::replace(path, &draft, text, MODE)
+    path.with_extension(format!("{DRAFT}{}-{}", own.pid, own.start_time_ticks))
 }
 
 pub(crate) fn read_whole<T: DeserializeOwned>(path: &Path) -> Result<T, NoRecord> {
@@ -231,14 +253,14 @@ pub(crate) fn read_whole<T: DeserializeOwned>(path: &Path) -> Result<T, NoRecord
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::fs;
 
     use super::*;
     use protocol::ProcessId;
     use workload::Demand;
 
-    pub(super) fn record(name: &str, arrived_ns: u64) -> AppRecord {
+    pub(crate) fn record(name: &str, arrived_ns: u64) -> AppRecord {
         let process = ProcessId { pid: 7, start_time_ticks: 8 };
         AppRecord {
             id: AppId::new(name).unwrap(),
@@ -275,6 +297,15 @@ mod tests {
         registry.remove(&late.id);
         assert_eq!(registry.list().unwrap().records, [early]);
         assert_eq!(fs::read_dir(&registry.directory).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_record_is_written_though_its_directory_was_removed() {
+        let (dir, registry) = scratch();
+        fs::remove_dir_all(dir.path()).unwrap();
+        let cg = record("cg", 1);
+        registry.write(&cg).unwrap();
+        assert_eq!(registry.list().unwrap().records, [cg]);
     }
 
     #[test]
@@ -346,7 +377,11 @@ mod tests {
         let left: BTreeSet<_> =
             fs::read_dir(&registry.directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["blocked.json".into(), "cg.json".into()].into());
+        // No directory can be where a file is.
+        let place = dir.path().to_owned();
         drop(dir);
+        fs::write(&place, "").unwrap();
         assert!(registry.write(&first).is_err());
+        fs::remove_file(place).unwrap();
     }
 }

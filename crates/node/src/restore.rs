@@ -58,6 +58,8 @@ pub struct Known {
     pub groups: Vec<PathBuf>,
     /// Its user has stopped it. On a full disk that cannot be put on record.
     pub user_stopped: bool,
+    /// Its turns are taken by signals, and have stopped none of its processes: whoever stands, others have stopped.
+    pub none_stopped: bool,
 }
 
 /// The same by the scheduler of the program.
@@ -65,6 +67,9 @@ pub fn set_free_knowing(record: &AppRecord, known: Known, root: &Root, home: &Ho
     let registry = Registry::new(home);
     let mut traces = registry.traces(&record.id);
     traces.user_stopped |= known.user_stopped;
+    if known.none_stopped && !broken!(UsersStopForgotten) {
+        traces.stops_by_signal = Some(false);
+    }
     known.groups.into_iter().for_each(|group| traces.note(Act::Grouped(group)));
     let mut report = set_free_by(record, &traces, &home.group_name(), root);
     if report.widened > 0 || report.processes > 0 && !traces.groups.is_empty() {

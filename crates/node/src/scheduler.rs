@@ -64,6 +64,8 @@ const LOAD_STEP_MILLI: u64 = 50;
 /// For how long a scheduler waits for whoever sets its programs free: on a busy machine that takes long, and what both
 /// do at once is nobody's plan. Who hangs in it is not waited for any longer.
 const LONG_PATIENCE_NS: u64 = 2_000_000_000;
+/// How often in a row programs are taken in again that others have set free.
+const MOST_READOPTIONS: usize = 3;
 /// Entries of history that `explain` can go back to.
 const HISTORY: usize = 200;
 
@@ -319,11 +321,16 @@ impl Scheduler {
     fn readopt(&mut self, until_ns: u64) -> Vec<Event> {
         self.to_readopt = false;
         let _lock = self.lock_programs(until_ns);
-        // Who does not act for long here either may find programs set free again, and takes them back the next time.
         let mut events = Vec::new();
-        for (id, was_stopped) in self.live.readopt(&self.home, || self.lease.beat()) {
-            self.note(News::SetFree { app: id.clone() });
-            events.extend(was_stopped.then_some(Event::Suspend(id)));
+        for _ in 0..MOST_READOPTIONS {
+            for (id, was_stopped) in self.live.readopt(&self.home, || self.lease.beat()) {
+                self.note(News::SetFree { app: id.clone() });
+                events.extend(was_stopped.then_some(Event::Suspend(id)));
+            }
+            // Who does not act for long here either finds programs set free again.
+            if !self.live.is_anybody_set_free() {
+                break;
+            }
         }
         self.note_failures();
         self.lease.beat();

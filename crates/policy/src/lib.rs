@@ -46,4 +46,4 @@ pub use decision::{Decision, Failed, LevelMemory, Memory, NarrowStart, Policy};
 pub use neighbours::{Neighbours, Predictions};
 pub use places::Places;
 pub use registry::by_name;
-pub use settings::{LevelDecision, Lever, Settings};
+pub use settings::{LevelDecision, Lever, SLICE_RANGE_NS, Settings, TimeOutOfRange};

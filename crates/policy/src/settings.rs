@@ -1,6 +1,6 @@
 //! What a user may set; the configuration file's `[policy]` table.
 
-use plan::TurnMode;
+use plan::{TurnMode, display_ns};
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
 
@@ -77,6 +77,35 @@ pub enum Lever {
     Parity,
 }
 
+/// The slices that a live node takes. No turn is longer, so that no program stands for its neighbours' whole lives.
+pub const SLICE_RANGE_NS: std::ops::RangeInclusive<u64> = 1_000_000..=10_000_000_000;
+
+/// A time in the settings that no live node takes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the setting {setting} is {}, which is outside {} to {}", display_ns(*value_ns), display_ns(*range_ns.start()), display_ns(*range_ns.end()))]
+pub struct TimeOutOfRange {
+    pub setting: &'static str,
+    pub value_ns: u64,
+    pub range_ns: std::ops::RangeInclusive<u64>,
+}
+
+impl Settings {
+    /// Whether a live node can go by these times. A simulation may use any.
+    pub fn check_live_times(&self) -> Result<(), TimeOutOfRange> {
+        let at_most = 0..=*SLICE_RANGE_NS.end();
+        for (setting, value_ns, range_ns) in [
+            ("slice_ns", self.slice_ns, SLICE_RANGE_NS),
+            ("min_slice_ns", self.min_slice_ns, at_most.clone()),
+            ("max_still_ns", self.max_still_ns, at_most),
+        ] {
+            if !range_ns.contains(&value_ns) {
+                return Err(TimeOutOfRange { setting, value_ns, range_ns });
+            }
+        }
+        Ok(())
+    }
+}
+
 fn is_false(flag: &bool) -> bool {
     !flag
 }
@@ -103,5 +132,27 @@ impl Default for Settings {
             without: Vec::new(),
             script: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_live_node_takes_no_turns_of_minutes() {
+        let settings = Settings::default();
+        assert_eq!(settings.check_live_times(), Ok(()));
+        let minute = 60_000_000_000;
+        for (setting, long) in [
+            ("slice_ns", Settings { slice_ns: minute, ..settings.clone() }),
+            ("min_slice_ns", Settings { min_slice_ns: minute, ..settings.clone() }),
+            ("max_still_ns", Settings { max_still_ns: minute, ..settings.clone() }),
+        ] {
+            let error = long.check_live_times().unwrap_err();
+            assert_eq!((error.setting, error.value_ns), (setting, minute));
+        }
+        let none = Settings { slice_ns: 0, ..settings };
+        assert!(none.check_live_times().unwrap_err().to_string().contains("slice_ns"));
     }
 }

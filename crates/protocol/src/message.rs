@@ -284,13 +284,13 @@ impl Account {
         }
         add(&mut self.width_ns, later.width_ns);
         add(&mut self.neighbours_ns, later.neighbours_ns);
-        self.response_ns += later.response_ns;
         self.waited_ns += later.waited_ns;
         self.in_turn_ns += later.in_turn_ns;
         self.turns += later.turns;
         self.reconfigurations += later.reconfigurations;
         self.moves += later.moves;
-        // These two are read from the program itself, which counts on.
+        // These are counted from the program's beginning, by whichever scheduler.
+        self.response_ns = self.response_ns.max(later.response_ns);
         self.cpu_time_ns = self.cpu_time_ns.max(later.cpu_time_ns);
         self.regions = self.regions.max(later.regions);
         // Each is of one scheduler's time alone.
@@ -461,10 +461,10 @@ mod tests {
             ..Account::default()
         };
         let whole = first.followed_by(second);
-        assert_eq!((whole.response_ns, whole.waited_ns, whole.turns), (30, 1, 3));
+        assert_eq!((whole.response_ns, whole.waited_ns, whole.turns), (20, 1, 3));
         assert_eq!(whole.width_ns, BTreeMap::from([(1, 5), (2, 24)]));
         assert_eq!(whole.neighbours_ns[&ft], 4);
-        // Both count from the program's start.
+        // All of them count from the program's beginning.
         assert_eq!((whole.cpu_time_ns, whole.regions), (30, 400));
         assert_eq!((whole.slowdown, whole.id), (Some((1.5, 0.1)), AppId::new("cg.2").ok()));
     }

@@ -58,7 +58,9 @@ pub struct Driven {
 /// Interrupts so far: the first ends programs in order, the second at once.
 pub fn interrupts() -> Result<Arc<AtomicUsize>, Failure> {
     let count = Arc::new(AtomicUsize::new(0));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+    let all = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
+    // Under nohup a mix outlives its terminal.
+    for signal in all.into_iter().filter(|signal| !node::launch::was_ignored(*signal)) {
         let count = Arc::clone(&count);
         let add = move || {
             count.fetch_add(1, Ordering::Relaxed);

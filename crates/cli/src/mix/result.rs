@@ -282,7 +282,9 @@ impl MixResult {
                 out +=
                     &format!("mean slowdown {antt:.2} (ANTT), worst {most:.2}; throughput {stp:.2} (STP)\n");
             }
-            _ if self.failed_count() == 0 && self.programs.iter().any(|program| program.alone_ns.is_none()) => {
+            _ if self.failed_count() == 0
+                && self.programs.iter().any(|program| program.alone_ns.is_none()) =>
+            {
                 out += "mean slowdown unknown: give alone_s in the file, or --measure-alone\n";
             }
             _ => {}

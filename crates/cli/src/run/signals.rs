@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use node::launch::was_ignored;
+
 /// Signals of job control.
 pub const STOPS: [i32; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 /// Signals that are meant for the program: all that would end a process and tell of no fault of its own. Real-time
@@ -42,14 +44,16 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches what is not ignored: a program under nohup keeps ignoring SIGHUP, and so do we.
+    /// Catches what may be meant for the program, also where this process ignores it (under nohup, or in the background of
+    /// a script): the program may have a handler of its own, and is started with it ignored. Stops by the terminal that
+    /// are ignored stay so: they would stop us and not the program.
     pub fn catch() -> io::Result<Signals> {
         let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
         let (queue, writer) = rustix::pipe::pipe_with(flags)?;
         QUEUE.store(writer.as_raw_fd(), Ordering::Release);
         let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
-        let all = MEANT_FOR_PROGRAM.iter().chain(&STOPS).copied().chain(real_time);
-        let caught: Vec<i32> = all.filter(|signal| !is_ignored(*signal)).collect();
+        let stops = STOPS.iter().copied().filter(|signal| !was_ignored(*signal));
+        let caught: Vec<i32> = MEANT_FOR_PROGRAM.into_iter().chain(real_time).chain(stops).collect();
         caught.iter().for_each(|signal| catch(*signal));
         Ok(Signals { queue, _writer: writer, caught })
     }
@@ -93,7 +97,7 @@ impl AsFd for Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        self.caught.iter().for_each(|signal| default(*signal));
+        self.caught.iter().for_each(|signal| put_back(*signal));
         QUEUE.store(-1, Ordering::Release);
     }
 }
@@ -130,12 +134,18 @@ fn default(signal: i32) {
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
-fn is_ignored(signal: i32) -> bool {
-    // SAFETY: a null new action only asks.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
-    }
+/// As it was when this process began.
+fn put_back(signal: i32) {
+    let before = if was_ignored(signal) { libc::SIG_IGN } else { libc::SIG_DFL };
+    // SAFETY: neither disposition runs code of ours.
+    unsafe { libc::signal(signal, before) };
+}
+
+/// A write beyond the limit of a file's size (`ulimit -f`) is an error for us, which is reported, and not our end.
+/// Programs are started with the signal as it was.
+pub fn survive_file_limits() {
+    // SAFETY: that a signal is ignored involves no code of ours.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// Ends this process by the signal that ended the program, so that the shell sees what it would

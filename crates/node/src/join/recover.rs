@@ -1,5 +1,7 @@
 //! When the scheduler is lost: finding another, leading, and setting programs free where that lasts.
 
+use std::io;
+
 use linux::clock::now_ns;
 use protocol::{Client, ClientError, FromScheduler, Role, ToScheduler};
 
@@ -8,7 +10,7 @@ use super::{
     JoinError, LONGEST_PAUSE_NS, Link, Lost, Membership, NoSchedulerReason, ORPHANED_NS, PAUSE_NS, Program,
     SUPERIOR_NS, is_done,
 };
-use crate::home::Home;
+use crate::home::{Home, LockError};
 use crate::lease::Lease;
 use crate::registry::Registry;
 use crate::restore;
@@ -147,19 +149,30 @@ impl Membership {
         let Some(options) = self.options.clone() else {
             return Err(JoinError::Nobody(NoSchedulerReason::NotAsked));
         };
-        let lock = self.home.lock_scheduler(Role::Leader)?;
+        let lock = match self.home.lock_scheduler(Role::Leader) {
+            // Somebody has removed the directory; our programs are to be on record again.
+            Err(LockError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                self.home.recreate()?;
+                self.home.lock_scheduler(Role::Leader)?
+            }
+            locked => locked?,
+        };
         self.host = Some(Host::start(self.home.clone(), lock, options)?);
         Ok(())
     }
 
     fn greet(&mut self, mut client: Client) -> Result<(), JoinError> {
-        for program in &mut self.programs {
+        let mut refused = Vec::new();
+        for (index, program) in self.programs.iter_mut().enumerate() {
             let request = ToScheduler::Register { record: Box::new(program.record.clone()) };
             let is_answer = |message: &FromScheduler| matches!(message, FromScheduler::Registered { .. });
             match client.ask(&request, &mut self.inbox, is_answer) {
                 Ok(FromScheduler::Registered { id, .. }) => program.record.id = id,
-                // It is ending, which its guardian is about to notice.
-                Ok(_) | Err(ClientError::Refused(_)) => continue,
+                // It is ending, which its guardian is about to notice, or it cannot be put on record.
+                Ok(_) | Err(ClientError::Refused(_)) => {
+                    refused.push(index);
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             }
             if program.record.started {
@@ -176,6 +189,12 @@ impl Membership {
                 if std::mem::take(&mut program.to_be_continued) {
                     restore::continue_all(&program.record, &self.root);
                 }
+            }
+        }
+        // Whoever scheduled it before may have left it stopped or narrow.
+        for program in refused.into_iter().map(|index| &self.programs[index]) {
+            if program.record.started {
+                self.set_program_free(program);
             }
         }
         self.set_link(Link::To(client));

@@ -274,8 +274,8 @@ impl Plan<'_> {
     }
 }
 
-/// Handlers are ours, so they go; what was ignored stays ignored, as it came from our parent,
-/// except where the Rust runtime or we changed it.
+/// Handlers are ours, so they go, and a signal that was ignored before we caught it is ignored again; what else is
+/// ignored came from our parent, except where the Rust runtime or we changed it.
 ///
 /// # Safety
 /// Only in a child in which no handler is to run any more.
@@ -286,12 +286,16 @@ unsafe fn restore_dispositions(children_ignored: bool) {
         for signal in 1..=64 {
             let mut action: libc::sigaction = std::mem::zeroed();
             let known = libc::sigaction(signal, ptr::null(), &mut action) == 0;
-            if known && action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN {
-                libc::sigaction(signal, &default, ptr::null_mut());
+            let is_caught = action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
+            let is_changed = is_caught || [libc::SIGPIPE, libc::SIGXFSZ].contains(&signal);
+            if known && is_changed {
+                let mut as_before = default;
+                if inherited::was_ignored(signal) {
+                    as_before.sa_sigaction = libc::SIG_IGN;
+                }
+                libc::sigaction(signal, &as_before, ptr::null_mut());
             }
         }
-        let pipe = if inherited::pipe_was_ignored() { libc::SIG_IGN } else { libc::SIG_DFL };
-        libc::signal(libc::SIGPIPE, pipe);
         if children_ignored {
             libc::signal(libc::SIGCHLD, libc::SIG_IGN);
         }

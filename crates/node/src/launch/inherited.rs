@@ -2,9 +2,10 @@
 //! `main`: it ignores SIGPIPE and opens /dev/null for closed standard descriptors. A program under
 //! coplace is to find things as they were, so they are noted before the runtime begins.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+/// Bit n - 1: signal n was ignored.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
 /// Bit n: descriptor n was closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 /// Bit n - 1: signal n was blocked.
@@ -15,7 +16,6 @@ static BLOCKED: AtomicU64 = AtomicU64::new(0);
 static NOTE: extern "C" fn() = note;
 
 extern "C" fn note() {
-    PIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
     for fd in 0..3 {
         // SAFETY: F_GETFD takes no pointer.
         if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
@@ -29,6 +29,9 @@ extern "C" fn note() {
         // SAFETY: `mask` was initialised above.
         if unsafe { libc::sigismember(&mask, signal) } == 1 {
             BLOCKED.fetch_or(1 << (signal - 1), Ordering::Relaxed);
+        }
+        if is_ignored(signal) {
+            IGNORED.fetch_or(1 << (signal - 1), Ordering::Relaxed);
         }
     }
 }
@@ -50,8 +53,9 @@ fn is_ignored(signal: i32) -> bool {
     }
 }
 
-pub fn pipe_was_ignored() -> bool {
-    PIPE_IGNORED.load(Ordering::Relaxed)
+/// Whether this process was started with the signal ignored, as by `nohup` or in the background of a script.
+pub fn was_ignored(signal: i32) -> bool {
+    (1..=64).contains(&signal) && IGNORED.load(Ordering::Relaxed) >> (signal - 1) & 1 == 1
 }
 
 pub fn was_closed(fd: i32) -> bool {

@@ -28,7 +28,7 @@ impl Live {
         let harness = self.harness_for(&record, user_stopped);
         let mut ledger = Ledger::new(record.id.clone(), record.arrived_ns);
         if record.started {
-            ledger.mark_started(now_ns);
+            ledger.mark_running(now_ns);
         }
         let managed = Managed {
             placed: record.original_cpus.clone(),
@@ -110,7 +110,7 @@ impl Live {
             let (record, known) = (self.apps[&id].record.clone(), known.contains(&id));
             // Its `run` may have said so to nobody.
             let user_stopped = self.apps[&id].user_stopped || self.registry.traces(&id).user_stopped;
-            restore::set_free(&record, &self.root, home);
+            restore::set_free_knowing(&record, self.apps[&id].known(), &self.root, home);
             let harness = self.harness_for(&record, user_stopped);
             let managed = self.apps.get_mut(&id).expect("none was removed");
             managed.harness = harness;
@@ -123,9 +123,12 @@ impl Live {
             }
             back.push((id, user_stopped && !known));
         }
-        self.settle();
-        // What fails here is among the failures, and done again with the next plan.
-        let _ = self.turn_wheels();
+        // Kept from running in here for long, it finds others set free, and takes them in before it does anything.
+        if !self.is_anybody_set_free() {
+            self.settle();
+            // What fails here is among the failures, and done again with the next plan.
+            let _ = self.turn_wheels();
+        }
         back
     }
 }

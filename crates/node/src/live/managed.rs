@@ -96,7 +96,9 @@ impl Managed {
     /// What whoever sets it free may not find on record.
     pub fn known(&self) -> Known {
         let groups = self.harness.as_ref().map(|harness| harness.traces().groups.clone());
-        Known { groups: groups.unwrap_or_default(), user_stopped: self.user_stopped }
+        let by_signal = self.harness.as_ref().filter(|harness| harness.stops_by_signal());
+        let none_stopped = by_signal.is_some_and(|harness| !harness.holds_any_stopped());
+        Known { groups: groups.unwrap_or_default(), user_stopped: self.user_stopped, none_stopped }
     }
 
     /// Memory of all its processes, as last seen.

@@ -106,6 +106,11 @@ impl Harness {
         !self.groups.freeze()
     }
 
+    /// Whether its turns have stopped one of its processes that they have not continued since.
+    pub fn holds_any_stopped(&self) -> bool {
+        host::lock(&self.targets).holds_any()
+    }
+
     /// Whether new threads and processes have to be looked for and confined one by one.
     pub fn places_by_thread(&self) -> bool {
         !self.groups.confine()

@@ -254,6 +254,10 @@ impl Scheduler {
         }
         options.policy = name.to_owned();
         options.settings.script = script;
+        if let Err(error) = options.settings.check_live_times() {
+            self.server.send(peer, &FromScheduler::Refused { why: error.to_string() });
+            return Vec::new();
+        }
         let settings = settings_for(&options, self.live.mechanisms());
         match policy::by_name(name, &settings) {
             Ok(policy) => {

@@ -1,0 +1,143 @@
+//! What a guard has seen on record, for the case that somebody removes the records of programs that are held: a cleaner
+//! of temporary files, or a logout.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+
+use linux::Root;
+use linux::host::{self, OpenFile};
+use protocol::{AppRecord, ProcessId};
+
+use crate::home::{Home, LOCK_PATIENCE_NS};
+use crate::registry::{Registry, Traces};
+use crate::restore;
+
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// The number that the file system has for the directory of records.
+    directory: Option<u64>,
+    /// The directory itself: while it is held open no other one gets its number.
+    _held: Option<Box<dyn OpenFile>>,
+    names: BTreeSet<OsString>,
+    records: Vec<AppRecord>,
+    /// Of directories that are gone: nobody has set these programs free and taken them off the record.
+    lost: Vec<AppRecord>,
+}
+
+impl Seen {
+    /// Looks at what is on record. Records are read only where a name has come or gone.
+    pub fn sample(&mut self, home: &Home) {
+        let now = directory_of(home);
+        if now != self.directory {
+            self.lost.append(&mut self.records);
+            self.names.clear();
+            self.directory = now;
+            self._held = host::with(|host| host.open(&home.apps(), false)).ok();
+        }
+        let names = host::with(|host| host.names(&home.apps())).unwrap_or_default();
+        let names: BTreeSet<OsString> = names.into_iter().map(|entry| entry.name).collect();
+        if names == self.names {
+            return;
+        }
+        let Ok(listing) = Registry::new(home).list() else { return };
+        let damaged = |record: &AppRecord| {
+            listing.skipped.iter().any(|(path, _)| path.file_stem() == Some(record.id.as_str().as_ref()))
+        };
+        self.records.retain(damaged);
+        self.records.extend(listing.records);
+        self.names = names;
+    }
+
+    /// Sets free those whose records were removed or damaged while a scheduler that is lost now held them. Programs that
+    /// are on record again have a scheduler or somebody else who sees to them.
+    pub fn set_lost_free(&mut self, home: &Home, root: &Root) {
+        self.sample(home);
+        let registry = Registry::new(home);
+        let listed = registry.list().unwrap_or_default().records;
+        let on_record: BTreeSet<ProcessId> = listed.into_iter().map(|record| record.process).collect();
+        let damaged = self.records.iter().filter(|record| !on_record.contains(&record.process)).cloned();
+        let lost: Vec<AppRecord> = self.lost.drain(..).chain(damaged).collect();
+        let until_ns = linux::clock::now_ns() + LOCK_PATIENCE_NS;
+        for record in lost.into_iter().filter(|record| !on_record.contains(&record.process)) {
+            let _lock = home.lock_programs_until(until_ns, || ());
+            // What was done to it is unknown: all that looks like ours is undone.
+            restore::set_free_by(&record, &Traces::default(), &home.group_name(), root);
+        }
+    }
+}
+
+/// `None`: there is none.
+fn directory_of(home: &Home) -> Option<u64> {
+    let apps = home.apps();
+    let names = host::with(|host| host.names(home.path())).ok()?;
+    names.into_iter().find(|entry| Some(entry.name.as_os_str()) == apps.file_name()).map(|entry| entry.inode)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::registry::tests::record;
+
+    fn scratch_home() -> (tempfile::TempDir, Home) {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path()).unwrap();
+        (dir, home)
+    }
+
+    fn lost(seen: &Seen) -> Vec<&str> {
+        seen.lost.iter().map(|record| record.id.as_str()).collect()
+    }
+
+    #[test]
+    fn records_of_a_removed_directory_are_remembered() {
+        let (dir, home) = scratch_home();
+        let registry = Registry::new(&home);
+        let mut seen = Seen::default();
+        seen.sample(&home);
+        registry.write(&record("a", 1)).unwrap();
+        registry.write(&record("b", 2)).unwrap();
+        seen.sample(&home);
+        assert!(lost(&seen).is_empty());
+        fs::remove_dir_all(home.apps()).unwrap();
+        // Before the next look somebody has put another program on record.
+        registry.write(&record("c", 3)).unwrap();
+        seen.sample(&home);
+        assert_eq!(lost(&seen), ["a", "b"]);
+        assert_eq!(seen.records.len(), 1);
+        drop(dir);
+        seen.sample(&home);
+        assert_eq!(lost(&seen), ["a", "b", "c"]);
+        seen.sample(&home);
+        assert_eq!(lost(&seen), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_record_that_is_taken_away_alone_is_forgotten() {
+        let (_dir, home) = scratch_home();
+        let registry = Registry::new(&home);
+        let mut seen = Seen::default();
+        for (name, arrived_ns) in [("a", 1), ("b", 2)] {
+            registry.write(&record(name, arrived_ns)).unwrap();
+        }
+        seen.sample(&home);
+        registry.remove(&record("a", 1).id);
+        seen.sample(&home);
+        assert!(lost(&seen).is_empty());
+        assert_eq!(seen.records, [record("b", 2)]);
+    }
+
+    #[test]
+    fn a_damaged_record_stays_as_it_was_seen() {
+        let (_dir, home) = scratch_home();
+        let registry = Registry::new(&home);
+        let mut seen = Seen::default();
+        registry.write(&record("a", 1)).unwrap();
+        seen.sample(&home);
+        fs::write(home.apps().join("a.json"), "nonsense").unwrap();
+        registry.write(&record("b", 2)).unwrap();
+        seen.sample(&home);
+        assert_eq!(seen.records, [record("a", 1), record("b", 2)]);
+    }
+}
