@@ -1,5 +1,7 @@
 //! Applications, what they demand, and the files that describe them.
 
+#![deny(missing_docs)]
+
 mod app;
 mod bytes;
 mod curve;
