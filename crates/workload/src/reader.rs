@@ -270,7 +270,7 @@ impl<'a> Table<'a> {
         let at = value.span().start;
         let words = match value.get_ref() {
             DeValue::String(text) => {
-                crate::words::split(text).map_err(|what| self.error_at(at, key, &what))?
+                crate::shell_words::split(text).map_err(|what| self.error_at(at, key, &what))?
             }
             DeValue::Array(items) => {
                 let mut words = Vec::new();
