@@ -18,6 +18,7 @@ pub enum Event<P = Box<dyn Policy>> {
     Arrived(App),
     /// A program is held before its first instruction: it is admitted, or waits for memory first.
     Came(Box<Arrival>),
+    /// A program has ended, or is released.
     Left(AppId),
     /// What was seen of a program: its team, its malleability as it proved to be, whether it waits
     /// passively, may be stopped, must stay somewhere. Arrival and suspension are kept as they are;
@@ -25,15 +26,20 @@ pub enum Event<P = Box<dyn Policy>> {
     Observed(App),
     /// Where a program has to stay from now on, whatever else was observed of it; not given: anywhere.
     Within {
+        /// The program.
         app: AppId,
+        /// The CPUs that it may not leave; `None`: it may stand anywhere.
         within: Option<CpuSet>,
     },
     /// A user asked that it stand still, or stopped it.
     Suspend(AppId),
+    /// A user asked that it run again, or continued it.
     Resume(AppId),
     /// Other CPUs are allowed or usable than before.
     Machine {
+        /// CPUs that the kernel and the configuration let programs use.
         allowed: CpuSet,
+        /// Those of them that plans may use.
         usable: CpuSet,
     },
     /// Other CPUs are allowed, paid for or left by unmanaged programs than before; which are usable follows from it.
@@ -42,6 +48,7 @@ pub enum Event<P = Box<dyn Policy>> {
     Memory(MemoryRoom),
     /// Load average over 15 minutes, in thousandths.
     Load {
+        /// Runnable threads on average, in thousandths.
         average_15min_milli: u64,
     },
     /// Another policy decides from now on; programs stay. In a recording the settings stand before it.
@@ -56,6 +63,7 @@ pub type Recorded = Event<String>;
 /// What the kernel, the quotas and other programs leave to managed ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allowance {
+    /// CPUs that the kernel and the configuration let programs use.
     pub allowed: CpuSet,
     /// CPU time that all programs have together, in thousandths of a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -17,6 +17,8 @@
 //! about sequences (invariants 6 and 7, left-over CPUs) is carried out and complained about: it does
 //! no harm, and refusing it would.
 
+#![deny(missing_docs)]
+
 mod allowance;
 mod event;
 mod stand_in;
@@ -50,6 +52,7 @@ const SHORTEST_SLEEP_NS: u64 = 1_000_000;
 
 /// Carries plans out and decides nothing.
 pub trait Actuator {
+    /// What could not be carried out.
     type Error;
     /// Takes in programs that were held, before the plan that has them is carried out.
     fn admit(&mut self, _admitted: &[Admitted], _apps: &[App]) {}
@@ -69,6 +72,7 @@ pub struct Step {
     pub change: Change,
     /// What was decided about programs that start.
     pub starts: Starts,
+    /// What the policy said about its plan.
     pub report: Report,
     /// When the policy wants to be asked again, by [`Event::Wake`], even if nothing happens.
     pub wake_at_ns: Option<u64>,
@@ -196,10 +200,12 @@ impl Engine {
         &self.rejected
     }
 
+    /// The policy that decides now.
     pub fn policy(&self) -> &dyn Policy {
         self.policy.as_ref()
     }
 
+    /// When the policy wants to be asked again, on the clock of the events.
     pub fn wake_at_ns(&self) -> Option<u64> {
         self.wake_at_ns
     }
@@ -231,6 +237,7 @@ impl Engine {
         &self.snapshot.apps
     }
 
+    /// [`Engine::handle_all`] with one event.
     pub fn handle(&mut self, now_ns: u64, event: Event) -> Step {
         self.handle_all(now_ns, vec![event])
     }

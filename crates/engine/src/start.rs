@@ -25,6 +25,7 @@ const PRESSURE_MILLI: u32 = 100;
 /// A program that is held before its first instruction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arrival {
+    /// It, as its `run` describes it.
     pub app: App,
     /// Memory that it is expected to need at most, in bytes; `None`: nothing is known.
     #[serde(default)]
@@ -55,14 +56,19 @@ pub struct MemoryRoom {
 pub enum Shortage {
     /// What runs is short of memory: it waits for some for so many thousandths of the time.
     Pressure {
+        /// That share, in thousandths.
         milli: u32,
     },
+    /// It needs more memory than is left.
     Bytes {
+        /// Bytes that it is expected to need.
         expected: u64,
+        /// Bytes that are left for it.
         left: u64,
     },
     /// Another came before it and waits for memory.
     Behind {
+        /// That program.
         app: AppId,
     },
 }
@@ -90,12 +96,16 @@ impl fmt::Display for Shortage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PassiveReason {
+    /// It has fewer CPUs than threads.
     MoreThreads {
+        /// Threads that the plan has it run with.
         threads: u32,
+        /// CPUs of its place.
         cpus: u32,
     },
     /// It shares CPUs with another program, and they take no turns.
     SharesWith {
+        /// That program.
         app: AppId,
     },
 }
@@ -134,6 +144,7 @@ pub struct Starts {
 /// A program that was admitted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Admitted {
+    /// The program.
     pub app: AppId,
     /// It waited for memory before.
     #[serde(default)]
@@ -156,6 +167,7 @@ impl Admitted {
 }
 
 impl Starts {
+    /// Whether nothing was decided about starts.
     pub fn is_empty(&self) -> bool {
         *self == Starts::default()
     }
@@ -193,6 +205,7 @@ impl Held {
         self.reserved_bytes = 0;
     }
 
+    /// Whether nobody is held.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.admitted.is_empty()
     }

@@ -18,10 +18,13 @@ const WAKES: usize = 64;
 /// The machine with this many programs, once it has settled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
+    /// How many programs there are.
     pub programs: u32,
     /// Whether the number was reached by an arrival (else by an end).
     pub arriving: bool,
+    /// The plan in force.
     pub plan: Plan,
+    /// What the policy said about it.
     pub report: Report,
     /// Why the policy's own plan is not in force, if so.
     pub rejected: Vec<Rejection>,

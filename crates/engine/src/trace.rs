@@ -17,13 +17,16 @@ use crate::{Engine, Held, Starts};
 pub enum Entry {
     /// How the engine stood when the recording began.
     Begin {
+        /// Machine, programs and plan in force.
         snapshot: Snapshot,
         /// The policy's letters.
         policy: String,
         /// What this policy is made with, and those that follow unless other settings do.
         #[serde(default)]
         settings: Box<Settings>,
+        /// What the mechanisms of the machine can do.
         limits: Limits,
+        /// What the policy remembers.
         #[serde(default)]
         memory: Memory,
         /// In text form, as everywhere in a trace.
@@ -38,12 +41,16 @@ pub enum Entry {
     },
     /// What the policies that follow are made with.
     Settings(Box<Settings>),
+    /// What the engine met.
     Event {
+        /// When, in nanoseconds of CLOCK_MONOTONIC.
         now_ns: u64,
+        /// What happened.
         event: Recorded,
     },
     /// What was decided after the events before it.
     Plan {
+        /// When, in nanoseconds of CLOCK_MONOTONIC.
         now_ns: u64,
         /// What is in force.
         plan: String,
@@ -57,8 +64,11 @@ pub enum Entry {
     /// A policy's plan that was not taken, with what it had seen: the making of a test case. It
     /// stands as a tree, because what is wrong with it may be what the text form cannot say.
     Rejected {
+        /// What the policy saw.
         snapshot: Snapshot,
+        /// Its plan.
         plan: Plan,
+        /// Why it was not taken.
         why: Vec<Rejection>,
     },
 }
@@ -83,12 +93,23 @@ impl<W: Write + Send> Recorder for W {
     }
 }
 
+/// Why a trace cannot be played again.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ReplayError {
+    /// A line is no entry, or names what there is not.
     #[error("line {line} of the trace: {why}")]
-    Line { line: usize, why: String },
+    Line {
+        /// Its number, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The first entry is no [`Entry::Begin`].
     #[error("line {line} of the trace stands before its beginning; the first line must be a 'begin'")]
-    NoBeginning { line: usize },
+    NoBeginning {
+        /// Its number, from 1.
+        line: usize,
+    },
 }
 
 /// Without a last line that was being written when the scheduler was killed.
@@ -110,7 +131,9 @@ pub fn entries(text: &str) -> impl Iterator<Item = Result<(usize, Entry), Replay
 /// What one line of a trace says was decided.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
+    /// The plan in force.
     pub plan: Plan,
+    /// What was decided about programs that start.
     pub starts: Starts,
     /// `None`: the events before were not about CPUs.
     pub usable: Option<CpuSet>,
@@ -121,12 +144,16 @@ pub struct Decided {
 pub struct Replayed {
     /// Line of the trace, from 1.
     pub line: usize,
+    /// When it was made, in nanoseconds of CLOCK_MONOTONIC.
     pub now_ns: u64,
+    /// What the trace has.
     pub recorded: Decided,
+    /// What comes out now.
     pub again: Decided,
 }
 
 impl Replayed {
+    /// Whether the two are not the same.
     pub fn differs(&self) -> bool {
         self.recorded != self.again
     }

@@ -36,8 +36,10 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All kinds, in the order in which they are shown.
     pub const ALL: [Kind; 5] = [Kind::Alone, Kind::Reuse, Kind::Slowdown, Kind::Counters, Kind::Burst];
 
+    /// The name by which the store, files and commands know it.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Alone => "alone",
@@ -69,12 +71,16 @@ impl FromStr for Kind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
+    /// The program that was measured.
     pub program: Program,
+    /// Threads that it ran with.
     pub threads: u32,
     /// The machine in words.
     pub machine: String,
+    /// What was measured, which says what `value` holds.
     pub kind: Kind,
     /// When it was taken, in nanoseconds since 1970.
     pub at_ns: i64,
+    /// The measurement, as JSON; its fields are those of the kind (`docs/commands/profile.md`).
     pub value: Value,
 }

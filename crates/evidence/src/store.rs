@@ -37,27 +37,51 @@ CREATE TABLE sample (
 const SELECT: &str = "SELECT binary, main_argument, arguments, name, threads, machine, kind, at_ns, value
     FROM sample JOIN program ON program.id = sample.program";
 
+/// Why the store cannot be used.
 #[derive(Debug, Error)]
 pub enum StoreError {
+    /// It cannot be opened or made.
     #[error("cannot use the evidence store {path}: {why}; set COPLACE_EVIDENCE to another file", path = path.display())]
-    Open { path: PathBuf, why: String },
+    Open {
+        /// The store's file.
+        path: PathBuf,
+        /// What the file system or SQLite said.
+        why: String,
+    },
+    /// A later coplace wrote it.
     #[error("the evidence store {path} is of version {version}, this coplace knows up to {VERSION}: use a newer coplace, or set COPLACE_EVIDENCE to another file", path = path.display())]
-    Newer { path: PathBuf, version: i64 },
+    Newer {
+        /// The store's file.
+        path: PathBuf,
+        /// The version of its tables.
+        version: i64,
+    },
+    /// Reading or writing failed.
     #[error("the evidence store {path}: {why}", path = path.display())]
-    Failed { path: PathBuf, why: rusqlite::Error },
+    Failed {
+        /// The store's file.
+        path: PathBuf,
+        /// What SQLite said.
+        why: rusqlite::Error,
+    },
 }
 
 /// A program with what is known of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
+    /// The program.
     pub program: Program,
+    /// Threads that it ran with.
     pub threads: u32,
+    /// The machine in words.
     pub machine: String,
     /// Kinds with the number of their samples.
     pub kinds: Vec<(Kind, u64)>,
+    /// When the newest sample was taken, in nanoseconds since 1970.
     pub latest_ns: i64,
 }
 
+/// The samples of one user, in an SQLite file that several processes may use at once.
 pub struct Store {
     path: PathBuf,
     connection: Connection,

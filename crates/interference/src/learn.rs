@@ -29,17 +29,22 @@ pub struct Observation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ObservedPair {
+    /// The program whose rate it is.
     pub program: String,
+    /// The one that ran beside it.
     pub beside: String,
     /// Seconds on any clock that all lines share.
     pub at_s: f64,
+    /// Parallel regions a second while it was alone.
     pub alone_per_s: f64,
+    /// The same beside that one.
     pub together_per_s: f64,
 }
 
 /// What was seen, by program and neighbour.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Notebook {
+    /// Seconds after which an observation counts half.
     pub half_life_s: f64,
     #[serde(rename = "seen")]
     pairs: BTreeMap<String, BTreeMap<String, Vec<Observation>>>,

@@ -17,10 +17,26 @@ const MOST_PROGRAMS: usize = 4096;
 /// Why a file is no slowdown matrix. Lines and columns count from 1; columns are those of the table.
 #[derive(Debug, Error, PartialEq)]
 pub enum Unreadable {
+    /// It cannot be read.
     #[error("cannot read {path}: {why}")]
-    File { path: String, why: String },
+    File {
+        /// The file.
+        path: String,
+        /// What the system said.
+        why: String,
+    },
+    /// A cell holds what no matrix has there.
     #[error("{path}:{line}:{column}: {why}")]
-    Cell { path: String, line: u64, column: usize, why: String },
+    Cell {
+        /// The file.
+        path: String,
+        /// The row's line.
+        line: u64,
+        /// The cell's column.
+        column: usize,
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
 /// Programs by name and the slowdown of each beside each; `None` is unknown.
@@ -50,18 +66,22 @@ impl Matrix {
         self.names.len()
     }
 
+    /// Whether it has no programs.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
+    /// The programs, in the order of rows and columns.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
+    /// The name of a program by its row.
     pub fn name(&self, program: usize) -> &str {
         &self.names[program]
     }
 
+    /// The row of a program by its name.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|other| other == name)
     }
@@ -71,6 +91,7 @@ impl Matrix {
         self.cells[program * self.names.len() + beside]
     }
 
+    /// Sets the slowdown of `program` beside `beside`; `None` makes it unknown.
     pub fn set(&mut self, program: usize, beside: usize, slowdown: Option<f64>) {
         let width = self.names.len();
         self.cells[program * width + beside] = slowdown;
@@ -107,6 +128,7 @@ impl Matrix {
         matrix
     }
 
+    /// Reads a file in CSV.
     pub fn read(path: &Path) -> Result<Matrix, Unreadable> {
         let shown = path.display().to_string();
         let text = text::read(path).map_err(|error| {

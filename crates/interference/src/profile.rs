@@ -32,6 +32,7 @@ impl fmt::Display for Class {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Profile {
+    /// Whether it stays in its core, lives from the shared cache, or streams.
     pub class: Option<Class>,
     /// Memory traffic when alone.
     pub bandwidth_bytes_per_s: Option<f64>,
@@ -51,6 +52,7 @@ pub struct Profile {
 pub struct Machine {
     /// What memory delivers at most.
     pub bandwidth_bytes_per_s: Option<f64>,
+    /// Size of the cache that they share.
     pub cache_bytes: Option<f64>,
     /// How long a miss of the shared cache holds a program up.
     pub miss_s: f64,
@@ -66,7 +68,9 @@ impl Default for Machine {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Profiles {
+    /// What the programs share.
     pub machine: Machine,
+    /// What is known of each program, by its name.
     pub program: BTreeMap<String, Profile>,
 }
 
@@ -88,6 +92,7 @@ impl Profiles {
 }
 
 impl Profile {
+    /// Whether nothing is known.
     pub fn is_empty(&self) -> bool {
         *self == Profile::default()
     }

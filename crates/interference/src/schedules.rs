@@ -89,9 +89,13 @@ fn step(
 /// A group of schedules: how many, and their mean slowdowns.
 #[derive(Clone, Debug)]
 pub struct Group {
+    /// What it is called: the twins that its schedules have.
     pub name: &'static str,
+    /// How many schedules it has.
     pub count: u64,
+    /// The smallest mean slowdown among them.
     pub best: f64,
+    /// The largest.
     pub worst: f64,
     sum: f64,
     /// Schedules in each bin of `Study::bin` from `Study::first` on.
@@ -110,13 +114,15 @@ impl Group {
 pub struct Study {
     /// all, no twins, with twins, low twins, mid twins, high twins.
     pub groups: [Group; 6],
-    /// The schedule in which every program stands beside its twin: its mean slowdown, and how many are worse.
+    /// Mean slowdown of the schedule in which every program stands beside its twin.
     pub all_twins: f64,
+    /// How many schedules are worse than that one.
     pub worse_than_all_twins: u64,
     /// Sets of programs, as bits, whose twins are low, mid and high.
     pub sets: [u32; 3],
-    /// Where bins begin, and how wide they are.
+    /// Where the first bin begins.
     pub first: f64,
+    /// How wide each is.
     pub bin: f64,
 }
 

@@ -280,7 +280,7 @@ impl Groups {
         }
     }
 
-    /// What is to be made before `cpu.idle` can be written: to be noted, and given to [`Groups::make`] then. `None`
+    /// What is to be made before `cpu.idle` can be written: to be noted, and given to [`Groups::create`] then. `None`
     /// where nothing is missing, or nothing can be made.
     pub fn plan_idle_group(
         &self,

@@ -12,7 +12,7 @@
 //! to the threads, [`MOST_GAIN`]) is not believed.
 //!
 //! The same rates, kept apart by who ran at the same time, tell what a neighbour costs: alone, and beside one
-//! other, with teams of one size ([`Rates::seen`]).
+//! other, with teams of one size ([`Rates::neighbour_costs`]).
 
 use std::collections::{BTreeMap, VecDeque};
 

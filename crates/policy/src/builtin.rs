@@ -5,24 +5,40 @@ use crate::{Failed, Policy, Settings, adaptive, bp, co, eq, fixed, la, lv, ta, t
 /// A policy as people choose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
+    /// Its short name, such as `TA`.
     pub letters: &'static str,
+    /// Its name in words.
     pub words: &'static str,
     /// What it does, in one sentence.
     pub summary: &'static str,
 }
 
+/// Why there is no policy of a name, or none with these settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownPolicy {
+    /// No policy has this name.
     #[error("there is no policy '{name}'{}; there are: {}, and files that end in .lua", nearest.map_or(String::new(), |n| format!(" (did you mean {n}?)")), all())]
-    Name { name: String, nearest: Option<&'static str> },
+    Name {
+        /// What was asked for.
+        name: String,
+        /// The name that is most like it, if one is.
+        nearest: Option<&'static str>,
+    },
+    /// `fixed` was given no plan.
     #[error(
         "the policy 'fixed' needs a plan in its settings, for example plan = \"side_by_side [a on 0, b on 1]\""
     )]
     NoPlan,
+    /// The plan of `fixed` is none.
     #[error("the plan of the policy 'fixed' cannot be read: {0}")]
     Plan(plan::ParsePlanError),
+    /// A Lua policy without the text of its file in the settings.
     #[error("the policy '{file}' is a Lua file, and its text was not read")]
-    NoScript { file: String },
+    NoScript {
+        /// The file's name.
+        file: String,
+    },
+    /// The script fails as soon as it is loaded.
     #[error(transparent)]
     Script(#[from] Failed),
 }

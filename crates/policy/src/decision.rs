@@ -47,6 +47,7 @@ pub trait Policy: Send + Sync {
         false
     }
 
+    /// A plan for the programs of the snapshot, with what is to be remembered; the same arguments always give the same.
     fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision;
 
     /// What the engine asks: policies that are somebody's script can fail to decide.
@@ -58,6 +59,7 @@ pub trait Policy: Send + Sync {
 /// A start with fewer threads than a program would have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NarrowStart {
+    /// Threads that it starts with.
     pub threads: u32,
     /// Threads that it would have.
     pub of: u32,
@@ -130,9 +132,10 @@ pub struct LevelMemory {
     /// When each program was last moved by that.
     #[serde(default)]
     pub moved_ns: BTreeMap<AppId, u64>,
-    /// LV: how many programs there were, and since when it is the same ones.
+    /// LV: how many programs there were.
     #[serde(default)]
     pub programs: u32,
+    /// Since when it is the same ones, in nanoseconds.
     #[serde(default)]
     pub changed_ns: u64,
     /// LV: since when programs that keep their partition are asked for narrower teams.
@@ -140,11 +143,15 @@ pub struct LevelMemory {
     pub asked_ns: BTreeMap<AppId, u64>,
 }
 
+/// What a policy decides.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
+    /// Who runs where.
     pub plan: Plan,
+    /// What the policy gets at its next decision.
     pub memory: Memory,
     /// When the policy wants to be asked again even if nothing happens.
     pub wake_at_ns: Option<u64>,
+    /// Why the plan is as it is.
     pub report: Report,
 }

@@ -20,6 +20,7 @@ pub enum Neighbours {
 /// A slowdown and its relative standard error for every pair of some programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Predictions {
+    /// The programs, in the order of the rows and columns.
     pub programs: Vec<String>,
     /// Row by row: slowdown of the row's program beside the column's, and its error, in thousandths.
     pub cells_milli: Vec<(u32, u32)>,

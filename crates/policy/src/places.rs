@@ -20,6 +20,7 @@ impl Places {
     }
 
     #[inline]
+    /// The place of a program, if it had one.
     pub fn get(&self, app: &AppId) -> Option<&CpuSet> {
         self.0.get(app)
     }

@@ -55,11 +55,14 @@ pub struct Settings {
     pub script: Option<String>,
 }
 
+/// Where it is decided which level of partitions programs are at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LevelDecision {
+    /// Once for the whole machine.
     #[default]
     Global,
+    /// In each partition for itself.
     Local,
 }
 

@@ -20,6 +20,8 @@
 //! iteration calls are not followed, as a function without thread numbers or thread-local data has
 //! nothing by which it could know its thread. `docs/resizing.md` lists what is found and what is not.
 
+#![deny(missing_docs)]
+
 mod code;
 mod image;
 mod process;
@@ -51,7 +53,10 @@ pub enum Verdict {
     /// Its author says that it is independent: it carries the note of `coplace/resizable.h`.
     Declared,
     /// So many regions, none of which depends on the size of its team.
-    Independent { regions: usize },
+    Independent {
+        /// How many parallel regions it has.
+        regions: usize,
+    },
     /// Not known to be independent.
     Dependent(Reason),
 }

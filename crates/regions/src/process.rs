@@ -9,7 +9,10 @@ use crate::{Reason, Verdict};
 #[serde(rename_all = "kebab-case", tag = "resizing")]
 pub enum Finding {
     /// It may be resized.
-    Resizable { because: Because },
+    Resizable {
+        /// The weakest of the grounds that its objects have.
+        because: Because,
+    },
     /// It may not.
     Rigid(Obstacle),
 }
@@ -34,13 +37,27 @@ pub enum Because {
 #[serde(rename_all = "kebab-case", tag = "obstacle")]
 pub enum Obstacle {
     /// Code of this object does, or may.
-    Code { object: String, reason: Reason },
+    Code {
+        /// Its name, as the process has mapped it.
+        object: String,
+        /// What the code does.
+        reason: Reason,
+    },
     /// This file is not the one that was mapped.
-    Replaced { object: String },
+    Replaced {
+        /// Its name, as the process has mapped it.
+        object: String,
+    },
     /// This file could not be read.
-    Unreadable { object: String },
+    Unreadable {
+        /// Its name, as the process has mapped it.
+        object: String,
+    },
     /// This file is too large to look at.
-    TooLarge { object: String },
+    TooLarge {
+        /// Its name, as the process has mapped it.
+        object: String,
+    },
     /// Several OpenMP runtimes are in the process.
     SeveralRuntimes,
     /// It loads more code again and again.
@@ -67,6 +84,7 @@ impl Obstacle {
 }
 
 impl Because {
+    /// A clause for people, without its full stop.
     pub fn sentence(self) -> &'static str {
         match self {
             Because::Analysed => "its code shows that results do not depend on the number of threads",
@@ -82,7 +100,9 @@ impl Because {
 pub enum Examination {
     /// It was not needed: the list or the user speaks for it.
     Vouched(Because),
+    /// Its code was analysed.
     Analysed(Verdict),
+    /// It could not be.
     Obstacle(Obstacle),
 }
 

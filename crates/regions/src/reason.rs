@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What stands in the way, and in which function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
+    /// What the code does that makes results depend on the team, or may.
     pub cause: Cause,
     /// The region's function, as the compiler named it; absent if the object as a whole is meant.
     pub function: Option<String>,
@@ -71,6 +72,7 @@ impl Cause {
         Cause::Private,
     ];
 
+    /// A clause for people, without its full stop.
     pub fn sentence(self) -> &'static str {
         match self {
             Cause::NotElf => "it is no intact ELF file",

@@ -68,6 +68,7 @@ impl Default for Exact {
 }
 
 impl Exact {
+    /// An engine that has seen no access.
     pub fn new() -> Exact {
         Exact {
             recent: [u64::MAX; RECENT],

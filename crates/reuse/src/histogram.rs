@@ -18,9 +18,11 @@ pub struct Histogram {
 /// A bin that something fell into.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Lowest and highest depth, in lines.
+    /// Lowest depth, in lines.
     pub from_lines: u64,
+    /// Highest depth, in lines.
     pub to_lines: u64,
+    /// Accesses of these depths; of a sample an estimate.
     pub accesses: f64,
 }
 
@@ -34,6 +36,7 @@ pub struct CurvePoint {
 }
 
 impl Histogram {
+    /// One without accesses.
     pub fn new() -> Histogram {
         Histogram::default()
     }

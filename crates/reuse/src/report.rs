@@ -27,6 +27,7 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
+    /// With this exit status.
     Exit(i32),
     /// Which one is not in the report: the tool ends itself by the same signal, which its parent sees.
     Signal(Option<i32>),
@@ -53,6 +54,7 @@ impl fmt::Display for Ended {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sampling {
+    /// Every access.
     Exact,
     /// This share of the lines (at the end, with a fixed size).
     Share(f64),
@@ -61,7 +63,9 @@ pub enum Sampling {
 /// One histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
+    /// Whose accesses it is of.
     pub scope: Scope,
+    /// Their reuse distances.
     pub histogram: Histogram,
     /// With its error, where it was sampled.
     pub estimate: Option<Estimate>,
@@ -70,24 +74,39 @@ pub struct Part {
 /// One program image's run under the tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
+    /// Its process under the tool.
     pub pid: u32,
+    /// The program's file.
     pub program: String,
+    /// Which accesses were counted.
     pub sampling: Sampling,
     /// Whether accesses of threads to their own stacks were counted.
     pub stack: bool,
+    /// How it ended.
     pub ended: Ended,
     /// The program's first, then threads by number, then instructions.
     pub parts: Vec<Part>,
 }
 
+/// Why a text is no report.
 #[derive(Debug, Error, PartialEq)]
 pub enum ReportError {
+    /// Its first line is another one.
     #[error("this is no report of the reuse tool: it does not begin with '{HEAD}'")]
     NoReport,
+    /// Its last line is missing.
     #[error("the report is cut off: it has no last line 'end' (was the disk full, or the tool killed?)")]
     CutOff,
+    /// A line does not say what a report has there.
     #[error("line {line} of the report is '{text}': {why}")]
-    Wrong { line: usize, text: String, why: String },
+    Wrong {
+        /// Its number, from 1.
+        line: usize,
+        /// What it says.
+        text: String,
+        /// What is wrong with that.
+        why: String,
+    },
 }
 
 /// A part while it is read.
@@ -98,6 +117,7 @@ struct Open {
 }
 
 impl Report {
+    /// The histogram of this scope, if it was asked for.
     pub fn part(&self, scope: Scope) -> Option<&Part> {
         self.parts.iter().find(|part| part.scope == scope)
     }
@@ -107,10 +127,12 @@ impl Report {
         self.part(Scope::Program)
     }
 
+    /// The histograms of single threads, by number.
     pub fn threads(&self) -> impl Iterator<Item = &Part> {
         self.parts.iter().filter(|part| matches!(part.scope, Scope::Thread(_)))
     }
 
+    /// Reads what the reuse tool wrote.
     pub fn parse(text: &str) -> Result<Report, ReportError> {
         let mut lines = text.lines().enumerate();
         if lines.next().is_none_or(|(_, first)| first != HEAD) {

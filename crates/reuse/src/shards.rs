@@ -77,12 +77,14 @@ pub struct Shards {
 /// What a sample says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
+    /// All accesses, as the sample stands for them.
     pub histogram: Histogram,
     groups: Vec<Histogram>,
     accesses: f64,
 }
 
 impl Shards {
+    /// An engine that samples at this rate and has seen no access.
     pub fn new(rate: Rate) -> Shards {
         Shards {
             threshold: rate.threshold(),
@@ -108,6 +110,7 @@ impl Shards {
         }
     }
 
+    /// One access to a line, by its number.
     pub fn access(&mut self, line: u64) {
         self.access_all(&[line]);
     }

@@ -12,6 +12,7 @@ pub struct Domains {
 }
 
 impl Domains {
+    /// The machine's NUMA nodes, else its packages or last-level caches; where none cover it, the whole machine.
     pub fn of(machine: &Machine) -> Domains {
         let levels = [Level::Numa, Level::Package, Level::Llc];
         let units = |level: Level| -> Vec<CpuSet> {
@@ -25,10 +26,12 @@ impl Domains {
         Domains { units, cores: cores.collect() }
     }
 
+    /// How many there are.
     pub fn count(&self) -> usize {
         self.units.len()
     }
 
+    /// CPUs of one of them.
     pub fn size(&self, domain: u16) -> f64 {
         self.units[domain as usize].len() as f64
     }

@@ -7,8 +7,11 @@ use crate::run::{JobOutcome, Outcome};
 /// One column of what is printed and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Column {
+    /// Its name in tables and files, with the unit if there is one.
     pub name: &'static str,
+    /// `s`, or `1` for what has no unit.
     pub unit: &'static str,
+    /// How it is computed.
     pub formula: &'static str,
 }
 
@@ -48,6 +51,7 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// The figures of an outcome.
     pub fn of(outcome: &Outcome) -> Figures {
         let jobs = &outcome.jobs;
         let count = jobs.len().max(1) as f64;
@@ -90,10 +94,12 @@ impl Figures {
 }
 
 impl JobOutcome {
+    /// From its arrival to its end, in nanoseconds.
     pub fn response_ns(&self) -> f64 {
         (self.ended_ns - self.arrived_ns) as f64
     }
 
+    /// Response time over time alone.
     pub fn slowdown(&self) -> f64 {
         self.response_ns() / self.alone_ns.max(1.0)
     }

@@ -9,9 +9,12 @@ use workload::{MixError, Profile};
 /// The model that is built in.
 const TEXT: &str = include_str!("../data/model.toml");
 
+/// What the simulator knows of machines and programs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
+    /// Parameters of its laws.
     pub laws: Laws,
+    /// The programs that it knows.
     pub profiles: Vec<Arc<Profile>>,
 }
 
@@ -19,17 +22,29 @@ pub struct Model {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Laws {
+    /// How much demand for bandwidth beyond a domain's slows its programs down.
     pub bandwidth_weight: f64,
+    /// What one switch between two gangs costs, in nanoseconds.
     pub switch_ns: f64,
+    /// What filling the caches again after a switch costs, in nanoseconds.
     pub refill_ns: f64,
+    /// What one wait costs for each thread too many on a CPU, if threads sleep while they wait, in nanoseconds.
     pub wait_passive_ns: f64,
+    /// The same if they spin for a while first.
     pub wait_spinning_ns: f64,
+    /// The same if they spin until the kernel takes the CPU from them.
     pub wait_active_ns: f64,
+    /// By what part more the unequal progress of threads slows a team down that shares its CPUs.
     pub uneven: f64,
+    /// How much memory in another domain slows down a program that needs all bandwidth: 1 doubles its time.
     pub remote: f64,
+    /// How fast memory follows its program to another domain, in bytes a second.
     pub migrate_bytes_per_s: f64,
+    /// The fixed part of a program's start on one CPU, in nanoseconds.
     pub start_ns: f64,
+    /// The part for each MiB of its memory, in nanoseconds.
     pub start_ns_per_mib: f64,
+    /// Whether the time alone counts the start.
     pub alone_counts_start: bool,
 }
 

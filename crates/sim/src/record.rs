@@ -33,9 +33,11 @@ pub const REGION_NS: u64 = 10_000_000;
 /// A recorded workload, and what it was recorded with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
+    /// Its programs, as jobs with their arrival times.
     pub scenario: Scenario,
     /// What of the machine was allowed.
     pub machine: Machine,
+    /// What its policies were made with.
     pub settings: Settings,
     /// What was taken from where, and what is assumed, a line each.
     pub notes: Vec<String>,

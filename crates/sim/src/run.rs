@@ -19,8 +19,11 @@ use crate::world::{Phase, World};
 /// What a simulation is made of, besides scenario and policy.
 #[derive(Clone)]
 pub struct Setup {
+    /// The machine to be simulated.
     pub machine: Arc<Machine>,
+    /// Parameters of the laws.
     pub laws: Laws,
+    /// What the policy is made with.
     pub settings: Settings,
     /// How OpenMP's runtime lets threads wait.
     pub waiting: Waiting,
@@ -33,11 +36,15 @@ pub struct Setup {
 /// What became of one job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobOutcome {
+    /// The job's name.
     pub id: workload::AppId,
+    /// The name of its profile.
     pub program: String,
+    /// When it came, in nanoseconds of simulated time.
     pub arrived_ns: u64,
     /// When it got a CPU for the first time.
     pub started_ns: u64,
+    /// When it ended.
     pub ended_ns: u64,
     /// Its run time with the whole machine to itself.
     pub alone_ns: f64,
@@ -47,14 +54,18 @@ pub struct JobOutcome {
     pub sequential_ns: f64,
     /// CPU time that its weight entitled it to while it was there.
     pub entitled_ns: f64,
+    /// Team sizes that it took after the first.
     pub reconfigurations: u32,
+    /// Changes of place by which it lost CPUs and got others.
     pub moves: u32,
+    /// Those of them that left one memory domain for another.
     pub domain_moves: u32,
 }
 
 /// What became of a scenario under a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
+    /// CPUs of the machine.
     pub cpus: u32,
     /// In order of arrival.
     pub jobs: Vec<JobOutcome>,
@@ -62,6 +73,7 @@ pub struct Outcome {
     pub makespan_ns: u64,
     /// When the number of programs present changed, and to what.
     pub present: Vec<(u64, u32)>,
+    /// How often the policy decided.
     pub decisions: u64,
     /// Decisions whose plan the checker did not let pass.
     pub rejected: u64,
@@ -71,12 +83,22 @@ pub struct Outcome {
     pub plans: Vec<(u64, Plan)>,
 }
 
+/// Why a scenario cannot be simulated to its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
+    /// A job needs more CPUs than there are.
     #[error("{0}")]
     TooWide(#[from] workload::TooWide),
+    /// The policy leaves programs waiting, and nothing will ever happen again.
     #[error("under {policy} {programs} programs wait for ever, since {at_s} s")]
-    Stuck { policy: String, programs: usize, at_s: u64 },
+    Stuck {
+        /// Its letters.
+        policy: String,
+        /// How many wait.
+        programs: usize,
+        /// Since when, in seconds of simulated time.
+        at_s: u64,
+    },
 }
 
 /// More than this many wake-ups in a row in which nobody gets on, and nobody ever will.

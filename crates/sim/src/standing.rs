@@ -66,7 +66,7 @@ impl Leaf {
     }
 }
 
-/// Calls `see` with every run of the plan, left to right, and what surrounds it. The plan has the
+/// Calls `visit` with every run of the plan, left to right, and what surrounds it. The plan has the
 /// normal form. Numbers of slots, groups and mixtures stay as they are while turns and mixing do.
 pub fn for_each_leaf(plan: &Plan, visit: impl FnMut(&Run, Around)) {
     let Some(tree) = &plan.tree else { return };

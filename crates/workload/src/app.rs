@@ -82,6 +82,7 @@ impl Hash for AppId {
     }
 }
 
+/// A text that is no application's name.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("'{0}' is not an application name: a letter or _, then letters, digits, _ . - (at most 64)")]
 pub struct ParseAppIdError(pub String);
@@ -90,6 +91,7 @@ impl AppId {
     /// Longest name, in bytes.
     pub const MAX_LENGTH: usize = 64;
 
+    /// Checks a name: a letter or `_`, then letters, digits and `_.-`, [`AppId::MAX_LENGTH`] bytes at most.
     pub fn new(name: &str) -> Result<Self, ParseAppIdError> {
         let mut chars = name.chars();
         let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
@@ -101,6 +103,7 @@ impl AppId {
         }
     }
 
+    /// The name.
     pub fn as_str(&self) -> &str {
         &self.name
     }
@@ -177,6 +180,7 @@ pub enum Malleability {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Demand {
+    /// Whether it can be given another number of threads.
     pub malleability: Malleability,
     /// Fewest threads that it can run with, at least 1.
     pub min_threads: u32,

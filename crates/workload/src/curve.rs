@@ -12,17 +12,25 @@
 pub enum Curve {
     /// (CPUs, speed-up) at ascending sizes above 1; (1, 1) stands before them.
     Table(Vec<(u32, f64)>),
+    /// Amdahl's law.
     Amdahl {
+        /// Serial part of the sequential time, 0 to 1.
         serial: f64,
     },
+    /// Downey's model.
     Downey {
+        /// Average parallelism.
         average: f64,
+        /// How much the parallelism varies.
         sigma: f64,
     },
     /// Times in fractions of the sequential time.
     Sevcik {
+        /// Work that is divided among the CPUs, with its imbalance.
         imbalance: f64,
+        /// Work that is not divided.
         serial: f64,
+        /// What each CPU adds.
         overhead_per_cpu: f64,
     },
     /// A thread a CPU, and no loss.

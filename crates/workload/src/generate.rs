@@ -8,15 +8,20 @@ use crate::{AppId, Demand, Job, Profile, Random, Scenario};
 /// A set of workloads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generator {
+    /// The set's name.
     pub name: String,
+    /// Jobs of each workload.
     pub jobs: u32,
+    /// Arrivals a minute on average; they are a Poisson process.
     pub arrivals_per_minute: f64,
+    /// The programs that jobs are drawn from, each as likely.
     pub mix: Vec<Drawn>,
 }
 
 /// A program that may be drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drawn {
+    /// What is known of it.
     pub profile: Arc<Profile>,
     /// Where a file names it, from 1.
     pub line: Option<usize>,

@@ -1,5 +1,7 @@
 //! Applications, what they demand, and the files that describe them.
 
+#![deny(missing_docs)]
+
 mod app;
 mod bytes;
 mod curve;
@@ -10,10 +12,10 @@ mod random;
 mod reader;
 mod scenario;
 mod scenario_file;
+mod shell_words;
 mod swf;
 pub mod text;
 mod wait_policy;
-mod words;
 
 pub use app::{AppId, ByApp, Demand, Malleability, NameHasher, ParseAppIdError};
 pub use bytes::{format_bytes, parse_bytes};

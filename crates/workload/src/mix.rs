@@ -53,16 +53,21 @@ pub struct Program {
     pub name: AppId,
     /// Program and arguments; never empty.
     pub command: Vec<String>,
+    /// When its first instance comes, in nanoseconds from the mix's beginning.
     pub arrive_ns: u64,
     /// Instances, at least 1.
     pub repeat: u32,
+    /// Time between the arrivals of two instances, in nanoseconds.
     pub repeat_every_ns: u64,
     /// Relative ones are joined to the file's directory.
     pub directory: PathBuf,
     /// Joined to `directory`.
     pub stdin: Option<PathBuf>,
+    /// Where its standard output goes; joined to `directory`.
     pub stdout: Option<PathBuf>,
+    /// Where its standard error goes; joined to `directory`.
     pub stderr: Option<PathBuf>,
+    /// Variables that it gets besides those of the caller.
     pub environment: BTreeMap<String, String>,
     /// Run time alone.
     pub alone_ns: Option<u64>,
@@ -74,13 +79,16 @@ pub struct Program {
     pub may_start_narrow: bool,
     /// How its runtimes are told to wait.
     pub waiting: WaitPolicy,
+    /// What it asks for.
     pub demand: Demand,
 }
 
 /// One program to be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
+    /// Its name.
     pub id: AppId,
+    /// When it comes, in nanoseconds from the mix's beginning.
     pub arrive_ns: u64,
     /// Index into [`Mix::programs`].
     pub program: usize,

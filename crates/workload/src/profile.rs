@@ -17,9 +17,11 @@ pub enum Waiting {
 /// A program as simulated: a sequence of equally long parallel regions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
+    /// Its name, by which jobs refer to it.
     pub name: String,
     /// Run time on one CPU alone, without the start-up.
     pub sequential_ns: u64,
+    /// How much faster it runs on more CPUs.
     pub curve: Curve,
     /// Whether it is known to take longer on some numbers of CPUs than on fewer.
     pub may_slow_down: bool,
@@ -34,6 +36,7 @@ pub struct Profile {
     pub waiting: Option<Waiting>,
     /// Before the first parallel region, on one CPU.
     pub start_ns: u64,
+    /// Memory that it works on.
     pub memory_bytes: u64,
     /// Share of a domain's memory bandwidth that it asks for when it fills the domain, 0 to 1.
     pub bandwidth: f64,

@@ -5,6 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
+    /// A generator for this seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
@@ -18,6 +19,7 @@ impl Random {
         random
     }
 
+    /// The next number, all 64 bits of it random.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -31,10 +33,12 @@ impl Random {
         ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
+    /// True in so many of a hundred draws.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
+    /// One of these, each as likely. There must be one.
     pub fn pick<'t, T>(&mut self, from: &'t [T]) -> &'t T {
         &from[self.below(from.len() as u64) as usize]
     }

@@ -10,11 +10,13 @@ use toml::de::{DeTable, DeValue};
 /// What is wrong with a workload file, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MixError {
+    /// The file.
     pub path: PathBuf,
     /// Line and column from 1 (the column in characters); `None` where the file as a whole is meant.
     pub position: Option<(usize, usize)>,
     /// Key in question, such as `program.demand.min_threads`.
     pub key: Option<String>,
+    /// What is wrong.
     pub what: String,
 }
 
@@ -268,7 +270,7 @@ impl<'a> Table<'a> {
         let at = value.span().start;
         let words = match value.get_ref() {
             DeValue::String(text) => {
-                crate::words::split(text).map_err(|what| self.error_at(at, key, &what))?
+                crate::shell_words::split(text).map_err(|what| self.error_at(at, key, &what))?
             }
             DeValue::Array(items) => {
                 let mut words = Vec::new();

@@ -7,18 +7,24 @@ use crate::{AppId, Demand, Malleability, Profile};
 /// Jobs in order of arrival.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
+    /// Its name, for people.
     pub name: String,
+    /// The jobs.
     pub jobs: Vec<Job>,
     /// Lines of the file that were left out because they are wrong.
     pub skipped: usize,
 }
 
+/// One program that comes, runs and ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// Unique in the scenario.
     pub id: AppId,
+    /// When it comes, in nanoseconds of simulated time.
     pub arrive_ns: u64,
+    /// How it runs.
     pub profile: Arc<Profile>,
+    /// What it asks for.
     pub demand: Demand,
     /// Where the file describes it, from 1.
     pub line: Option<usize>,
@@ -29,9 +35,13 @@ pub struct Job {
 #[error("{}{job} needs {needs} CPUs at once, and the machine has {has}: take a larger machine, or leave such jobs out with --lenient",
     line.map_or(String::new(), |line| format!("line {line}: ")))]
 pub struct TooWide {
+    /// Where the file describes the job, from 1.
     pub line: Option<usize>,
+    /// The job.
     pub job: AppId,
+    /// CPUs that it needs at once.
     pub needs: u32,
+    /// CPUs of the machine.
     pub has: u32,
 }
 
@@ -41,10 +51,15 @@ pub struct TooWide {
     the number of CPUs (write may_slow_down = true if that was measured, or leave such jobs out with --lenient)",
     line.map_or(String::new(), |line| format!("line {line}: ")), cpus - 1)]
 pub struct SlowsDown {
+    /// Where the file describes the job, from 1.
     pub line: Option<usize>,
+    /// The job.
     pub job: AppId,
+    /// The name of its profile.
     pub program: String,
+    /// The first number of CPUs on which it takes longer than on fewer.
     pub cpus: u32,
+    /// CPUs of the machine.
     pub has: u32,
 }
 

@@ -27,7 +27,9 @@ use crate::{AppId, Curve, Drawn, Generator, Job, Profile, Scenario, Waiting};
 /// What a file describes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScenarioFile {
+    /// The jobs themselves.
     Fixed(Scenario),
+    /// What jobs are drawn from, by a seed.
     Generated(Generator),
 }
 

@@ -24,14 +24,27 @@ const GZIP: &[u8] = &[0x1f, 0x8b];
 /// Why bytes are no text that can be read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NoText {
+    /// In a format that is not unpacked here.
     #[error("it is packed with {with}, and only gzip is unpacked here: {unpack}")]
-    Packed { with: &'static str, unpack: &'static str },
+    Packed {
+        /// The format.
+        with: &'static str,
+        /// The command that unpacks it.
+        unpack: &'static str,
+    },
+    /// By gzip, and not whole.
     #[error("it is packed with gzip and damaged or cut off: {why}")]
-    Damaged { why: String },
+    Damaged {
+        /// What the decoder said.
+        why: String,
+    },
+    /// It would fill the memory.
     #[error("it unpacks to more than {} GiB", MOST_BYTES >> 30)]
     TooLong,
+    /// It has the mark of UTF-16, and what follows is none.
     #[error("it begins as UTF-16 text and is none: save it as UTF-8")]
     NoUtf16,
+    /// It has bytes that no text has.
     #[error("it holds zero bytes, so that it is no text; if it is UTF-16 or UTF-32, save it as UTF-8")]
     Binary,
 }
@@ -39,10 +52,22 @@ pub enum NoText {
 /// Why a file is no text that can be read.
 #[derive(Debug, Error)]
 pub enum Unreadable {
+    /// It cannot be read.
     #[error("cannot read {path}: {error}")]
-    File { path: String, error: std::io::Error },
+    File {
+        /// The file.
+        path: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// It was read, and is no text.
     #[error("cannot read {path}: {why}")]
-    NoText { path: String, why: NoText },
+    NoText {
+        /// The file.
+        path: String,
+        /// What stands in it instead.
+        why: NoText,
+    },
 }
 
 /// The text of a file, unpacked and without the mark that some systems put before it.

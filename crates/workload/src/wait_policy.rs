@@ -21,6 +21,7 @@ pub enum WaitPolicy {
 }
 
 impl WaitPolicy {
+    /// Their names in files and options, in the order of the variants.
     pub const NAMES: [&'static str; 4] = ["auto", "passive", "active", "as-is"];
 
     const ALL: [WaitPolicy; 4] =

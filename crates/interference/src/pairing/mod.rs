@@ -31,7 +31,12 @@ pub enum Objective {
     /// The time until the last has ended: the largest slowdown times length.
     Makespan,
     /// Energy: a place draws `idle_w` until its last program has ended, and each program `busy_w` while it runs.
-    Energy { idle_w: f64, busy_w: f64 },
+    Energy {
+        /// Watts of a place that has a program.
+        idle_w: f64,
+        /// Watts that a program adds.
+        busy_w: f64,
+    },
 }
 
 impl Objective {
@@ -57,6 +62,7 @@ pub struct Problem {
 pub struct Assignment {
     /// The programs of each place, places in the order of their first programs; empty ones last.
     pub places: Vec<Vec<usize>>,
+    /// What the objective comes to.
     pub cost: f64,
     /// Nothing is cheaper than that.
     pub bound: f64,
@@ -72,8 +78,11 @@ impl Assignment {
 /// How a problem is to be solved.
 #[derive(Clone, Debug)]
 pub struct Wanted {
+    /// How many places there are.
     pub places: usize,
+    /// What is to be small.
     pub objective: Objective,
+    /// Where a search is random, it is so by this number.
     pub seed: u64,
 }
 
@@ -105,6 +114,7 @@ impl Problem {
         self.size
     }
 
+    /// Whether there are no programs.
     pub fn is_empty(&self) -> bool {
         self.size == 0
     }

@@ -23,8 +23,9 @@ pub(super) struct Classes;
 /// The fitted parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassModel {
-    /// Slowdown of C for each byte/s of S beside it, and with none.
+    /// Slowdown of C for each byte/s of S beside it.
     pub alpha: f64,
+    /// Slowdown of C beside an S without traffic.
     pub beta: f64,
     /// c1 to c5.
     pub constants: [f64; 5],
@@ -46,6 +47,7 @@ fn kind(own: Class, other: Class) -> usize {
 }
 
 impl ClassModel {
+    /// Fits them to the pairs that were measured between programs of known class.
     pub fn fit(knowledge: &Knowledge) -> ClassModel {
         let points = |wanted: usize| -> Vec<(f64, f64)> {
             let pairs = knowledge.matrix.known().filter_map(|(a, b, slowdown)| {

@@ -30,6 +30,7 @@ pub struct Knowledge {
     pub profiles: Vec<Profile>,
     /// What was measured elsewhere, of these programs and others.
     pub elsewhere: Vec<Matrix>,
+    /// What programs share.
     pub machine: Machine,
 }
 
@@ -45,7 +46,9 @@ impl Knowledge {
 /// A predicted slowdown and its relative standard error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
+    /// Time beside another over time alone.
     pub value: f64,
+    /// Standard error, as a part of the value.
     pub error: f64,
 }
 
@@ -66,6 +69,7 @@ pub struct Grid {
 }
 
 impl Grid {
+    /// A grid for so many programs; `cell` is asked once for each (program, beside).
     pub fn new(size: usize, cell: impl FnMut((usize, usize)) -> Option<Estimate>) -> Grid {
         let cells = (0..size).flat_map(|row| (0..size).map(move |column| (row, column))).map(cell).collect();
         Grid { size, cells }
@@ -76,10 +80,12 @@ impl Grid {
         self.size
     }
 
+    /// Whether there are no programs.
     pub fn is_empty(&self) -> bool {
         self.size == 0
     }
 
+    /// The estimate for `program` beside `beside`, if there is one.
     pub fn get(&self, program: usize, beside: usize) -> Option<Estimate> {
         self.cells[program * self.size + beside]
     }
@@ -92,6 +98,7 @@ impl Grid {
 
 /// Tells slowdowns from what is known.
 pub trait Predictor: Sync {
+    /// The name by which it is chosen.
     fn name(&self) -> &'static str;
 
     /// What it uses and how, in a line.

@@ -161,7 +161,7 @@ fn a_held_program_starts_by_itself_when_its_guardian_is_killed() {
     assert!(mark.exists());
 }
 
-/// The CPUs that a program finds whose user gave it `given` and whose held process was left with `left`.
+/// The CPUs that a program finds whose user gave it `initial` and whose held process was left with `left`.
 fn cpus_at_start(initial: &str, left: &str) -> String {
     let cpus = |text: &str| text.parse::<topology::CpuSet>().unwrap();
     // In a thread of its own: no other test is to have these CPUs.

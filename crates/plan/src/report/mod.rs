@@ -1,7 +1,7 @@
 //! What a policy says about its plan: values, on which code may decide, and which whoever shows them puts into words
-//! last (their `Display`, in `words`).
+//! last (their `Display`, in `display`).
 
-mod words;
+mod display;
 
 use std::collections::BTreeMap;
 

@@ -23,10 +23,10 @@
 //! |---|---|
 //! | `sandbox` | the state: what a script may use, and how much of it |
 //! | `library.lua` | Lua's own functions in the form in which a policy may have them |
-//! | `give` | the snapshot as Lua sees it, with what is known of each program |
+//! | `to_lua` | the snapshot as Lua sees it, with what is known of each program |
 //! | `cpus`, `trees` | values that scripts compute with: CPU sets and parts of a plan |
 //! | `helpers` | what Rust's policies share, for scripts: dealing out partitions, built-in policies |
-//! | `take` | what `decide` returned, as a decision |
+//! | `from_lua` | what `decide` returned, as a decision |
 //! | `plain` | plain data: what a script remembers |
 //!
 //! # Properties

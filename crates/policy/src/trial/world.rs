@@ -36,6 +36,7 @@ pub fn machine(random: &mut Random) -> Arc<Machine> {
     Arc::new(Machine::synthetic(random.pick::<&str>(&MACHINES)).expect("a known description"))
 }
 
+/// Settings that a trial draws: each at a value that matters to some policy.
 pub fn settings(random: &mut Random) -> Settings {
     let ms = 1_000_000;
     let mut settings = Settings { slice_ns: *random.pick(&[5, 20, 50]) * ms, ..Settings::default() };
@@ -66,21 +67,27 @@ pub fn settings(random: &mut Random) -> Settings {
 pub enum Kinds {
     /// Malleable ones, free to stand anywhere.
     Plain,
+    /// Of every malleability, weight and restriction.
     All,
 }
 
+/// A machine with programs that come, change and go at random.
 pub struct World {
+    /// How it stands now.
     pub snapshot: Snapshot,
+    /// What programs come.
     pub kinds: Kinds,
     arrived: u32,
 }
 
 impl World {
+    /// A machine drawn at random, without programs.
     pub fn new(random: &mut Random, kinds: Kinds) -> World {
         let snapshot = Snapshot::for_machine(machine(random));
         World { snapshot, kinds, arrived: 0 }
     }
 
+    /// A program comes.
     pub fn arrive(&mut self, random: &mut Random) {
         self.arrived += 1;
         let id = AppId::new(&format!("a{}", self.arrived)).expect("a letter and a number");

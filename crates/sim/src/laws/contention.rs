@@ -37,6 +37,7 @@ impl Demand {
         Demand { bandwidth: profile.bandwidth * speed.min(1.0), cache: (cpus / of).min(1.0) }
     }
 
+    /// Adds what another program demands for a part of the time, from 0 to 1.
     pub fn add(&mut self, other: Demand, part_of_the_time: f64) {
         self.bandwidth += other.bandwidth * part_of_the_time;
         self.cache += other.cache * part_of_the_time;

@@ -9,6 +9,7 @@ const ONE: u64 = 1 << SHIFT;
 /// exp(-5 s / 15 min) in fixed point.
 const DECAY: u64 = 2037;
 
+/// The load average over 15 minutes, in the kernel's fixed point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadAverage(u64);
 
@@ -23,6 +24,7 @@ impl LoadAverage {
         self.0 = load >> SHIFT;
     }
 
+    /// In thousandths of a runnable thread.
     pub fn milli(self) -> u64 {
         self.0 * 1000 / ONE
     }
