@@ -87,8 +87,11 @@ pub const SLICE_RANGE_NS: std::ops::RangeInclusive<u64> = 1_000_000..=10_000_000
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the setting {setting} is {}, which is outside {} to {}", display_ns(*value_ns), display_ns(*range_ns.start()), display_ns(*range_ns.end()))]
 pub struct TimeOutOfRange {
+    /// Its name in the settings.
     pub setting: &'static str,
+    /// What was asked for, in nanoseconds.
     pub value_ns: u64,
+    /// What a live node takes, in nanoseconds.
     pub range_ns: std::ops::RangeInclusive<u64>,
 }
 
