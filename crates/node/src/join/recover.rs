@@ -26,7 +26,17 @@ impl Membership {
             }
             self.collect_accounts();
             self.set_link(Link::Lost(Lost::now(why)));
+            self.free_unrecorded();
         }
+    }
+
+    /// A scheduler that was lost leaves our programs on record. Of one whose record somebody has removed, no successor
+    /// knows what was done to it.
+    fn free_unrecorded(&self) {
+        let registry = Registry::new(&self.home);
+        let is_unrecorded = |program: &&Program| program.record.started && !registry.has(&program.record.id);
+        let programs = self.programs.iter().filter(|_| self.home.may_schedule());
+        programs.filter(is_unrecorded).for_each(|program| self.set_program_free(program));
     }
 
     /// A scheduler that ends in order hands out what it wrote up about our programs.
