@@ -92,7 +92,7 @@ fn static_binds(home: &Home) -> Option<String> {
     cc.args(["-O2", "-std=gnu11", "-fopenmp", "-static", "-o"]).arg(&binary);
     let built = cc.arg(top().join("tests/programs/binds.c")).output().expect("cc is here");
     if !built.status.success() {
-        skipped_part("a static program that binds itself", &String::from_utf8_lossy(&built.stderr));
+        skipped_part("a static program that binds itself", String::from_utf8_lossy(&built.stderr));
         return None;
     }
     Some(binary.to_str().expect("the home's path is text").to_owned())

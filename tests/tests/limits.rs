@@ -249,7 +249,7 @@ fn signals_to_the_run_alone_are_passed_on_each_once() {
 }
 
 #[test]
-fn a_signal_ignored_at_the_start_reaches_a_program_that_handles_it() {
+fn an_ignored_signal_reaches_a_program_that_handles_it() {
     let home = Home::new();
     let program = "import signal, sys, time\n\
                    def handle(number, frame): print(number, flush=True); sys.exit(0)\n\

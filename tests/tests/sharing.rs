@@ -297,7 +297,7 @@ fn under_a_quota_of_one_cpu_plans_are_one_cpu_wide() {
         std::fs::create_dir(&group).and_then(|()| std::fs::write(group.join("cpu.cfs_quota_us"), "100000"));
     if let Err(error) = made {
         let _ = std::fs::remove_dir(&group);
-        return skipped("a quota of one CPU", &format!("no cgroup v1 quota can be made: {error}"));
+        return skipped("a quota of one CPU", format!("no cgroup v1 quota can be made: {error}"));
     }
     let json = home.path().join("mix.json");
     std::fs::write(home.path().join("mix.toml"), regions("a", 0.2) + &regions("b", 0.2)).unwrap();

@@ -28,7 +28,8 @@ takes from it (`coplace profile show`).
 With --observe it plans and logs and never acts: `coplace status` and `coplace explain` tell what it
 would do.
 
-Exit status: 0 stopped by a signal, 1 another daemon runs here, 2 bad configuration, 125 own failure.
+Exit status: 0 stopped by a signal, 1 another daemon runs here or a mechanism is
+not available, 2 bad configuration, 125 own failure.
 
 Example:
   coplace daemon --observe --trace /var/log/coplace.jsonl"

@@ -16,8 +16,8 @@ use crate::exit::Outcome;
 /// Measuring tools, and what follows from what they measured: memory accesses, who slows whom, who suits whom
 #[derive(clap::Args)]
 #[command(
-    long_about = "Measuring tools, and what follows from what they measured. They work without a scheduler and change
-nothing on the machine.
+    long_about = "Measuring tools, and what follows from what they measured. They need no scheduler; some run
+programs, and none changes settings of the machine.
 
 Example: measure for ten minutes, predict the rest, and see who should stand beside whom
   coplace lab matrix --out pairs.csv --budget 10min ./cg ./ft ./ep ./sort

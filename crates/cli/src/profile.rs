@@ -28,10 +28,10 @@ const SYSTEM: &str = "/var/lib/coplace/evidence.sqlite";
     long_about = "Measures what is not known yet of a program with so many threads on this machine, and keeps it: its time
 alone, the reuse distances of its accesses (from a sample of 1% of the lines; needs valgrind, see
 `coplace lab reuse`), what hardware counters say (where there are any), and what it loses beside a probe
-and takes from it (`coplace lab slowdown`, in five rounds with a probe in private caches, of a quarter of
-the last-level cache, half of it and twice as much). Then it shows the class that each of them speaks for.
+and takes from it (`coplace lab slowdown`, in five rounds with a probe in private caches, of seven eighths
+of the last-level cache, and of twice as much). Then it shows the class that each of them speaks for.
 
-The program runs some forty times, nearly all of them for the slowdowns; its output goes nowhere. A
+The program runs some thirty times, nearly all of them for the slowdowns; its output goes nowhere. A
 program is known again by the content of its file and by its arguments; one that was changed is another
 one. A run that reaches the --limit is ended with all that it started, and nothing of it is kept; under the
 reuse tool what was seen until then is.

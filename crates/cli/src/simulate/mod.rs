@@ -51,7 +51,7 @@ pub struct Args {
     /// From 1 to this many programs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     steps: Option<u32>,
-    /// One or several, separated by commas; all that divide the machine if not given
+    /// One or several, separated by commas; TA and CO for --steps, else BP, EQ, TA and CO, if not given
     #[arg(long, value_delimiter = ',', value_name = "POLICY", value_parser = crate::policy_name::policy_letters)]
     policy: Vec<String>,
     /// A setting of the policies, in TOML: `allowed_widths=[2]` (repeatable)
