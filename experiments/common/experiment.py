@@ -21,7 +21,11 @@ TWO_THREADS = 0.55
 
 
 class Failed(Exception):
-    """The experiment itself could not be carried out."""
+    """The experiment itself could not be carried out. `output`: all that a command printed."""
+
+    def __init__(self, why, output=""):
+        super().__init__(why)
+        self.output = output
 
 
 def bubbles_examples():
@@ -180,7 +184,7 @@ class Experiment:
         child = self.bench.start(command, environment, directory=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         output = child.communicate()[0].decode(errors="replace")
         if child.returncode:
-            raise Failed(f"{' '.join(map(str, command))} with {variables}:\n{output[-3000:]}")
+            raise Failed(f"{' '.join(map(str, command))} with {variables}:\n{output[-3000:]}", output)
         return output
 
     def ordinary_user(self, *apps):
