@@ -129,6 +129,11 @@ pub fn main(args: Args) -> ExitCode {
 fn run(args: &Args) -> Result<Ended, Failure> {
     args.demand.check()?;
     let options = args.choices.options()?;
+    // A result that cannot be written is reported before the program has run for an hour.
+    if let Some(path) = &args.json {
+        let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        opened.map_err(|error| Failure::unwritable(path, error))?;
+    }
     let signals = Signals::catch().map_err(Failure::ours)?;
     // Before there are threads, and before the program: who goes through processes in order comes to it first.
     let witness = Witness::start();
