@@ -84,7 +84,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    run::survive_file_limits();
+    run::ignore_file_limits();
     // Wrong usage ends in there with status 2, which is ours for it, too.
     let result = match Cli::parse().command {
         None => overview::main(),

@@ -34,7 +34,7 @@ use crate::choices::{Choices, join_failure};
 use crate::demand::DemandArgs;
 use crate::exit::Failure;
 use copies::Copies;
-pub use signals::survive_file_limits;
+pub use signals::ignore_file_limits;
 use signals::{Arrival, STOPS, Signals, die_by};
 use witness::Witness;
 

@@ -196,7 +196,7 @@ impl Targets {
     }
 
     /// Whether one of them stands stopped by this.
-    pub fn holds_any(&self) -> bool {
+    pub fn has_stopped_any(&self) -> bool {
         !self.stopped.is_empty()
     }
 

@@ -151,7 +151,7 @@ impl Home {
     }
 
     /// Creates again what somebody has removed while programs run here: a cleaner of temporary files, or a logout.
-    pub fn recreate(&self) -> Result<(), HomeError> {
+    pub fn create_again(&self) -> Result<(), HomeError> {
         Home::create(self.path.clone(), self.kind).map(drop)
     }
 

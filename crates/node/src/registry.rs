@@ -228,11 +228,11 @@ fn writer_lives(writer: &str) -> bool {
 
 /// The same of text.
 pub(crate) fn write_text(path: &Path, text: &[u8]) -> io::Result<()> {
-    host::replace(path, &draft_of(path), text, MODE)
+    host::replace(path, &path_of_draft(path), text, MODE)
 }
 
 /// The name of a file as long as this process writes it; [`Registry::sweep`] removes it once the process is dead.
-fn draft_of(path: &Path) -> PathBuf {
+fn path_of_draft(path: &Path) -> PathBuf {
     let own = identity::own();
     path.with_extension(format!("{DRAFT}{}-{}", own.pid, own.start_time_ticks))
 }

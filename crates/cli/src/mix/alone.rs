@@ -46,7 +46,7 @@ pub fn measure(mix: &mut Mix, quiet: bool) -> Result<Vec<Option<f64>>, Failure> 
             mix.programs[index].alone_ns = mix.programs[other].alone_ns;
             continue;
         }
-        let lone = least_disturbed(
+        let lone = choose_least_disturbed(
             || run(program, &interrupts),
             |lone| {
                 if !quiet {
@@ -68,7 +68,7 @@ pub fn measure(mix: &mut Mix, quiet: bool) -> Result<Vec<Option<f64>>, Failure> 
 }
 
 /// Runs until one is not disturbed, [`TRIES`] times at most; the least disturbed one counts.
-fn least_disturbed<E>(
+fn choose_least_disturbed<E>(
     mut run: impl FnMut() -> Result<Lone, E>,
     mut disturbed: impl FnMut(&Lone),
 ) -> Result<Lone, E> {
@@ -99,7 +99,7 @@ fn run(program: &Program, interrupts: &AtomicUsize) -> Result<Lone, Failure> {
     let mut running = held.let_go(&Default::default()).map_err(failed)?;
     let ended = wait(&mut running, &mut output, interrupts)?;
     let took_ns = (now_ns() - began_ns).max(1);
-    let foreign_share = began.and_then(|began| Moment::now(&cpus)?.foreign_share_since(&began));
+    let foreign_share = began.and_then(|began| Moment::now(&cpus)?.measure_foreign_share(&began));
     output.pump(true, |_| {});
     if ended != Ended::Status(0) || output.verified() == Some(false) {
         let how = match ended {
@@ -152,7 +152,7 @@ mod tests {
             count += 1;
             Ok::<_, ()>(Lone { took_ns: count as u64, foreign_share: Some(shares[count - 1]) })
         };
-        let lone = least_disturbed(run, |_| ()).unwrap();
+        let lone = choose_least_disturbed(run, |_| ()).unwrap();
         (lone.took_ns, count)
     }
 

@@ -470,7 +470,8 @@ impl Drive<'_> {
         };
         let before = self.before;
         let began = self.began;
-        let foreign_share = began.and_then(|began| Moment::now(&before.allowed)?.foreign_share_since(&began));
+        let foreign_share =
+            began.and_then(|began| Moment::now(&before.allowed)?.measure_foreign_share(&began));
         // The scheduler's record is whole only when it has ended.
         drop(self.membership);
         let refused = self.plans.first_refusal();

@@ -34,7 +34,7 @@ impl Moment {
     }
 
     /// The share of the CPUs' time since an earlier moment that others took; `None` where that was too short a time.
-    pub fn foreign_share_since(&self, earlier: &Moment) -> Option<f64> {
+    pub fn measure_foreign_share(&self, earlier: &Moment) -> Option<f64> {
         let passed_ns = self.at_ns.saturating_sub(earlier.at_ns);
         let used_ns = self.used_ns.saturating_sub(earlier.used_ns);
         let own_ns = self.own_ns.saturating_sub(earlier.own_ns);
@@ -57,23 +57,23 @@ mod tests {
     #[test]
     fn one_of_two_cpus_used_by_others_is_a_half() {
         // Ten seconds of two CPUs: both busy throughout, half of it ours.
-        assert_eq!(moment(11, 25, 14).foreign_share_since(&moment(1, 5, 4)), Some(0.5));
+        assert_eq!(moment(11, 25, 14).measure_foreign_share(&moment(1, 5, 4)), Some(0.5));
     }
 
     #[test]
     fn own_use_is_no_foreign_load() {
-        assert_eq!(moment(11, 25, 24).foreign_share_since(&moment(1, 5, 4)), Some(0.0));
+        assert_eq!(moment(11, 25, 24).measure_foreign_share(&moment(1, 5, 4)), Some(0.0));
         // The kernel counts in ticks: ours may seem more than all.
-        assert_eq!(moment(11, 24, 24).foreign_share_since(&moment(1, 5, 4)), Some(0.0));
+        assert_eq!(moment(11, 24, 24).measure_foreign_share(&moment(1, 5, 4)), Some(0.0));
     }
 
     #[test]
-    fn a_moment_too_close_tells_nothing() {
-        assert_eq!(moment(1, 5, 4).foreign_share_since(&moment(1, 5, 4)), None);
+    fn too_short_a_time_has_no_share() {
+        assert_eq!(moment(1, 5, 4).measure_foreign_share(&moment(1, 5, 4)), None);
     }
 
     #[test]
-    fn this_machine_tells_what_it_did() {
+    fn this_machine_keeps_these_times() {
         let cpus = linux::affinity::get(std::process::id()).unwrap();
         let moment = Moment::now(&cpus).expect("the kernel keeps these times");
         assert!(moment.used_ns > 0 && moment.cpus == cpus.len() as u64);

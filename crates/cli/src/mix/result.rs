@@ -95,19 +95,19 @@ impl ProgramResult {
     }
 
     /// Response time over time alone; of programs that ended well only.
-    fn ratio(&self) -> Option<f64> {
+    fn response_over_alone(&self) -> Option<f64> {
         let alone_ns = self.alone_ns.filter(|alone_ns| *alone_ns > 0 && self.succeeded())?;
         Some(self.response_ns()? as f64 / alone_ns as f64)
     }
 
-    /// What the others made it lose: [`ProgramResult::ratio`], unless it took less than alone by more than one run alone
+    /// What the others made it lose: [`ProgramResult::response_over_alone`], unless it took less than alone by more than one run alone
     /// can err. Then that time is not what it takes with the whole machine.
     pub fn slowdown(&self) -> Option<f64> {
-        self.ratio().filter(|ratio| *ratio >= 1.0 - ALONE_ERROR)
+        self.response_over_alone().filter(|ratio| *ratio >= 1.0 - ALONE_ERROR)
     }
 
     fn is_faster_than_alone(&self) -> bool {
-        self.ratio().is_some() && self.slowdown().is_none()
+        self.response_over_alone().is_some() && self.slowdown().is_none()
     }
 
     fn was_disturbed_alone(&self) -> bool {
@@ -212,7 +212,7 @@ impl MixResult {
     }
 
     /// What a reader must know before he believes the slowdowns.
-    fn doubts(&self) -> Vec<String> {
+    fn describe_doubts(&self) -> Vec<String> {
         let percent = |share: Option<f64>| format!("{:.0}%", 100.0 * share.unwrap_or_default());
         let mut doubts = Vec::new();
         let alone = self.programs.iter().filter(|program| program.was_disturbed_alone());
@@ -289,7 +289,7 @@ impl MixResult {
             }
             _ => {}
         }
-        for doubt in self.doubts() {
+        for doubt in self.describe_doubts() {
             out += &format!("{doubt}\n");
         }
         out += &format!("mechanisms    {}, turns by {}\n", self.placement, self.turns);
@@ -377,7 +377,7 @@ impl MixResult {
                 format!("coplace used {} of CPU time", units::format_ns(self.own_cpu_ns)),
             ]
             .into_iter()
-            .chain(self.doubts())
+            .chain(self.describe_doubts())
             .collect(),
             cpus: self.cpus.clone(),
             end_ns: self.end_ns,

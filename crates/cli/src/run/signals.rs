@@ -97,7 +97,7 @@ impl AsFd for Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        self.caught.iter().for_each(|signal| put_back(*signal));
+        self.caught.iter().for_each(|signal| restore_disposition(*signal));
         QUEUE.store(-1, Ordering::Release);
     }
 }
@@ -135,7 +135,7 @@ fn default(signal: i32) {
 }
 
 /// As it was when this process began.
-fn put_back(signal: i32) {
+fn restore_disposition(signal: i32) {
     let before = if was_ignored(signal) { libc::SIG_IGN } else { libc::SIG_DFL };
     // SAFETY: neither disposition runs code of ours.
     unsafe { libc::signal(signal, before) };
@@ -143,7 +143,7 @@ fn put_back(signal: i32) {
 
 /// A write beyond the limit of a file's size (`ulimit -f`) is an error for us, which is reported, and not our end.
 /// Programs are started with the signal as it was.
-pub fn survive_file_limits() {
+pub fn ignore_file_limits() {
     // SAFETY: that a signal is ignored involves no code of ours.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }

@@ -27,7 +27,7 @@ pub(super) struct Seen {
 impl Seen {
     /// Looks at what is on record. Records are read only where a name has come or gone.
     pub fn sample(&mut self, home: &Home) {
-        let now = directory_of(home);
+        let now = find_directory(home);
         if now != self.directory {
             self.lost.append(&mut self.records);
             self.names.clear();
@@ -67,7 +67,7 @@ impl Seen {
 }
 
 /// `None`: there is none.
-fn directory_of(home: &Home) -> Option<u64> {
+fn find_directory(home: &Home) -> Option<u64> {
     let apps = home.apps();
     let names = host::with(|host| host.names(home.path())).ok()?;
     names.into_iter().find(|entry| Some(entry.name.as_os_str()) == apps.file_name()).map(|entry| entry.inode)

@@ -26,13 +26,13 @@ impl Membership {
             }
             self.collect_accounts();
             self.set_link(Link::Lost(Lost::now(why)));
-            self.free_unrecorded();
+            self.set_unrecorded_free();
         }
     }
 
     /// A scheduler that was lost leaves our programs on record. Of one whose record somebody has removed, no successor
     /// knows what was done to it.
-    fn free_unrecorded(&self) {
+    fn set_unrecorded_free(&self) {
         let registry = Registry::new(&self.home);
         let is_unrecorded = |program: &&Program| program.record.started && !registry.has(&program.record.id);
         let programs = self.programs.iter().filter(|_| self.home.may_schedule());
@@ -162,7 +162,7 @@ impl Membership {
         let lock = match self.home.lock_scheduler(Role::Leader) {
             // Somebody has removed the directory; our programs are to be on record again.
             Err(LockError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
-                self.home.recreate()?;
+                self.home.create_again()?;
                 self.home.lock_scheduler(Role::Leader)?
             }
             locked => locked?,

@@ -97,7 +97,7 @@ impl Managed {
     pub fn known(&self) -> Known {
         let groups = self.harness.as_ref().map(|harness| harness.traces().groups.clone());
         let by_signal = self.harness.as_ref().filter(|harness| harness.stops_by_signal());
-        let none_stopped = by_signal.is_some_and(|harness| !harness.holds_any_stopped());
+        let none_stopped = by_signal.is_some_and(|harness| !harness.has_stopped_any());
         Known { groups: groups.unwrap_or_default(), user_stopped: self.user_stopped, none_stopped }
     }
 

@@ -107,8 +107,8 @@ impl Harness {
     }
 
     /// Whether its turns have stopped one of its processes that they have not continued since.
-    pub fn holds_any_stopped(&self) -> bool {
-        host::lock(&self.targets).holds_any()
+    pub fn has_stopped_any(&self) -> bool {
+        host::lock(&self.targets).has_stopped_any()
     }
 
     /// Whether new threads and processes have to be looked for and confined one by one.

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probe_alone_tells_its_bandwidth_or_that_others_ran() {
+    fn the_probe_alone_has_a_bandwidth_unless_others_ran() {
         let stop = Arc::new(AtomicBool::new(false));
         for _ in 0..10 {
             let made = make(&order(&stop, Duration::from_secs(2)), None, None);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_without_the_cpu_says_nothing() {
+    fn a_measurement_without_the_cpu_is_no_evidence() {
         let spent = |cpu_ns| Spent { cpu_ns, wall_ns: 100 };
         assert!(matches!(judged(Ok(1), false, &spent(95)), Ok(1)));
         assert!(matches!(judged(Ok(1), false, &spent(80)), Err(Nothing::Disturbed)));
