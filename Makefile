@@ -11,7 +11,7 @@ export PATH := $(CURDIR)/.tools/cargo/bin:$(PATH)
 export RUSTUP_HOME ?= $(if $(wildcard .tools/rustup),$(CURDIR)/.tools/rustup,$(HOME)/.rustup)
 export CARGO_HOME ?= $(if $(wildcard .tools/cargo),$(CURDIR)/.tools/cargo,$(HOME)/.cargo)
 
-.PHONY: build apps preload reuse-tool guest demo test lint unit bench experiments soak install uninstall clean prepare
+.PHONY: build apps preload reuse-tool guest demo test lint bench experiments soak install uninstall clean prepare
 
 prepare:
 	@scripts/prepare build

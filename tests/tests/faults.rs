@@ -330,7 +330,7 @@ fn lose_records_and_leader(turns: &str, what: &str) {
 }
 
 #[test]
-fn programs_go_on_whose_records_were_removed_before_a_kill() {
+fn programs_whose_records_were_removed_survive_a_kill() {
     for turns in mechanisms() {
         for what in ["h/apps", "h"] {
             lose_records_and_leader(turns, what);

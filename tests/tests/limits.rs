@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use coplace_tests::{Child, Home, app, coplace, helper, processes, skipped};
+use coplace_tests::{Child, Home, app, coplace, helper, processes, skipped, skipped_here};
 
 fn two_cpus(test: &str) -> bool {
     let enough = processes::cpu_count() >= 2;
@@ -250,6 +250,9 @@ fn signals_to_the_run_alone_are_passed_on_each_once() {
 
 #[test]
 fn an_ignored_signal_reaches_a_program_that_handles_it() {
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        return skipped_here("there is no python3");
+    }
     let home = Home::new();
     let program = "import signal, sys, time\n\
                    def handle(number, frame): print(number, flush=True); sys.exit(0)\n\

@@ -129,17 +129,17 @@ pub fn main(args: Args) -> ExitCode {
 fn run(args: &Args) -> Result<Ended, Failure> {
     args.demand.check()?;
     let options = args.choices.options()?;
-    // A result that cannot be written is reported before the program has run for an hour.
-    if let Some(path) = &args.json {
-        let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        opened.map_err(|error| Failure::unwritable(path, error))?;
-    }
     let signals = Signals::catch().map_err(Failure::ours)?;
     // Before there are threads, and before the program: who goes through processes in order comes to it first.
     let witness = Witness::start();
     let launch = Launch { command: args.command.clone(), ..Launch::default() };
     // Held before anything else, so that a program that cannot be run starts no scheduler.
     let mut held = Held::spawn(launch).map_err(|error| Failure::new(error.exit_status(), error))?;
+    // A result that cannot be written is reported before the program has run for an hour.
+    if let Some(path) = &args.json {
+        let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        opened.map_err(|error| Failure::unwritable(path, error))?;
+    }
     let name = args.name.clone().unwrap_or_else(|| identity::name_of(&args.command[0]));
     let mut guardian = Guardian {
         signals,
@@ -420,6 +420,11 @@ impl Guardian {
 
     fn handle_arrival(&mut self, arrival: Arrival, now_ns: u64, child: &mut Running) -> io::Result<()> {
         let signal = arrival.signal;
+        if !STOPS.contains(&signal) && is_ignored(signal, child) {
+            // It changes nothing about the program, with or without us.
+            self.copies.was_delivered(signal, now_ns);
+            return Ok(());
+        }
         let terminates = matches!(signal, libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTERM);
         if let Some(member) = self.member.as_mut().filter(|_| terminates) {
             member.report_terminating(&self.name);
@@ -504,6 +509,12 @@ impl Guardian {
 fn acts_on_each_copy(signal: i32, child: &Running) -> bool {
     let handled = |status: procfs::Status| (status.sig_caught | status.sig_blocked) >> (signal - 1) & 1 == 1;
     procfs::status(child.process().pid, &Root::live()).is_ok_and(handled)
+}
+
+/// Whether the program ignores the signal, as under nohup.
+fn is_ignored(signal: i32, child: &Running) -> bool {
+    let ignored = |status: procfs::Status| status.sig_ignored >> (signal - 1) & 1 == 1;
+    procfs::status(child.process().pid, &Root::live()).is_ok_and(ignored)
 }
 
 /// Waits until the program stands stopped by the signal; `false` if it does not obey, or has ended.

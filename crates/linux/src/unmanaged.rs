@@ -91,6 +91,29 @@ pub fn usage_between(before: &Sample, after: &Sample) -> MilliCpus {
     unexplained_ns.into_iter().map(|(cpu, rest_ns)| (cpu, milli(rest_ns))).collect()
 }
 
+/// Two samples closer than this tell no share: a tick of 10 ms is too large a part of the time between them.
+const SHORTEST_SHARE_NS: u64 = 200_000_000;
+
+/// The share (0 to 1) of the time of these CPUs that was taken between two samples by others than the managed programs:
+/// by unmanaged ones, nice or not, and by the hypervisor for other machines. `None`: the samples are less than 0.2 s
+/// apart.
+pub fn usage_share_between(before: &Sample, after: &Sample, cpus: &CpuSet) -> Option<f64> {
+    let passed_ns = after.at_ns.saturating_sub(before.at_ns);
+    let capacity_ns = passed_ns.saturating_mul(cpus.len() as u64);
+    if passed_ns < SHORTEST_SHARE_NS || capacity_ns == 0 {
+        return None;
+    }
+    let taken_ticks = |sample: &Sample| -> u64 {
+        let ours = sample.cpus.cpus.iter().filter(|(cpu, _)| cpus.contains(**cpu));
+        ours.map(|(_, ticks)| ticks.busy_ticks + ticks.stolen_ticks).sum()
+    };
+    let managed_ns = |sample: &Sample| -> u64 { sample.managed.values().map(|managed| managed.cpu_ns).sum() };
+    let tick_ns = 1_000_000_000 / procfs::ticks_per_second();
+    let taken_ns = taken_ticks(after).saturating_sub(taken_ticks(before)) * tick_ns;
+    let others_ns = taken_ns.saturating_sub(managed_ns(after).saturating_sub(managed_ns(before)));
+    Some((others_ns as f64 / capacity_ns as f64).min(1.0))
+}
+
 /// Exponential smoothing: after `time_constant_ns` a step has come through to 63%. CPUs that are
 /// new start at what they show; those that are gone are left out.
 pub fn smooth(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use coplace_linux::procfs::{CpuTicks, CpuTimes, ticks_per_second};
-use coplace_linux::unmanaged::{Managed, MilliCpus, Sample, smooth, usage_between};
+use coplace_linux::unmanaged::{Managed, MilliCpus, Sample, smooth, usage_between, usage_share_between};
 use topology::CpuSet;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -72,4 +72,34 @@ fn smoothing_reaches_63_percent_after_one_time_constant() {
     }
     assert_eq!(value, now);
     assert_eq!(smooth(&value, &milli(&[(0, 5)]), 0, SECOND_NS), milli(&[(0, 1_000)]));
+}
+
+/// The share of two CPUs that others took.
+fn share(before: &Sample, after: &Sample) -> Option<f64> {
+    usage_share_between(before, after, &"0-1".parse().unwrap())
+}
+
+#[test]
+fn one_of_two_cpus_used_by_others_is_a_half() {
+    let before = sample(1, &[0, 0, 0], &[(1, 400, "0-1")]);
+    // The third CPU is not asked about.
+    let after = sample(2, &[1_000, 1_000, 1_000], &[(1, 1_400, "0-1")]);
+    assert_eq!(share(&before, &after), Some(0.5));
+}
+
+#[test]
+fn managed_time_is_left_out_and_stolen_time_is_not() {
+    let before = sample(1, &[0, 0], &[(1, 0, "0-1")]);
+    let mut after = sample(2, &[500, 500], &[(1, 1_000, "0-1")]);
+    assert_eq!(share(&before, &after), Some(0.0));
+    after.cpus.cpus.get_mut(&0).unwrap().stolen_ticks = ticks_per_second() / 2;
+    assert_eq!(share(&before, &after), Some(0.25));
+    // The kernel counts in ticks: a program may seem to have used more than was used.
+    assert_eq!(share(&before, &sample(2, &[400, 500], &[(1, 1_000, "0-1")])), Some(0.0));
+}
+
+#[test]
+fn samples_too_close_have_no_share() {
+    let one = sample(1, &[0, 0], &[]);
+    assert_eq!(share(&one, &Sample { at_ns: one.at_ns + SECOND_NS / 10, ..one.clone() }), None);
 }

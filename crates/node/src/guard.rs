@@ -94,8 +94,8 @@ fn detach() {
     let _ = host::with(|host| host.write(Path::new("/proc/self/oom_score_adj"), b"-900"));
 }
 
-/// Until the holder ends or ceases to beat. While it does neither, a look costs no more than a wait
-/// and two reads: there are ten of them a second.
+/// Until the holder ends or ceases to beat. While it does neither, a look costs no more than a wait,
+/// a read and the names in two directories: there are ten of them a second.
 fn watch(lease: &OpenLease, root: &Root, home: &Home, seen: &mut Seen) {
     seen.sample(home);
     let holder = PidFd::open(identity::to_linux(lease.view().holder), root);

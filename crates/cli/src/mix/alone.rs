@@ -6,7 +6,7 @@ use linux::clock::now_ns;
 use node::launch::{Ended, Held, Running};
 use workload::{Mix, Program};
 
-use super::foreign::{DISTURBED, Moment};
+use super::foreign::{self, DISTURBED};
 use super::output::{self, Output};
 use super::{drive, entry};
 use crate::exit::{DOES_NOT_HOLD, Failure};
@@ -95,11 +95,11 @@ fn run(program: &Program, interrupts: &AtomicUsize) -> Result<Lone, Failure> {
         |error: node::launch::LaunchError| Failure::new(DOES_NOT_HOLD, format!("{}: {error}", program.name));
     let held = Held::spawn(entry::launch(&unnamed, files).map_err(failed)?).map_err(failed)?;
     let cpus = linux::affinity::get(std::process::id()).map_err(Failure::ours)?;
-    let (began, began_ns) = (Moment::now(&cpus), now_ns());
+    let (before, began_ns) = (foreign::sample(&cpus), now_ns());
     let mut running = held.let_go(&Default::default()).map_err(failed)?;
     let ended = wait(&mut running, &mut output, interrupts)?;
     let took_ns = (now_ns() - began_ns).max(1);
-    let foreign_share = began.and_then(|began| Moment::now(&cpus)?.measure_foreign_share(&began));
+    let foreign_share = before.and_then(|before| foreign::sample_share(&before, &cpus));
     output.pump(true, |_| {});
     if ended != Ended::Status(0) || output.verified() == Some(false) {
         let how = match ended {

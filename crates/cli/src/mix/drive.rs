@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use linux::clock::{now_ns, process_cpu_ns};
+use linux::unmanaged::Sample;
 use node::home::Home;
 use node::join::Membership;
 use node::launch::{Ended, Held};
@@ -18,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use workload::{Instance, Mix, Program, WaitPolicy};
 
 use super::entry::{Entry, State, close, launch, own_cpus, register};
-use super::foreign::Moment;
+use super::foreign;
 use super::output::{self, Output, Scratch};
 use super::plans::Plans;
 use super::progress::Progress;
@@ -104,7 +105,7 @@ pub fn drive(mix: &Mix, mut how: How) -> Result<Driven, Failure> {
         entries: Vec::new(),
         plans: Plans::begin(membership.is_leader().then_some(trace), before.uptime_ns),
         began_ns: now_ns(),
-        began: Moment::now(&before.allowed),
+        sample: foreign::sample(&before.allowed),
         membership,
         how,
         before,
@@ -144,7 +145,8 @@ struct Drive<'a> {
     plans: Plans,
     progress: Progress,
     began_ns: u64,
-    began: Option<Moment>,
+    /// How its CPUs stood at the beginning.
+    sample: Option<Sample>,
     before: Status,
 }
 
@@ -469,9 +471,8 @@ impl Drive<'_> {
             (false, Err(_)) => process_cpu_ns(),
         };
         let before = self.before;
-        let began = self.began;
         let foreign_share =
-            began.and_then(|began| Moment::now(&before.allowed)?.measure_foreign_share(&began));
+            self.sample.as_ref().and_then(|sample| foreign::sample_share(sample, &before.allowed));
         // The scheduler's record is whole only when it has ended.
         drop(self.membership);
         let refused = self.plans.first_refusal();

@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_beside_others_is_marked() {
+    fn disturbed_measurements_are_marked() {
         let mut alone = program("a", 0, 2 * S, Some(S));
         alone.alone_foreign_share = Some(0.48);
         let shown = result(vec![alone, program("b", 0, 4 * S, Some(S))]).table();
