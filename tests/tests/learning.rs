@@ -1,4 +1,4 @@
-//! What a live scheduler learns of programs while they run.
+//! What a live scheduler learns of programs while they run, and what it knows of them when they come again.
 
 use std::fs;
 use std::time::Duration;
@@ -61,4 +61,51 @@ fn neighbour_costs_are_recorded_and_read_by_predict() {
     assert!((cell["value"].as_f64().unwrap() / slowdown - 1.0).abs() < 0.02, "{cell} {line}");
     daemon.signal(libc::SIGTERM);
     home.is_left_clean();
+}
+
+#[test]
+fn a_program_is_remembered_at_its_next_start_with_reasons() {
+    let home = Home::new();
+    let _daemon = home.daemon(&[]);
+    let width = processes::cpu_count().max(2).to_string();
+    let spin = app("pthreads_spin");
+    let run = |name: &str, scale: &str| {
+        let mut command = home.coplace();
+        command.args([
+            "run",
+            "-q",
+            "--name",
+            name,
+            "--",
+            &spin,
+            "--threads",
+            &width,
+            "--size",
+            "S",
+            "--scale",
+            scale,
+        ]);
+        home.start(name, &mut command)
+    };
+    let mut first = run("first", "4");
+    home.until("it shows that it is rigid", || home.app("first").is_some_and(|app| app["rigid"].is_string()));
+    assert!(first.ended_within(Duration::from_secs(60)).success());
+    home.until("it is gone", || home.app("first").is_none());
+    let mut second = run("second", "0.5");
+    home.until("it is known again", || {
+        let explained = home.ask(&["explain", "second"]);
+        String::from_utf8_lossy(&explained.stdout).contains("cannot be resized, as last time")
+    });
+    assert!(second.ended_within(Duration::from_secs(60)).success());
+    let mut command = home.coplace();
+    command.args(["run", "-q", "--name", "narrow", "--threads", "1", "--", &app("regions"), "--size", "S"]);
+    command.args(["--scale", "4"]);
+    let mut narrow = home.start("narrow", &mut command);
+    home.until("it runs", || home.running("regions").len() == 1);
+    let pid = home.running("regions")[0];
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
+    assert!(String::from_utf8_lossy(&environment).contains("\0OMP_NUM_THREADS=1\0"));
+    let explained = home.ask(&["explain", "narrow"]);
+    assert!(String::from_utf8_lossy(&explained.stdout).contains("was started with 1 of"), "{explained:?}");
+    assert!(narrow.ended_within(Duration::from_secs(60)).success() && narrow.verified());
 }

@@ -154,11 +154,6 @@ fn a_place_is_divided_among_the_teams_of_mpi_ranks() {
     }
 }
 
-/// Ends what only burns CPU time; it reports its work then.
-fn end_burning(home: &Home) {
-    home.running("burn").into_iter().for_each(|pid| processes::signal(pid, libc::SIGTERM));
-}
-
 /// mpirun of Open MPI and of MPICH, as far as they are installed.
 fn launchers() -> Vec<(&'static str, Vec<&'static str>)> {
     let open_mpi = vec!["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"];
@@ -252,7 +247,7 @@ fn ranks_take_turns_and_their_launcher_is_never_stopped() {
                 let turns = |job: &str| home.app(job).and_then(|app| app["account"]["turns"].as_u64());
                 turns("job1") > Some(3) && turns("job2") > Some(3)
             });
-            end_burning(&home);
+            home.running("burn").into_iter().for_each(|pid| processes::signal(pid, libc::SIGTERM));
             for run in &mut runs {
                 assert!(run.ended_within(Duration::from_secs(60)).success(), "{}", run.stderr());
                 let verified = run.stdout().lines().filter(|line| *line == "VERIFIED").count();
@@ -260,129 +255,6 @@ fn ranks_take_turns_and_their_launcher_is_never_stopped() {
             }
         }
     }
-}
-
-#[test]
-fn a_program_waits_for_memory_with_a_reason_and_starts_then() {
-    let home = Home::new();
-    let _daemon = home.daemon(&[]);
-    let burn = app("burn");
-    let mut first = home.start(
-        "first",
-        home.coplace().args(["run", "-q", "--name", "first", "--", &burn, "--seconds", "600"]),
-    );
-    home.until("the first runs", || home.running("burn").len() == 1);
-    let mut big = home.start(
-        "big",
-        home.coplace().args(["run", "--name", "big", "--mem", "4000T", "--", &burn, "--seconds", "0.2"]),
-    );
-    home.until("it waits", || home.app("big").is_some_and(|app| app["state"] == "waiting"));
-    let why = home.app("big").unwrap()["waits_for"].as_str().unwrap().to_owned();
-    assert!(why.contains("expected to need 4000.0 TiB"), "{why}");
-    home.until("it says so", || big.stderr().contains("big waits: it is expected to need"));
-    let explained = home.ask(&["explain", "big"]);
-    assert!(String::from_utf8_lossy(&explained.stdout).contains("it waits:"), "{explained:?}");
-    // Nobody waits behind it who expects nothing, and who expects something waits its turn.
-    let mut small = home.start(
-        "small",
-        home.coplace().args(["run", "-q", "--name", "small", "--", &burn, "--seconds", "0.2"]),
-    );
-    assert!(small.ended_within(Duration::from_secs(60)).success());
-    let mut next = home.start(
-        "next",
-        home.coplace().args(["run", "--name", "next", "--mem", "1M", "--", &burn, "--seconds", "0.2"]),
-    );
-    home.until("it waits behind", || {
-        home.app("next").is_some_and(|app| {
-            app["waits_for"].as_str().is_some_and(|why| why.contains("big came before it"))
-        })
-    });
-    end_burning(&home);
-    assert!(first.ended_within(Duration::from_secs(60)).success());
-    // Nothing is left that could free memory: it starts all the same.
-    assert!(big.ended_within(Duration::from_secs(60)).success() && big.verified());
-    assert!(next.ended_within(Duration::from_secs(60)).success() && next.verified());
-    drop((first, small));
-    home.until("all are gone", || {
-        home.status().is_some_and(|status| status["apps"].as_array().is_some_and(Vec::is_empty))
-    });
-}
-
-#[test]
-fn a_wait_for_memory_can_be_interrupted_and_released() {
-    let home = Home::new();
-    let _daemon = home.daemon(&[]);
-    let burn = app("burn");
-    let _first = home.start("first", home.coplace().args(["run", "-q", "--", &burn, "--seconds", "600"]));
-    home.until("the first runs", || home.running("burn").len() == 1);
-    let waiting = |name: &str| {
-        let mut command = home.coplace();
-        let child = home.start(
-            name,
-            command.args(["run", "-q", "--name", name, "--mem", "4000T", "--", &burn, "--seconds", "0.2"]),
-        );
-        home.until("it waits", || home.app(name).is_some_and(|app| app["state"] == "waiting"));
-        child
-    };
-    let mut interrupted = waiting("interrupted");
-    interrupted.signal(libc::SIGTERM);
-    interrupted.ended_within(Duration::from_secs(60));
-    home.until("it is forgotten", || home.app("interrupted").is_none());
-    let mut released = waiting("released");
-    assert!(home.ask(&["release", "released"]).status.success());
-    assert!(released.ended_within(Duration::from_secs(60)).success() && released.verified());
-    let mut killed = waiting("killed");
-    killed.signal(libc::SIGKILL);
-    killed.ended_within(Duration::from_secs(60));
-    home.until("what its run left behind goes on by itself and ends", || home.app("killed").is_none());
-}
-
-#[test]
-fn a_program_is_remembered_at_its_next_start_with_reasons() {
-    let home = Home::new();
-    let _daemon = home.daemon(&[]);
-    let width = processes::cpu_count().max(2).to_string();
-    let spin = app("pthreads_spin");
-    let run = |name: &str, scale: &str| {
-        let mut command = home.coplace();
-        command.args([
-            "run",
-            "-q",
-            "--name",
-            name,
-            "--",
-            &spin,
-            "--threads",
-            &width,
-            "--size",
-            "S",
-            "--scale",
-            scale,
-        ]);
-        home.start(name, &mut command)
-    };
-    let mut first = run("first", "4");
-    home.until("it shows that it is rigid", || home.app("first").is_some_and(|app| app["rigid"].is_string()));
-    end_burning(&home);
-    assert!(first.ended_within(Duration::from_secs(60)).success());
-    home.until("it is gone", || home.app("first").is_none());
-    let mut second = run("second", "0.5");
-    home.until("it is known again", || {
-        let explained = home.ask(&["explain", "second"]);
-        String::from_utf8_lossy(&explained.stdout).contains("cannot be resized, as last time")
-    });
-    assert!(second.ended_within(Duration::from_secs(60)).success());
-    let mut command = home.coplace();
-    command.args(["run", "-q", "--name", "narrow", "--threads", "1", "--", &app("regions"), "--size", "S"]);
-    command.args(["--scale", "4"]);
-    let mut narrow = home.start("narrow", &mut command);
-    home.until("it runs", || home.running("regions").len() == 1);
-    let pid = home.running("regions")[0];
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
-    assert!(String::from_utf8_lossy(&environment).contains("\0OMP_NUM_THREADS=1\0"));
-    let explained = home.ask(&["explain", "narrow"]);
-    assert!(String::from_utf8_lossy(&explained.stdout).contains("was started with 1 of"), "{explained:?}");
-    assert!(narrow.ended_within(Duration::from_secs(60)).success() && narrow.verified());
 }
 
 #[test]
