@@ -126,11 +126,17 @@ const GROUPS: &str = "/sys/fs/cgroup/coplace";
 /// What the guest's kernel says of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sight {
+    /// `Cpus_allowed_list` of the first thread of its first process; empty where it has no process.
     pub cpus: String,
+    /// `Mems_allowed_list` of that thread.
     pub mems: String,
+    /// Whether the group's `cgroup.freeze` is 1.
     pub frozen: bool,
+    /// Whether the group's `cpu.idle` is 1.
     pub idle: bool,
+    /// The group's `cpu.weight`; 0 where that was not read.
     pub weight: u32,
+    /// The group's `cgroup.procs`.
     pub pids: Vec<u32>,
 }
 
@@ -148,6 +154,8 @@ impl Session<'_> {
         format!("export COPLACE_RUNTIME_DIR={home} OUT={home}.out; mkdir -p $OUT; {script}")
     }
 
+    /// Runs a shell script that must succeed, and returns what it printed. The session's directory for output
+    /// is `$OUT` there.
     pub fn sh(&mut self, script: &str) -> String {
         let script = self.script(script);
         self.guest.sh(&script)

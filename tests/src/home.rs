@@ -28,6 +28,7 @@ pub struct Home {
 }
 
 impl Home {
+    /// Waits until no other test of this checkout has a home, and makes the directory.
     pub fn new() -> Home {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         fs::create_dir_all(top().join("target")).expect("target/ can be made");
@@ -69,6 +70,7 @@ impl Home {
         copy
     }
 
+    /// Its temporary directory, which is removed with it.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -103,6 +105,7 @@ impl Home {
         command
     }
 
+    /// The `coplace` binary under test, as a command in this home.
     pub fn coplace(&self) -> Command {
         self.command(self.program(&coplace()))
     }
@@ -285,18 +288,22 @@ pub struct Child {
 }
 
 impl Child {
+    /// Of the process itself, such as `coplace run`, not of a program below it.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
+    /// Sends a signal to it alone, not to what it has started.
     pub fn signal(&self, number: i32) {
         processes::signal(self.pid(), number);
     }
 
+    /// How it has ended; `None` while it runs.
     pub fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it is our child")
     }
 
+    /// Waits for its end. Panics, with all that it printed, if that takes longer than `most`.
     pub fn ended_within(&mut self, most: Duration) -> ExitStatus {
         let since = Instant::now();
         loop {
@@ -315,14 +322,17 @@ impl Child {
         }
     }
 
+    /// What it has printed so far.
     pub fn stdout(&self) -> String {
         fs::read_to_string(&self.out).unwrap_or_default()
     }
 
+    /// What it has said on stderr so far.
     pub fn stderr(&self) -> String {
         fs::read_to_string(&self.err).unwrap_or_default()
     }
 
+    /// Whether the last line that it printed is `VERIFIED`, by which the apps confirm their result.
     pub fn verified(&self) -> bool {
         self.stdout().lines().last() == Some("VERIFIED")
     }
@@ -337,13 +347,17 @@ impl Drop for Child {
 
 /// How a `coplace mix` ended.
 pub struct Mix {
+    /// Of `coplace mix` itself.
     pub status: ExitStatus,
+    /// What it wrote by `--json`; null where it wrote nothing.
     pub json: Value,
+    /// What it said on stderr.
     pub stderr: String,
     output: PathBuf,
 }
 
 impl Mix {
+    /// A program's entry in the result. Panics where there is none.
     pub fn program(&self, name: &str) -> &Value {
         let programs =
             self.json["programs"].as_array().unwrap_or_else(|| panic!("no result; {}", self.stderr));

@@ -84,6 +84,7 @@ pub fn own_mask() -> String {
     status("/proc/self/status", "Cpus_allowed_list").expect("the kernel tells the mask")
 }
 
+/// How many CPUs this process may use, by its mask and quota; 1 where that cannot be found out.
 pub fn cpu_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -10,17 +10,24 @@ use crate::top;
 /// What a program must be found to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
+    /// Any team gives the same result, and coplace finds that out.
     Resizable,
+    /// Another team may give another result, or coplace cannot tell: it keeps its threads.
     Rigid,
 }
 
 /// One program as one compiler built it with one list of flags.
 #[derive(Clone, Debug)]
 pub struct Program {
+    /// Where it is built, or will be, such as `build/teams/stencil-gcc-O2`.
     pub path: PathBuf,
+    /// Its source's file name without the ending.
     pub name: String,
+    /// `gcc` or `clang`; C++ is built by its `g++` or `clang++`.
     pub compiler: String,
+    /// One list of its head, separated by blanks; `-O2` where the head has none.
     pub flags: String,
+    /// What its head expects for this compiler (`expect:`).
     pub mark: Mark,
 }
 

@@ -4,6 +4,7 @@
 pub struct Token {
     /// In which line it begins, from 1.
     pub line: usize,
+    /// A word, a single mark, or `::`.
     pub text: String,
 }
 

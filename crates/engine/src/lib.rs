@@ -17,8 +17,6 @@
 //! about sequences (invariants 6 and 7, left-over CPUs) is carried out and complained about: it does
 //! no harm, and refusing it would.
 
-#![deny(missing_docs)]
-
 mod allowance;
 mod event;
 mod stand_in;

@@ -9,8 +9,6 @@
 //! The node remembers by itself what its scheduler saw of a program's nature, memory and speed-up curve
 //! (`node::remember`); this store has measurements that somebody asked for. Neither has the other's.
 
-#![deny(missing_docs)]
-
 mod sample;
 mod store;
 

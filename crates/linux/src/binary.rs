@@ -15,10 +15,13 @@ const MOST_ENTRIES: u64 = 512;
 /// not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
+    /// It has no `PT_INTERP` program header, so no dynamic loader runs.
     #[error("it is linked statically, so that nothing can be preloaded")]
     Static,
+    /// Its ELF class, byte order or machine differs from that of the running coplace.
     #[error("it was built for another architecture than the preload library")]
     Architecture,
+    /// The file's mode has the set-user-ID or set-group-ID bit.
     #[error(
         "it gets rights from its file (set-user-ID or set-group-ID), and the loader preloads nothing into such"
     )]
@@ -28,6 +31,7 @@ pub enum Obstacle {
 /// An executable file, after the scripts that lead to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
+    /// `None` if the library can be preloaded; [`Obstacle::SetId`] only if nothing else stands in the way.
     pub obstacle: Option<Obstacle>,
     /// The libraries that it names.
     pub needed: Vec<String>,

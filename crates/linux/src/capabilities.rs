@@ -10,27 +10,44 @@ use serde::{Deserialize, Serialize};
 use crate::error::Absent;
 use crate::root::Root;
 
+/// Something that the kernel or the processor offers for placing programs, taking turns or measuring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mechanism {
+    /// `cpuset.cpus` of version 2 groups.
     CpusetV2,
+    /// `cpuset.cpus` of version 1 groups.
     CpusetV1,
+    /// `sched_setaffinity(2)`, on one thread after the other.
     Affinity,
+    /// `cgroup.freeze` of version 2 groups (Linux 5.2).
     FreezerV2,
+    /// `freezer.state` of version 1 groups.
     FreezerV1,
+    /// `cpu.idle` of version 2 groups (Linux 5.15).
     IdleV2,
+    /// `cpu.idle` of version 1 groups (Linux 5.15).
     IdleV1,
+    /// `cpu.weight` of version 2 groups.
     WeightsV2,
+    /// `cpu.shares` of version 1 groups.
     WeightsV1,
+    /// SIGSTOP and SIGCONT, sent through a pidfd where there is one (Linux 5.3).
     Stop,
+    /// `SCHED_FIFO` at priority 1 for our own threads.
     RealTime,
+    /// Nice −11 for our own threads, where `SCHED_FIFO` is not granted.
     Nice,
+    /// `perf_event_open(2)`, with an instruction counter that really moves.
     PerfEvents,
+    /// A mounted `/sys/fs/resctrl`: Intel RDT, AMD QoS or Arm MPAM.
     Resctrl,
+    /// Two NUMA nodes or more in `/sys/devices/system/node/online`.
     Numa,
 }
 
 impl Mechanism {
+    /// Every mechanism, in the order in which a survey lists them.
     pub const ALL: [Mechanism; 15] = [
         Mechanism::CpusetV2,
         Mechanism::CpusetV1,
@@ -89,33 +106,42 @@ impl fmt::Display for Mechanism {
     }
 }
 
+/// What came of trying a mechanism.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
+    /// It works, or will as soon as its controller is enabled.
     Available {
         /// How, where or with what limit.
         detail: String,
     },
+    /// It does not work here; `what` is the mechanism as it is displayed.
     Absent(Absent),
 }
 
+/// One line of a survey.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
+    /// What was tried.
     pub mechanism: Mechanism,
+    /// What came of it.
     pub state: State,
 }
 
 /// Every mechanism once, in the order of [`Mechanism::ALL`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survey {
+    /// One for each mechanism.
     pub entries: Vec<Entry>,
 }
 
 impl Survey {
+    /// What came of trying this mechanism; `None` only in a survey that was not made by [`survey`].
     pub fn state(&self, mechanism: Mechanism) -> Option<&State> {
         self.entries.iter().find(|entry| entry.mechanism == mechanism).map(|entry| &entry.state)
     }
 
+    /// Whether this mechanism is available.
     pub fn has(&self, mechanism: Mechanism) -> bool {
         matches!(self.state(mechanism), Some(State::Available { .. }))
     }

@@ -45,6 +45,7 @@ impl Hierarchy {
         Ok(Hierarchy { mount, base, controllers })
     }
 
+    /// The directory below which groups are made, at `coplace/<scheduler>/<application>`.
     pub fn base(&self) -> &Path {
         &self.base
     }

@@ -78,13 +78,17 @@ pub(crate) fn sleep_on_monotonic(deadline_ns: u64) {
 pub enum Priority {
     /// `SCHED_FIFO` at this priority: no ordinary thread can delay the caller.
     RealTime {
+        /// Always [`REAL_TIME_PRIORITY`].
         priority: i32,
     },
     /// Ordinary scheduling at this niceness.
     Nice {
+        /// Always [`RAISED_NICE`].
         nice: i32,
     },
+    /// Neither was granted.
     Unchanged {
+        /// What the kernel answered to either, with the resource limits in force, for people to read.
         why: String,
     },
 }

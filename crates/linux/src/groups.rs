@@ -21,7 +21,9 @@ use crate::{cgroup1, cgroup2};
 /// By which version a group does what it is for; `None`: that is not done by groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
+    /// Confining to CPUs, by a cpuset; done by affinity otherwise.
     pub cpus: Option<Version>,
+    /// Strict turns, by the freezer; taken by SIGSTOP otherwise.
     pub freezing: Option<Version>,
     /// `cpu.idle`.
     pub idling: Option<Version>,
@@ -145,6 +147,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// The directories that [`Prepared::create`] will make. [`Error::Parse`] if the name of the scheduler or
+    /// of the program cannot be that of a directory.
     pub fn dirs(&self) -> Result<Vec<PathBuf>> {
         let mut dirs = self.v1.as_ref().map_or(Ok(Vec::new()), Planned::dirs)?;
         if let Some(v2) = &self.v2 {
@@ -179,6 +183,7 @@ pub struct Further {
 }
 
 impl Further {
+    /// The directories that [`Groups::create`] will make; errors as of [`Prepared::dirs`].
     pub fn dirs(&self) -> Result<Vec<PathBuf>> {
         self.group.dirs()
     }

@@ -33,24 +33,33 @@ pub use kernel::Kernel;
 /// What a path leads to; links are not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileInfo {
+    /// A link counts as a link, wherever it leads.
     pub kind: FileKind,
+    /// The user that owns it.
     pub uid: u32,
     /// Permission bits.
     pub mode: u32,
+    /// Length as the file system states it: 0 for files of `/proc` and of control groups.
     pub bytes: u64,
 }
 
+/// The kinds of files that are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
+    /// A plain file.
     File,
+    /// A directory.
     Directory,
+    /// A symbolic link.
     Link,
+    /// A socket, a pipe or a device.
     Other,
 }
 
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Named {
+    /// The name alone, without the directory.
     pub name: OsString,
     /// Tells the file from a later one of this name.
     pub inode: u64,
@@ -66,6 +75,7 @@ pub trait OpenFile: std::fmt::Debug + Send {
 
 /// A process that cannot come to mean another one.
 pub trait OpenProcess: std::fmt::Debug + Send {
+    /// Sends a signal to the process; fails with ESRCH once it has ended and been waited for.
     fn send(&self, signal: Signal) -> io::Result<()>;
     /// Waits for its end for at most so long; whether it has ended. A zombie counts as ended.
     fn wait_exit(&self, timeout_ns: u64) -> io::Result<bool>;
@@ -79,12 +89,14 @@ pub trait OpenProcess: std::fmt::Debug + Send {
 pub trait Lock: std::fmt::Debug + Send {
     /// What the lock's file holds.
     fn read(&self) -> io::Result<Vec<u8>>;
+    /// Gives the lock's file this content in place: who reads it meanwhile may find only a part, or nothing.
     fn replace(&self, bytes: &[u8]) -> io::Result<()>;
 }
 
 /// What came of trying to lock.
 #[derive(Debug)]
 pub enum Locked {
+    /// This process has it now.
     Held(Box<dyn Lock>),
     /// Somebody else has it, and left this in the file.
     ByAnother(Vec<u8>),
@@ -92,7 +104,9 @@ pub enum Locked {
 
 /// A process that this one has started.
 pub trait Started: std::fmt::Debug + Send {
+    /// Its process id, also after it has ended.
     fn pid(&self) -> u32;
+    /// Whether it has ended, without waiting. One that has is reaped.
     fn has_ended(&mut self) -> io::Result<bool>;
 }
 
@@ -106,14 +120,17 @@ pub trait Stream: Read + Write + std::fmt::Debug + Send {
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
+/// A socket at which other processes of this machine connect.
 pub trait Listener: std::fmt::Debug + Send {
     /// The next who connects; `WouldBlock` where nobody does.
     fn accept(&self) -> io::Result<Box<dyn Stream>>;
+    /// For [`Host::poll`]; `None` in a model.
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
 /// A thread of this process.
 pub trait Thread: std::fmt::Debug + Send {
+    /// Whether it has ended, be it by a panic; does not wait.
     fn is_finished(&self) -> bool;
     /// Waits for its end. One that panicked has said so itself.
     fn join(self: Box<Self>);
@@ -122,7 +139,9 @@ pub trait Thread: std::fmt::Debug + Send {
 /// Memory that is shared with whoever else has mapped the same file.
 #[derive(Debug)]
 pub enum Mapping {
+    /// The kernel's: shared, readable and writable.
     File(MmapRaw),
+    /// A model's: the words of the whole file.
     Model(Arc<[AtomicU64]>),
 }
 
@@ -135,6 +154,7 @@ impl Mapping {
         }
     }
 
+    /// Its length in bytes, at least what [`Host::map`] was asked for.
     pub fn bytes(&self) -> usize {
         match self {
             Mapping::File(map) => map.len(),
@@ -155,13 +175,16 @@ impl Mapping {
 pub trait Host {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     fn now_ns(&self) -> u64;
+    /// Sleeps until a time of `CLOCK_MONOTONIC` in nanoseconds, through all interruptions.
     fn sleep_until(&self, deadline_ns: u64);
 
+    /// The calling process, by its number in its own pid namespace.
     fn own_pid(&self) -> u32;
     /// The effective user.
     fn own_uid(&self) -> u32;
     /// Of the calling thread.
     fn raise_priority(&self) -> Priority;
+    /// Starts a thread of this process. The kernel shows the first 15 bytes of its name.
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<Box<dyn Thread>>;
     /// Waits until one of these has something, at most so long. It may come back earlier.
     fn poll(&self, fds: &mut [PollFd<'_>], timeout_ns: u64);
@@ -169,10 +192,15 @@ pub trait Host {
     fn own_cpu_ns(&self) -> u64;
     /// CPU time of a process with its ended threads; `None` where there is none.
     fn cpu_ns_of(&self, pid: u32) -> Option<u64>;
+    /// `sched_getaffinity(2)`: the CPUs, by `os_index`, on which a thread may run (0: the calling one).
     fn affinity(&self, tid: Tid) -> io::Result<CpuSet>;
+    /// `sched_setaffinity(2)` on a thread (0: the calling one); EINVAL if it may run on none of these CPUs.
     fn set_affinity(&self, tid: Tid, mask: &CpuSet) -> io::Result<()>;
+    /// `kill(2)`, but to one process only: 0, which would mean a group, is ESRCH.
     fn send(&self, pid: u32, signal: Signal) -> io::Result<()>;
+    /// `tgkill(2)`; ESRCH if this process has no such thread.
     fn send_to_thread(&self, pid: u32, tid: Tid, signal: Signal) -> io::Result<()>;
+    /// `pidfd_open(2)` (Linux 5.3): a handle on the process that has this pid now.
     fn open_process(&self, pid: u32) -> io::Result<Box<dyn OpenProcess>>;
     /// The file that the calling process runs.
     fn own_executable(&self) -> io::Result<PathBuf>;
@@ -199,14 +227,21 @@ pub trait Host {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// The names in a directory, in any order.
     fn names(&self, directory: &Path) -> io::Result<Vec<Named>>;
+    /// What a symbolic link holds, which may be no path at all: `pid:[4026531836]`.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
+    /// `lstat(2)`; `NotFound` where nothing is.
     fn inspect(&self, path: &Path) -> io::Result<FileInfo>;
+    /// Whether `access(2)` lets this process write there; `false` where nothing is.
     fn may_write(&self, path: &Path) -> bool;
+    /// Makes one directory, not those above it; `AlreadyExists` where something is. The umask narrows `mode`.
     fn create_directory(&self, path: &Path, mode: u32) -> io::Result<()>;
+    /// Removes an empty directory, or a control group; EBUSY if that has members or groups below it.
     fn remove_directory(&self, path: &Path) -> io::Result<()>;
+    /// `unlink(2)`: the name goes, and whoever has the file open keeps it.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// A directory with all that is in it.
     fn remove_tree(&self, path: &Path) -> io::Result<()>;
+    /// Opens a file that exists, as it is: for writing only if `writes`, else for reading only.
     fn open(&self, path: &Path, writes: bool) -> io::Result<Box<dyn OpenFile>>;
     /// `None`: it is no plain file, or a shorter one.
     fn map(&self, path: &Path, bytes: usize) -> io::Result<Option<Mapping>>;
@@ -298,6 +333,7 @@ pub fn exists(path: &Path) -> bool {
     with(|host| host.inspect(path).is_ok())
 }
 
+/// Whether a path is a directory; a link to one is not.
 pub fn is_directory(path: &Path) -> bool {
     with(|host| host.inspect(path).is_ok_and(|info| info.kind == FileKind::Directory))
 }
@@ -307,6 +343,8 @@ pub fn own_uid() -> u32 {
     with(|host| host.own_uid())
 }
 
+/// The calling process, by its number in its own pid namespace; [`crate::procfs::own_pid`] gives the number
+/// that `/proc` shows.
 pub fn own_pid() -> u32 {
     with(|host| host.own_pid())
 }

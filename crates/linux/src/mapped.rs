@@ -36,6 +36,7 @@ pub enum Gone {
     /// Another file has its place.
     #[error("another file was put in its place")]
     Replaced,
+    /// It could not be opened or looked at, for example because the process has ended or is another user's.
     #[error(transparent)]
     Unreadable(#[from] std::io::Error),
 }

@@ -55,7 +55,9 @@ fn left(group: &Path, limit: &str, used: &str, inactive: &str) -> Option<u64> {
 /// waited for memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pressure {
+    /// At least one thread waited (`avg10` of the line `some`).
     pub some_percent: f64,
+    /// All threads with something to do waited (`avg10` of the line `full`); 0 where there is no such line.
     pub full_percent: f64,
 }
 
@@ -83,12 +85,16 @@ pub fn pressure(root: &Root) -> Result<Pressure> {
 /// A process's memory in RAM: now, and the most that it ever had. Pages that it shares count whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
+    /// What it has now (`VmRSS`).
     pub now_bytes: u64,
+    /// The most that it had since its last exec (`VmHWM`).
     pub peak_bytes: u64,
     /// Of what it has now: not pages of files nor shared memory. All of it before Linux 4.5.
     pub anonymous_bytes: u64,
 }
 
+/// Reads `/proc/PID/status`; all 0 for kernel threads and zombies, which have no memory. Fails once the
+/// process is gone ([`Error::is_gone`]).
 pub fn resident(pid: u32, root: &Root) -> Result<Resident> {
     let path = dir(pid, root).join("status");
     let text = read(&path)?;

@@ -15,7 +15,9 @@ use crate::root::{Root, read};
 /// A node and its CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
+    /// The N of `/sys/devices/system/node/nodeN`; gaps are possible.
     pub number: u32,
+    /// By `os_index`, from `cpulist`; empty for a node that has memory only.
     pub cpus: CpuSet,
 }
 
@@ -50,7 +52,9 @@ pub fn touched_nodes(nodes: &[Node], place: &CpuSet) -> Vec<u32> {
 /// Part of an address space: from, to, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
+    /// Address of the first byte.
     pub from: u64,
+    /// Address behind the last byte.
     pub to: u64,
 }
 
@@ -81,10 +85,13 @@ pub fn data_ranges(process: Process, root: &Root) -> Result<Vec<Range>> {
 pub struct Batch {
     /// Pages looked at.
     pub examined: u64,
+    /// Pages that were on none of the wanted nodes and are now on the one chosen for them.
     pub moved: u64,
+    /// Pages that were to move and did not: other processes use them too, for example, or the node is full.
     pub failed: u64,
 }
 
+/// The size of a page in bytes (`sysconf(_SC_PAGESIZE)`); 4096 where that tells nothing.
 pub fn page_bytes() -> u64 {
     // SAFETY: sysconf only looks up a number.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

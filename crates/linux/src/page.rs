@@ -27,8 +27,11 @@ pub use rigid::RigidReason;
 
 /// The environment variable that names the directory of pages to the library.
 pub const PAGES_VARIABLE: &str = "COPLACE_PAGES";
+/// The length of a page's file; a shorter one is still being made.
 pub const PAGE_BYTES: usize = 4096;
+/// What a page begins with once it is ready: `coplace1` on a little-endian machine.
 pub const MAGIC: u64 = 0x3165_6361_6c70_6f63;
+/// The version of the layout; a page with another one is not opened ([`Absent`]).
 pub const VERSION: u32 = 2;
 /// In a page's `resizable`: its user vouches for the program, whatever it loads.
 pub const RESIZABLE_BY_WORD: u64 = u64::MAX;
@@ -40,13 +43,22 @@ const CHOSE_CPUS: usize = 48;
 
 /// Bits of the page's `state`.
 pub mod state {
+    /// The library is in the process and works.
     pub const LOADED: u32 = 1 << 0;
+    /// A runtime is there and has read its CPU mask: from now on the mask may be narrowed.
     pub const RUNTIME_INITIALISED: u32 = 1 << 1;
+    /// The runtime binds its threads (`OMP_PROC_BIND`, `OMP_PLACES`).
     pub const BINDS_THREADS: u32 = 1 << 2;
+    /// Waiting threads spin far longer than by default (`OMP_WAIT_POLICY=active`, a large `GOMP_SPINCOUNT`).
     pub const SPINS_LONG: u32 = 1 << 3;
+    /// The runtime sizes teams by load too (`OMP_DYNAMIC=true`), so the figures of teams are upper bounds.
     pub const RUNTIME_DYNAMIC: u32 = 1 << 4;
+    /// The program has run its exit handlers; never set where a signal or `_exit` ended it.
     pub const EXITED: u32 = 1 << 5;
+    /// The program, or who started it, chose its CPUs itself (`sched_setaffinity`, `taskset`); exec keeps it.
     pub const SET_OWN_MASK: u32 = 1 << 6;
+    /// The program binds its threads to CPUs of the place that it is given, and anew when that changes: this
+    /// is no choice of CPUs.
     pub const FOLLOWS_PLACE: u32 = 1 << 7;
 }
 
@@ -162,6 +174,7 @@ fn pack_found(loads: u32, generation: u32) -> u64 {
 pub struct SizeFigures {
     /// The team size; `SIZES + 1` stands for all larger ones too.
     pub threads: u32,
+    /// Outermost regions that have ended.
     pub regions: u64,
     /// Wall-clock time in those regions.
     pub ns: u64,
@@ -216,6 +229,7 @@ impl Page {
         self.access.view()
     }
 
+    /// The page's file, named after the process ([`PageName`]) or `default`.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -241,6 +255,7 @@ impl Page {
         }
     }
 
+    /// How many times exec has started the page anew.
     pub fn generation(&self) -> u32 {
         self.raw().generation.load(Ordering::Relaxed)
     }
@@ -250,6 +265,8 @@ impl Page {
         unpack(self.raw().node.load(Ordering::Relaxed)).0
     }
 
+    /// The number of the latest wish, raised by one with each, wrapping; [`Page::applied_seq`] tells which
+    /// one is followed.
     pub fn target_seq(&self) -> u32 {
         unpack(self.raw().node.load(Ordering::Relaxed)).1
     }
@@ -296,6 +313,8 @@ impl Page {
         self.store_resizable(RESIZABLE_BY_WORD);
     }
 
+    /// Says that it may not be resized, or not any more: from its next region on it gets all the threads that
+    /// it asks for.
     pub fn set_not_resizable(&self) {
         self.store_resizable(0);
     }
@@ -335,6 +354,7 @@ impl Page {
         }
     }
 
+    /// Whether an outermost region runs now. (In C: `coplace_page_in_region`.)
     pub fn is_in_region(&self) -> bool {
         self.raw().lane.iter().any(|lane| lane.now.load(Ordering::Acquire) >> 32 != 0)
     }
@@ -384,10 +404,12 @@ impl Page {
         self.raw().state.load(Ordering::Acquire)
     }
 
+    /// Whether a bit of [`state`] is set; of several, any of them.
     pub fn has(&self, bit: u32) -> bool {
         self.state() & bit != 0
     }
 
+    /// The reasons of [`Page::rigid`] as the library's own bits (`COPLACE_RIGID_…`); 0 = none.
     pub fn rigid_bits(&self) -> u32 {
         self.raw().rigid.load(Ordering::Acquire)
     }

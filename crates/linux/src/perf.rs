@@ -13,7 +13,9 @@ use crate::root::{Root, read};
 /// What is counted, in user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
+    /// Clock cycles of the CPU (`PERF_COUNT_HW_CPU_CYCLES`).
     Cycles,
+    /// Instructions retired (`PERF_COUNT_HW_INSTRUCTIONS`).
     Instructions,
     /// An event of the processor by its own number.
     Raw(u64),
@@ -34,10 +36,12 @@ impl Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reading {
+    /// Events counted during its turns; [`Reading::corrected`] makes up for the rest of the time.
     pub count: u64,
     /// How long it should have counted, and how long it did: counters take turns where there are more of
     /// them than the processor has.
     pub enabled_ns: u64,
+    /// How long it did count; 0 if it never had a turn.
     pub running_ns: u64,
 }
 
@@ -54,6 +58,8 @@ impl Reading {
 pub struct Counters(Vec<Counter>);
 
 impl Counters {
+    /// Opens one counter for each event; [`Absent`] at the first that cannot be opened: the machine has none,
+    /// this user may not, or the processor does not know the event.
     pub fn of_children(events: &[Event], root: &Root) -> Result<Counters, Absent> {
         let open = |event: &Event| event.builder().inherit(true).enable_on_exec(true).build();
         let opened: io::Result<_> = events.iter().map(open).collect();

@@ -9,6 +9,7 @@ use crate::host::{self, OpenProcess};
 use crate::procfs::Process;
 use crate::root::Root;
 
+/// A process behind its pidfd: signals and waiting never concern a later process that got the same pid.
 #[derive(Debug)]
 pub struct PidFd {
     process: Process,
@@ -27,6 +28,7 @@ impl PidFd {
         Ok(PidFd { process, handle })
     }
 
+    /// Which process it was opened for; it may have ended meanwhile.
     pub fn process(&self) -> Process {
         self.process
     }
@@ -55,6 +57,7 @@ impl PidFd {
         self.handle.as_fd()
     }
 
+    /// Whether it has ended, as a zombie or reaped; does not wait.
     pub fn has_exited(&self) -> Result<bool> {
         self.wait_exit(0)
     }

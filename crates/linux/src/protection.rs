@@ -103,24 +103,37 @@ enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
+    /// A thread of the kernel (`PF_KTHREAD`).
     KernelThread,
+    /// Process 1, of the machine or of this container.
     Init,
+    /// This process, or any other whose command is named `coplace`.
     Ourselves,
     /// It started us, directly or not.
     Ancestor,
+    /// A debugger or strace is attached to it.
     Traced {
+        /// `TracerPid` of its `/proc/PID/status`.
         tracer_pid: u32,
     },
+    /// A shell, or a program that holds a terminal or changes users (tmux, login, sudo).
     Shell {
+        /// The known name that its command or its file has.
         name: String,
     },
+    /// A launcher of parallel programs (mpirun, srun, torchrun), or one of its daemons.
     Launcher {
+        /// The known name that its command or its file has.
         name: String,
     },
+    /// A daemon, a container runtime or a part of the desktop.
     Service {
+        /// The known name that its command or its file has.
         name: String,
     },
+    /// It leads its session. Said only of what somebody else started.
     SessionLeader,
+    /// Its process group is in the foreground of its terminal. Said only of what somebody else started.
     ForegroundJob,
 }
 

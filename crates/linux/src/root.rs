@@ -11,7 +11,9 @@ use crate::host;
 pub struct Root {
     /// Put before absolute paths that the kernel names, such as mount points.
     pub base: PathBuf,
+    /// The directory that stands for `/proc`.
     pub proc: PathBuf,
+    /// The directory that stands for `/sys`.
     pub sys: PathBuf,
 }
 
@@ -33,6 +35,7 @@ impl Root {
         Root { proc: base.join("proc"), sys: base.join("sys"), base }
     }
 
+    /// Whether this is the running machine, not a recording or an imitation.
     pub fn is_live(&self) -> bool {
         self.base == Path::new("/")
     }

@@ -23,8 +23,11 @@ use crate::root::Root;
 /// What sending to several processes came to.
 #[derive(Clone, Debug, Default)]
 pub struct Sent {
+    /// How many processes were sent the signal, as a whole or thread by thread.
     pub reached: usize,
+    /// Those that had ended.
     pub gone: Vec<Process>,
+    /// Those that could not be signalled although they are there, with the reason.
     pub failed: Vec<(Process, Error)>,
 }
 
@@ -60,6 +63,7 @@ const POLITE: [Signal; 3] = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
 /// What others want of a process that we have stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopsByOthers {
+    /// Nobody else has asked that it stand.
     None,
     /// It is to stand, whatever we do.
     Stands,
@@ -179,6 +183,7 @@ impl Targets {
         Targets { targets: processes.iter().filter_map(open).collect(), ..Targets::default() }
     }
 
+    /// Those held, including any that have ended since.
     pub fn processes(&self) -> Vec<Process> {
         self.targets.iter().map(Target::process).collect()
     }
@@ -218,6 +223,7 @@ impl Targets {
         self.others.retain(|process| !leaving.contains(process));
     }
 
+    /// Sends a signal to all of them; what it stops or continues is not kept in mind.
     pub fn send(&self, signal: Signal, root: &Root) -> Sent {
         let mut sent = Sent::default();
         for target in &self.targets {
@@ -289,6 +295,8 @@ pub fn send(processes: &[Process], signal: Signal, root: &Root) -> Sent {
     sent
 }
 
+/// Stops them as [`Targets::stop`] does, for [`cont_ours`] to continue; those that stand already are left
+/// alone and appear nowhere in the result.
 pub fn stop(processes: &[Process], root: &Root) -> Sent {
     let mut targets = Targets::open(processes, root);
     let mut sent = targets.stop(root);
@@ -296,6 +304,7 @@ pub fn stop(processes: &[Process], root: &Root) -> Sent {
     sent
 }
 
+/// Sends SIGCONT to each of the processes, whoever stopped it.
 pub fn cont(processes: &[Process], root: &Root) -> Sent {
     send(processes, Signal::CONT, root)
 }

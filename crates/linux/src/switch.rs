@@ -23,6 +23,7 @@ impl Switch {
         Ok(Switch { file, path, on, off })
     }
 
+    /// The kernel file: `cpu.idle`, `cgroup.freeze` or `freezer.state` of a group.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -23,10 +23,12 @@ pub struct Managed {
     pub place: CpuSet,
 }
 
+/// The CPU time used so far, as read at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// `CLOCK_MONOTONIC`.
     pub at_ns: u64,
+    /// Of each CPU of the machine, since boot.
     pub cpus: CpuTimes,
     /// By the caller's own numbers.
     pub managed: BTreeMap<u64, Managed>,

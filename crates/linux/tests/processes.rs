@@ -405,6 +405,30 @@ fn a_stop_reaches_computing_threads_behind_a_sleeping_first() {
 }
 
 #[test]
+fn a_process_goes_on_after_the_end_of_its_first_thread() {
+    let root = Root::live();
+    // By the system call itself: only this thread ends.
+    let script = "import ctypes, platform, threading\n\
+                  def spin():\n while True: pass\n\
+                  threading.Thread(target=spin).start()\n\
+                  exits = 60 if platform.machine() == 'x86_64' else 93\n\
+                  print('up')\nctypes.CDLL(None).syscall(exits, 0)";
+    let Some(program) = Program::python(script) else { return };
+    let (process, pid) = (program.process, program.process.pid);
+    let first_has_ended = || procfs::thread_stat(pid, pid, &root).unwrap().has_ended();
+    eventually("the end of the first thread", first_has_ended);
+    assert!(process.is_alive(&root) && procfs::tree(pid, &root).unwrap() == [process]);
+    let mut targets = signals::Targets::open(&[process], &root);
+    assert_eq!(targets.stop(&root).reached, 1);
+    signals::wait_all_stopped(&[process], SECOND_NS, &root).unwrap();
+    assert!(signals::is_stopped(process, &root).unwrap());
+    assert_eq!(targets.cont(&root).reached, 1);
+    eventually("going on", || !signals::is_stopped(process, &root).unwrap());
+    signals::kill(&[process], Signal::KILL, &root);
+    eventually("its end", || !process.is_alive(&root));
+}
+
+#[test]
 fn waiting_for_a_stop_times_out_and_names_what_still_runs() {
     let root = Root::live();
     let program = Program::sleep();

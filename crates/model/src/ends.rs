@@ -83,6 +83,8 @@ impl Kernel {
         Ok(())
     }
 
+    /// As kill(2) does, whether or not `from` may. All but SIGSTOP and SIGCONT end the process, if need be
+    /// once it goes on again. `ESRCH` where there is none.
     pub fn signal(&mut self, from: u32, pid: u32, signal: Signal) -> Result<(), i32> {
         let frozen = self.processes.get(&pid).map(|process| self.is_frozen(process));
         let frozen_v1 = frozen == Some(true)

@@ -9,15 +9,21 @@ use topology::CpuSet;
 /// A mounted hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hierarchy {
+    /// Version 2, with the controllers cpuset and cpu.
     V2,
+    /// Version 1 with the controller cpuset.
     Cpuset,
+    /// Version 1 with the controller cpu.
     Cpu,
+    /// Version 1 with the controller freezer.
     Freezer,
 }
 
+/// All of them, in the order of the model's `/proc/PID/cgroup`.
 pub const ALL: [Hierarchy; 4] = [Hierarchy::V2, Hierarchy::Cpuset, Hierarchy::Cpu, Hierarchy::Freezer];
 
 impl Hierarchy {
+    /// The directory where it is mounted, if it is.
     pub fn mount(self) -> &'static str {
         match self {
             Hierarchy::V2 => "/sys/fs/cgroup/unified",
@@ -27,6 +33,7 @@ impl Hierarchy {
         }
     }
 
+    /// Its controller as `/proc/PID/cgroup` names it; empty for version 2.
     pub fn controller(self) -> &'static str {
         match self {
             Hierarchy::V2 => "",
@@ -57,12 +64,16 @@ impl Hierarchy {
     }
 }
 
+/// What was written to the files of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
     /// What was written; empty: nothing (in version 2 that of the group above).
     pub cpus: CpuSet,
+    /// Whether `cpuset.mems` names any memory node; without one a version 1 cpuset takes no process.
     pub mems: bool,
+    /// By its own `cgroup.freeze` or `freezer.state`, whatever the groups above are.
     pub frozen: bool,
+    /// By its own `cpu.idle`, whatever the groups above are.
     pub idle: bool,
     /// Version 2: the controllers that are handed down.
     pub handed_down: Vec<String>,
@@ -71,6 +82,7 @@ pub struct Group {
 /// A file of a group: the hierarchy, the group's path in it (`/` is the top), and the file's name.
 pub(crate) type GroupFile = (Hierarchy, String, String);
 
+/// All groups of the mounted hierarchies.
 #[derive(Debug)]
 pub struct Groups {
     groups: BTreeMap<(Hierarchy, String), Group>,
@@ -90,6 +102,7 @@ pub(crate) fn parent(group: &str) -> &str {
 }
 
 impl Groups {
+    /// The top groups alone, each of which has all these CPUs.
     pub fn new(mounted: &[Hierarchy], cpus: &CpuSet) -> Groups {
         let top = |hierarchy: &Hierarchy| {
             let top = Group { cpus: cpus.clone(), mems: true, ..Group::default() };
@@ -98,10 +111,12 @@ impl Groups {
         Groups { groups: mounted.iter().map(top).collect(), mounted: mounted.to_vec(), cpus: cpus.clone() }
     }
 
+    /// The hierarchies that this machine has.
     pub fn mounted(&self) -> &[Hierarchy] {
         &self.mounted
     }
 
+    /// A group by its path in the hierarchy (`/` is the top); `None` where there is none.
     pub fn get(&self, hierarchy: Hierarchy, group: &str) -> Option<&Group> {
         self.groups.get(&(hierarchy, group.to_owned()))
     }
@@ -188,10 +203,12 @@ impl Groups {
         })
     }
 
+    /// Whether a group, or one above it, is frozen.
     pub fn is_frozen(&self, hierarchy: Hierarchy, group: &str) -> bool {
         self.levels(hierarchy, group).any(|level| level.frozen)
     }
 
+    /// Whether `cpu.idle` is set for a group or one above it.
     pub fn is_idle(&self, hierarchy: Hierarchy, group: &str) -> bool {
         self.levels(hierarchy, group).any(|level| level.idle)
     }

@@ -28,40 +28,63 @@ pub(crate) const TICK_NS: u64 = 10_000_000;
 /// What one of coplace's processes did to the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
+    /// A signal was sent, by kill(2) or tgkill(2).
     Signalled {
+        /// The process, also where one of its threads was named.
         to: u32,
+        /// Any; all but SIGSTOP and SIGCONT end a process.
         signal: Signal,
         /// Whether it stood, stopped by a signal.
         stood: bool,
         /// Whether the kernel kept a stop for it that shows that somebody else wants it to stand.
         kept: bool,
     },
+    /// A thread's affinity mask was set.
     Masked {
+        /// Its process.
         pid: u32,
+        /// The thread; the same as `pid` for the first one.
         tid: u32,
+        /// As asked for; it may have CPUs that its cpuset lacks.
         mask: CpuSet,
     },
+    /// A process was moved into a group (`cgroup.procs`).
     Moved {
+        /// The process, of which all threads move.
         pid: u32,
+        /// The group's directory.
         group: PathBuf,
     },
-    /// A group was frozen, idled or confined, or is not any more.
+    /// A group was frozen, or is not any more (`cgroup.freeze`, `freezer.state`).
     Froze {
+        /// The group's directory.
         group: PathBuf,
+        /// `false`: it was thawed.
         on: bool,
     },
+    /// A group was made to run only where others leave a CPU idle, or is not any more (`cpu.idle`).
     Idled {
+        /// The group's directory.
         group: PathBuf,
+        /// `false`: it runs like others again.
         on: bool,
     },
+    /// A group was confined to CPUs (`cpuset.cpus`).
     Confined {
+        /// The group's directory.
         group: PathBuf,
+        /// As written; empty: those of the group above (version 2).
         cpus: CpuSet,
     },
+    /// A guard was started, which has this pid.
     StartedGuard(u32),
+    /// A group was created: its directory.
     MadeGroup(PathBuf),
+    /// A group was removed: its directory.
     RemovedGroup(PathBuf),
+    /// A file was created or overwritten, or another one was renamed to this path.
     Wrote(PathBuf),
+    /// A file was removed; what goes with a whole tree is not told.
     Removed(PathBuf),
 }
 
@@ -83,7 +106,9 @@ pub(crate) enum Event {
 /// How the machine behaves.
 #[derive(Clone, Debug)]
 pub struct Machine {
+    /// Online CPUs, by `os_index`.
     pub cpus: CpuSet,
+    /// The control group hierarchies that are mounted, if any.
     pub mounted: Vec<Hierarchy>,
     /// Whether threads keep their masks when their cpuset changes (since Linux 6.2).
     pub keeps_masks: bool,
@@ -93,13 +118,19 @@ pub struct Machine {
     pub uid: u32,
 }
 
+/// The state of a modelled machine: clock, processes, control groups and files.
 #[derive(Debug)]
 pub struct Kernel {
+    /// The machine's clock, which begins at one second.
     pub now_ns: u64,
+    /// As it was described to [`Kernel::new`].
     pub machine: Machine,
+    /// By pid; zombies stay until they are reaped.
     pub processes: BTreeMap<u32, Process>,
+    /// The control groups, with what was written to them.
     pub groups: Groups,
     pub(crate) files: Files,
+    /// Draws how long calls take.
     pub random: Random,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     sequence: u64,
@@ -112,6 +143,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// A machine that has init, and no files but the directories `/run`, `/tmp` and `/home`.
     pub fn new(machine: Machine, seed: u64) -> Kernel {
         let mut kernel = Kernel {
             // Nothing starts at nought.
@@ -252,6 +284,8 @@ impl Kernel {
         living.into_iter().find_map(|process| Some((process, process.threads.get(&tid)?)))
     }
 
+    /// As sched_setaffinity(2) does; returns the pid of the thread's process. `ESRCH` where no such thread
+    /// lives, `EINVAL` where its cpuset has none of these CPUs.
     pub fn set_mask(&mut self, tid: u32, mask: &CpuSet) -> Result<u32, i32> {
         let (process, _) = self.find_thread(tid).ok_or(libc::ESRCH)?;
         let pid = process.pid;
@@ -264,16 +298,19 @@ impl Kernel {
         Ok(pid)
     }
 
+    /// Whether a group in which it stands, or one above, is frozen.
     pub fn is_frozen(&self, process: &Process) -> bool {
         let frozen = |(hierarchy, group): (&Hierarchy, &String)| self.groups.is_frozen(*hierarchy, group);
         process.groups.iter().any(frozen)
     }
 
+    /// Whether `cpu.idle` is set for a group in which it stands, or one above.
     pub fn is_idle(&self, process: &Process) -> bool {
         let idle = |(hierarchy, group): (&Hierarchy, &String)| self.groups.is_idle(*hierarchy, group);
         process.groups.iter().any(idle)
     }
 
+    /// Whether a signal has stopped it, or it is frozen.
     pub fn stands_still(&self, process: &Process) -> bool {
         process.stopped || self.is_frozen(process)
     }
@@ -528,6 +565,7 @@ impl Kernel {
         self.processes.values().filter(move |process| process.app == Some(app) && !process.zombie)
     }
 
+    /// Keeps a violation with its time, if it is the first; [`run_until`](crate::World::run_until) ends then.
     pub fn found(&mut self, what: String) {
         let at_ms = self.now_ns / 1_000_000;
         self.violation.get_or_insert(format!("at {at_ms} ms: {what}"));
@@ -538,6 +576,7 @@ impl Kernel {
         self.files.paths_below(directory)
     }
 
+    /// What a file outside of `/proc` and control groups contains; `None` where there is none.
     pub fn file(&self, path: &Path) -> Option<Vec<u8>> {
         self.files.content(path).ok().map(|content| files::bytes_of(&content))
     }

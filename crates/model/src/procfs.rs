@@ -40,7 +40,7 @@ fn stat(kernel: &Kernel, process: &Process, tid: u32, thread: &Thread) -> String
         process.group_leader,
         process.session,
         process.nice,
-        process.threads.len(),
+        if process.zombie { 1 } else { process.threads.len() },
         thread.start_ticks,
     )
 }

@@ -38,7 +38,9 @@ struct Task {
 
 /// Told of each act of coplace's processes once it is done; an error is a violation.
 pub type Observer = Box<dyn FnMut(&Kernel, u32, &Act) -> Result<(), String>>;
+/// What a test has planned for a certain time.
 pub type Planned = Box<dyn FnOnce(&Rc<World>)>;
+/// What a process or thread of coplace runs, until it ends.
 pub type Body = Box<dyn FnOnce()>;
 /// What a guard does for a home.
 pub type GuardBody = Rc<dyn Fn(PathBuf) -> Body>;
@@ -46,12 +48,15 @@ pub type GuardBody = Rc<dyn Fn(PathBuf) -> Body>;
 /// What is to happen to a process of coplace at one of its next calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
+    /// It is killed where that call begins.
     Killed,
     /// It gets no CPU for so long.
     Stalled(u64),
 }
 
+/// A modelled machine, and who runs on it.
 pub struct World {
+    /// The machine's state. Calls of coplace's processes borrow it: nobody keeps it borrowed while they run.
     pub kernel: RefCell<Kernel>,
     pub(crate) sockets: RefCell<Sockets>,
     tasks: RefCell<BTreeMap<u64, Task>>,
@@ -87,6 +92,7 @@ pub(crate) fn here() -> Option<Rc<World>> {
 }
 
 impl World {
+    /// A world in which nothing has happened yet; the seed decides how long calls take.
     pub fn new(machine: Machine, seed: u64) -> Rc<World> {
         Rc::new(World {
             kernel: RefCell::new(Kernel::new(machine, seed)),
@@ -124,10 +130,12 @@ impl World {
         CURRENT.with(|current| *current.borrow_mut() = None);
     }
 
+    /// From now on this observer, in place of an earlier one, is told of each act.
     pub fn observe(&self, observer: Observer) {
         *self.observer.borrow_mut() = Some(observer);
     }
 
+    /// Says what guards run; before that coplace cannot start any (`ENOENT`).
     pub fn on_start_guard(&self, body: GuardBody) {
         *self.guard_body.borrow_mut() = Some(body);
     }
@@ -244,6 +252,7 @@ impl World {
         Some(fault)
     }
 
+    /// Time of the machine's clock, which begins at one second.
     pub fn now_ns(&self) -> u64 {
         self.kernel.borrow().now_ns
     }

@@ -28,20 +28,26 @@ const NOBODY: u32 = 65_534;
 pub struct Rule {
     /// The program's file; `*` and `?` as in a shell, `**` for any directories.
     pub path: Option<glob::Pattern>,
+    /// Number of its real user (`Uid` in `/proc/PID/status`).
     pub uid: Option<u32>,
     /// The path of its cgroup in any hierarchy, as `/proc/PID/cgroup` names it.
     pub cgroup: Option<glob::Pattern>,
     /// Name to show it by.
     pub name: Option<AppId>,
+    /// The demand of programs that it takes in; a default weight gives way to that of their nice value.
     pub demand: Demand,
 }
 
 /// A process that a rule means.
 #[derive(Debug)]
 pub struct Found {
+    /// The topmost process of its tree that a rule means.
     pub process: Process,
+    /// Number of its real user (`Uid` in `/proc/PID/status`).
     pub uid: u32,
+    /// The name that the rule gives; `None`: it goes by that of its program.
     pub name: Option<AppId>,
+    /// The demand that the rule gives.
     pub demand: Demand,
     /// Which rule, in words.
     pub rule: String,
@@ -53,6 +59,7 @@ struct Later {
     pause_ns: u64,
 }
 
+/// Looks for programs that rules mean, and keeps in mind when to look at each process again.
 #[derive(Default)]
 pub struct Adopter {
     rules: Vec<Rule>,
@@ -60,6 +67,7 @@ pub struct Adopter {
 }
 
 impl Adopter {
+    /// The first of `rules` that means a process counts.
     pub fn new(rules: Vec<Rule>) -> Adopter {
         Adopter { rules, later: BTreeMap::new() }
     }

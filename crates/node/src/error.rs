@@ -10,32 +10,72 @@ use topology::CpuSet;
 use crate::prior_state::PriorStateError;
 use crate::registry::RegistryError;
 
+/// What fails in the node, unless another error is named.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Why something could not be done to a program, or seen of the machine.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
+    /// A kernel interface refused something or could not be read.
     #[error(transparent)]
     Linux(#[from] linux::Error),
-    #[error(transparent)]
+    /// A program's file in the registry could not be written; nothing is done that is not noted first.
+    #[error("{0}; the program runs on, but what is not on record is not done to it")]
     Registry(#[from] RegistryError),
+    /// What a running program has (masks, groups) could not be read, or could not be given back as it is.
     #[error(transparent)]
     PriorState(#[from] PriorStateError),
+    /// The mask of a thread could not be set; of several such threads, the first that was met.
     #[error("thread {tid}: {error}")]
-    Thread { tid: Tid, error: linux::Error },
+    Thread {
+        /// Its kernel id, as in `/proc/PID/task`.
+        tid: Tid,
+        /// What `sched_setaffinity` answered.
+        error: linux::Error,
+    },
+    /// A program is not on the CPUs that it is to have now; that is tried again.
     #[error("could not be placed on {cpus}: {error}")]
-    NotPlaced { cpus: CpuSet, error: Box<Error> },
+    NotPlaced {
+        /// Where it was to be, by `os_index`: its place, or a step on the way there.
+        cpus: CpuSet,
+        /// What kept it from there.
+        error: Box<Error>,
+    },
+    /// It could not be prepared for its turns; the engine's next step tries again.
     #[error("cannot take turns: {0}")]
     NoTurns(Box<Error>),
+    /// The clock could not stop it or let it go at a switch.
     #[error("could not be stopped or let go: {0}")]
     NotTurned(linux::Error),
+    /// It could not be taken in, so nothing is done to it.
     #[error("runs unmanaged: {0}")]
     Unmanaged(Box<Error>),
+    /// None of the CPUs that it may use is shared out here, so nothing is done to it.
     #[error("runs unmanaged: it may use the CPUs {its} only, and {shared_out} are shared out here")]
-    ElsewhereOnly { its: CpuSet, shared_out: CpuSet },
+    ElsewhereOnly {
+        /// The CPUs that it was allowed when it came, by `os_index`.
+        its: CpuSet,
+        /// The CPUs that programs may use here, by `os_index`.
+        shared_out: CpuSet,
+    },
+    /// When a program was set free, a process that stood stopped could not be continued.
     #[error("cannot continue process {pid}: {error}")]
-    NotContinued { pid: u32, error: linux::Error },
+    NotContinued {
+        /// The stopped process.
+        pid: u32,
+        /// Why SIGCONT did not reach it.
+        error: linux::Error,
+    },
+    /// When a program was set free, a process could not be moved out of the group that was made for it.
     #[error("cannot move process {pid} to {}: {error}", to.display())]
-    NotMovedBack { pid: u32, to: PathBuf, error: linux::Error },
+    NotMovedBack {
+        /// The process in that group.
+        pid: u32,
+        /// The directory of the group that was tried first.
+        to: PathBuf,
+        /// Why the last group that was tried did not take it.
+        error: linux::Error,
+    },
 }
 
 impl Error {

@@ -30,20 +30,37 @@ const MAX_SOCKET_PATH: usize = 107;
 pub(crate) const LOCK_PATIENCE_NS: u64 = 200_000_000;
 const LOCK_PAUSE_NS: u64 = 2_000_000;
 
+/// Why a directory cannot serve as a home.
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
+    /// It, or a directory in it, could not be made or looked at.
     #[error(
         "cannot use {path} for the scheduler's files: {error}; set {RUNTIME_DIR_VARIABLE} to a directory of yours"
     )]
-    Io { path: PathBuf, error: io::Error },
+    Io {
+        /// That directory.
+        path: PathBuf,
+        /// What the file system said.
+        error: io::Error,
+    },
+    /// What is there is not a directory that this user alone can write.
     #[error(
         "{path} is {what}; the scheduler's files need a directory that only its owner can write: remove it, or set {RUNTIME_DIR_VARIABLE} to another one"
     )]
-    Unsafe { path: PathBuf, what: String },
+    Unsafe {
+        /// The home, or a directory in it.
+        path: PathBuf,
+        /// What is wrong, to follow "is": `a symbolic link`, `not a directory` …
+        what: String,
+    },
+    /// With `/socket` it is longer than the address of a Unix socket can be.
     #[error(
         "the path {path} is too long for a Unix socket (at most {MAX_SOCKET_PATH} bytes with '/socket'); set {RUNTIME_DIR_VARIABLE} to a shorter one"
     )]
-    TooLong { path: PathBuf },
+    TooLong {
+        /// The home's directory, without `/socket`.
+        path: PathBuf,
+    },
 }
 
 /// Whose home it is.
@@ -59,6 +76,7 @@ enum Kind {
     Own,
 }
 
+/// A home, by its absolute path and by whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
     path: PathBuf,
@@ -155,14 +173,17 @@ impl Home {
         Home::create(self.path.clone(), self.kind).map(drop)
     }
 
+    /// The home's directory, as an absolute path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
+    /// The Unix socket at which the scheduler listens. One that was killed leaves it behind.
     pub fn socket(&self) -> PathBuf {
         self.path.join("socket")
     }
 
+    /// The file whose lock makes its holder the only scheduler here: [`Home::lock_scheduler`].
     pub fn lock(&self) -> PathBuf {
         self.path.join("lock")
     }
@@ -172,6 +193,7 @@ impl Home {
         self.path.join("claim")
     }
 
+    /// The file in which the scheduler beats: [`Lease`](crate::lease::Lease).
     pub fn lease(&self) -> PathBuf {
         self.path.join("lease")
     }

@@ -8,10 +8,12 @@ use linux::Root;
 use protocol::ProcessId;
 use workload::AppId;
 
+/// The same process, as the kernel's interfaces name it.
 pub fn to_linux(process: ProcessId) -> Process {
     Process { pid: process.pid, start_time_ticks: process.start_time_ticks }
 }
 
+/// The same process, as messages name it.
 pub fn from_linux(process: Process) -> ProcessId {
     ProcessId { pid: process.pid, start_time_ticks: process.start_time_ticks }
 }

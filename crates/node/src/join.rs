@@ -37,20 +37,25 @@ const YIELD_NS: u64 = 5_000_000_000;
 /// How long a scheduler may take to say what an ended program got.
 const LAST_ANSWER: Duration = Duration::from_millis(2500);
 
+/// Why a process found no scheduler to join, could not lead, or could not take over.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     /// What was asked for cannot be had here: the caller's own mistake.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// No home could be found or made, or no directory in it.
     #[error(transparent)]
     Home(#[from] HomeError),
+    /// Somebody else holds the scheduler's lock, or it cannot be taken at all.
     #[error(transparent)]
     Lock(#[from] LockError),
+    /// The scheduler does not answer, speaks another version, or refuses.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The scheduler was lost over what was asked of it.
     #[error(transparent)]
     Lost(Arc<JoinError>),
+    /// There is no connection to a scheduler, and none is hosted here.
     #[error("nobody schedules, and this process cannot: {0}")]
     Nobody(NoSchedulerReason),
 }
@@ -58,14 +63,19 @@ pub enum JoinError {
 /// Why there is no scheduler.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum NoSchedulerReason {
+    /// This process has made no attempt to join or to lead yet.
     #[error("none was looked for yet")]
     NotTried,
+    /// The last attempt failed, or the connection broke.
     #[error(transparent)]
     Failed(Arc<JoinError>),
+    /// This process led and has given that up: [`Membership::step_down`].
     #[error("this process gave up the lead")]
     SteppedDown,
+    /// This process has moved to another home and has not joined there yet.
     #[error("the scheduler is elsewhere now")]
     Elsewhere,
+    /// [`Membership::new`] was given no options to lead with.
     #[error("it was not asked to lead")]
     NotAsked,
 }
@@ -203,6 +213,7 @@ impl Membership {
         self.link = link;
     }
 
+    /// The home that it is in now; it moves when root's daemon comes or goes, or when another home is better.
     pub fn home(&self) -> &Home {
         &self.home
     }

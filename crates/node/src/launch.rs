@@ -36,22 +36,49 @@ pub struct Launch {
     pub environment: BTreeMap<OsString, OsString>,
     /// Instead of this process's own.
     pub stdin: Option<OwnedFd>,
+    /// Instead of this process's own standard output.
     pub stdout: Option<OwnedFd>,
+    /// Instead of this process's own standard error.
     pub stderr: Option<OwnedFd>,
 }
 
+/// Why a program was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
+    /// [`Launch::command`] is empty.
     #[error("there is no program to run")]
     Empty,
+    /// There is no file of that name.
     #[error("cannot run {}: not found{}", program.display(), describe_searched(tried))]
-    NotFound { program: OsString, tried: Vec<PathBuf> },
+    NotFound {
+        /// The first word of the command.
+        program: OsString,
+        /// The paths that were tried: the word itself if it has a slash, else one for each directory of PATH.
+        tried: Vec<PathBuf>,
+    },
+    /// There is such a file, but it cannot be executed.
     #[error("cannot run {path}: {why}", path = path.display())]
-    NotExecutable { path: PathBuf, why: String },
+    NotExecutable {
+        /// The file, as it was tried; a relative path counts from [`Launch::directory`].
+        path: PathBuf,
+        /// The reason in words: no permission, a directory, a missing interpreter …
+        why: String,
+    },
+    /// [`Launch::directory`] cannot be entered.
     #[error("cannot enter the directory {path}: {error}", path = path.display())]
-    Directory { path: PathBuf, error: io::Error },
+    Directory {
+        /// That directory.
+        path: PathBuf,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The program's path, an argument or the directory contains a zero byte.
     #[error("'{}' holds a zero byte, which no program can be given", text.to_string_lossy())]
-    ZeroByte { text: OsString },
+    ZeroByte {
+        /// All of that string.
+        text: OsString,
+    },
+    /// A pipe, memory or the process itself could not be made, or a standard descriptor not be replaced.
     #[error("cannot start a process: {0}")]
     System(#[from] io::Error),
 }
@@ -92,6 +119,7 @@ pub struct Held {
 }
 
 impl Held {
+    /// Forks the program's process and holds it; fails here where the program is missing or not executable.
     pub fn spawn(launch: Launch) -> Result<Held, LaunchError> {
         let program = launch.command.first().ok_or(LaunchError::Empty)?;
         let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
@@ -134,6 +162,7 @@ impl Held {
         Ok(Held { running, go, failure, environment, variables, candidates, program, directory })
     }
 
+    /// The process, which stays the same when it executes. Its start time is 0 where /proc does not tell it.
     pub fn process(&self) -> ProcessId {
         self.running.process
     }
@@ -218,7 +247,9 @@ impl Held {
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
+    /// It exited with this status, 0 to 255.
     Status(i32),
+    /// The signal of this number killed it.
     Signal(i32),
 }
 
@@ -233,6 +264,7 @@ pub struct Running {
 }
 
 impl Running {
+    /// The child; its start time is 0 where /proc did not tell it.
     pub fn process(&self) -> ProcessId {
         self.process
     }
@@ -247,6 +279,7 @@ impl Running {
         self.wait_with(WaitIdOptions::EXITED | WaitIdOptions::NOHANG)
     }
 
+    /// Waits until it has ended and tells how; asked again, it answers at once. Fails as waitid(2) does.
     pub fn wait(&mut self) -> io::Result<Ended> {
         loop {
             if let Some(ended) = self.wait_with(WaitIdOptions::EXITED)? {

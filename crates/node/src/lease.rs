@@ -26,6 +26,7 @@ const BYTES: usize = WORDS * 8;
 const MAGIC: u64 = u64::from_le_bytes(*b"cplease1");
 const BEAT_WORD: usize = 5;
 
+/// The lease's file could not be written, mapped or put in its place.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the lease {path}: {error}")]
 pub struct LeaseError {
@@ -91,6 +92,7 @@ impl Lease {
         self.late.swap(false, Ordering::AcqRel)
     }
 
+    /// One more than that of the lease that was there when this one was taken; 1 where there was none.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -153,9 +155,12 @@ impl Drop for Lease {
     }
 }
 
+/// What a lease's file said when it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseView {
+    /// The scheduler's process; it may have ended since.
     pub holder: ProcessId,
+    /// As [`Lease::epoch`] tells it.
     pub epoch: u64,
     /// CLOCK_MONOTONIC.
     pub beat_ns: u64,

@@ -30,7 +30,6 @@ use crate::registry::Registry;
 use crate::resizing::Analyst;
 use crate::restore::Known;
 use crate::service::{Occupant, Scene};
-use crate::watch::Nature;
 
 pub use managed::Managed;
 pub use sample::ExternalChange;
@@ -135,11 +134,7 @@ impl Live {
             place: app.placed.clone(),
             team: app.observation.as_ref().and_then(|observation| observation.team),
         };
-        let serial = |app: &Managed| {
-            app.observation.as_ref().is_some_and(|observation| observation.nature == Nature::Serial)
-        };
-        let at_rest =
-            |app: &Managed| app.record.started && (app.settled() || serial(app)) && !app.user_stopped;
+        let at_rest = |app: &Managed| app.record.started && app.is_known() && !app.user_stopped;
         Scene {
             usable: usable.clone(),
             programs: self.apps.values().map(occupant).collect(),

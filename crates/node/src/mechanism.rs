@@ -38,19 +38,27 @@ impl<F: Fn(&Traces) -> Result<(), RegistryError>> Keep for F {}
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlacementChoice {
+    /// The same as `Affinity`.
     #[default]
     Auto,
+    /// A control group's cpuset, which refuses a program all other CPUs; an error where none can be had.
     Cpuset,
+    /// The mask of each thread (sched_setaffinity(2)).
     Affinity,
 }
 
+/// How the user wants turns to be taken. Filling ones use `cpu.idle` where it is there, except with `Stop`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnsChoice {
+    /// By the freezer where it is there, else by SIGSTOP.
     #[default]
     Auto,
+    /// By the freezer; an error where it is not there.
     Freeze,
+    /// Turns are filling (`turn_mode`), by `cpu.idle`; an error where it is not there.
     Idle,
+    /// By SIGSTOP, whatever control groups could do.
     Stop,
 }
 
@@ -70,15 +78,25 @@ pub struct Mechanisms {
 /// Why a version of groups is not used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Reason {
+    /// Its hierarchies are not mounted, or this user may make no groups in them.
     #[error(transparent)]
     NotThere(linux::Error),
+    /// A group could not be made there to find out what it can do.
     #[error("{version}: {error}")]
-    Refused { version: Version, error: linux::Error },
+    Refused {
+        /// The version of that group.
+        version: Version,
+        /// Why it could not be made.
+        error: linux::Error,
+    },
 }
 
+/// A mechanism that was asked for does not work here.
 #[derive(Clone, Debug)]
 pub struct Unavailable {
+    /// What was asked for: `placement by cpuset`, `turns by freezing` or `turns by cpu.idle`.
     pub asked: &'static str,
+    /// Why versions of groups are not used; empty where all are there but lack what was asked for.
     pub reasons: Vec<Reason>,
 }
 
@@ -177,6 +195,7 @@ impl Mechanisms {
         self.hierarchies.prepare(&self.name, app, self.uses, processes, &self.root)
     }
 
+    /// How programs are placed, in words: `cpuset (cgroup v2)` or `affinity of each thread`.
     pub fn describe_placement(&self) -> String {
         match self.uses.cpus {
             Some(version) => format!("cpuset ({version})"),
@@ -184,6 +203,7 @@ impl Mechanisms {
         }
     }
 
+    /// How programs take turns: `SIGSTOP`, `freezing (cgroup v2); filling: cpu.idle (cgroup v2)` …
     pub fn describe_turns(&self) -> String {
         let strict = match self.uses.freezing {
             Some(version) => format!("freezing ({version})"),

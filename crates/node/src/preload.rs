@@ -22,16 +22,28 @@ static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libcoplace_pr
 /// Why there is none: programs run without it, and count as rigid.
 #[derive(Debug, thiserror::Error)]
 pub enum Absent {
+    /// The user has set [`PRELOAD_VARIABLE`] to an empty text.
     #[error("{PRELOAD_VARIABLE} is empty: programs run without the preload library")]
     SwitchedOff,
+    /// The file that [`PRELOAD_VARIABLE`] names is missing, or is one that the loader might refuse.
     #[error("{path} cannot serve as the preload library: {why}; correct {PRELOAD_VARIABLE}", path = path.display())]
-    Unusable { path: PathBuf, why: String },
+    Unusable {
+        /// That file, without symbolic links if it is there.
+        path: PathBuf,
+        /// The reason as a clause: `it is not an ELF file` …
+        why: String,
+    },
+    /// No usable library is installed with the executable, and none is in it.
     #[error(
         "this coplace was built without its preload library (no C compiler); set {PRELOAD_VARIABLE} to one"
     )]
     NotBuilt,
+    /// In no directory could the executable's own library be written and loaded from.
     #[error("no place for the preload library: {}; set {PRELOAD_VARIABLE} to a copy of it", tried.join("; "))]
-    NoPlace { tried: Vec<String> },
+    NoPlace {
+        /// Each directory with what was wrong there, as `DIRECTORY: WHY`.
+        tried: Vec<String>,
+    },
 }
 
 /// Finds the library: `$COPLACE_PRELOAD`; beside the executable; in `../lib/coplace` from it; else

@@ -1,12 +1,12 @@
 //! The programs under a scheduler, on disk: one small file each, so that a successor can adopt
 //! them and a guard can set them free. Written by who holds the scheduler's lock.
 
+mod error;
 mod notes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use linux::affinity::Own;
 use linux::host::{self, FileKind};
@@ -20,6 +20,8 @@ use crate::home::{Home, create_with_parents};
 use crate::identity;
 use crate::prior_state::PriorState;
 
+pub use error::{NoRecord, RegistryError};
+
 /// Our files are nobody else's to read.
 const MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
@@ -29,38 +31,6 @@ const DRAFT: &str = "new-";
 const TRACES: &str = "traces";
 /// A file larger than this is none of ours.
 const MAX_FILE: u64 = 16 << 20;
-
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum RegistryError {
-    #[error("cannot write {path}: {error}; programs run on, but nobody could adopt them")]
-    Write { path: PathBuf, error: Arc<io::Error> },
-    #[error("cannot read {path}: {error}")]
-    Read { path: PathBuf, error: Arc<io::Error> },
-}
-
-impl RegistryError {
-    fn is_not_found(&self) -> bool {
-        let (RegistryError::Write { error, .. } | RegistryError::Read { error, .. }) = self;
-        error.kind() == io::ErrorKind::NotFound
-    }
-}
-
-/// Why a file is none that we wrote.
-#[derive(Debug, thiserror::Error)]
-pub enum NoRecord {
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error("it is not a plain file")]
-    NotPlain,
-    #[error("it belongs to user {uid}")]
-    Foreign { uid: u32 },
-    #[error("it has {bytes} bytes")]
-    TooLong { bytes: u64 },
-    #[error(transparent)]
-    Damaged(#[from] serde_json::Error),
-    #[error("it describes {0}")]
-    Describes(AppId),
-}
 
 /// What was done to a program, written down before it is done, so that it can be undone by
 /// somebody who was not there. What is unknown is undone the cautious way: see `restore`.
@@ -73,9 +43,8 @@ pub struct Traces {
     pub stops_by_signal: Option<bool>,
     /// Whether it does so by a signal to each thread, and none to the process: then it shows whom others have stopped.
     pub stops_threads: bool,
-    /// Every place to which its threads were confined by affinity. A thread with exactly such a
-    /// mask is given back its original CPUs; any other mask is the program's own. `None`: unknown,
-    /// so every mask narrower than the original counts as the scheduler's.
+    /// Every place to which affinity confined its threads. A mask equal to one is changed back to the
+    /// original CPUs, any other is the program's own. `None`: unknown, so all narrower are the scheduler's.
     pub places: Option<BTreeSet<CpuSet>>,
     /// Masks that look like the scheduler's, by `places`, and are the program's own.
     pub own: Vec<Own>,
@@ -100,12 +69,14 @@ pub struct Listing {
     pub skipped: Vec<(PathBuf, NoRecord)>,
 }
 
+/// The files of programs in a home's directory `apps`: the record, the traces and the notes of each.
 #[derive(Clone, Debug)]
 pub struct Registry {
     directory: PathBuf,
 }
 
 impl Registry {
+    /// The registry of this home; nothing is read or made yet.
     pub fn new(home: &Home) -> Registry {
         Registry { directory: home.apps() }
     }
@@ -137,6 +108,7 @@ impl Registry {
         }
     }
 
+    /// Puts on record what was done to a program, or is about to be, in place of what stood there.
     pub fn write_traces(&self, id: &AppId, traces: &Traces) -> Result<(), RegistryError> {
         write_whole(&self.traces_path(id), traces)
     }
@@ -184,6 +156,7 @@ impl Registry {
         }
     }
 
+    /// Reads all records; there are none where the directory is missing. Fails where it cannot be listed.
     pub fn list(&self) -> Result<Listing, RegistryError> {
         let read_error =
             |error: io::Error| RegistryError::Read { path: self.directory.clone(), error: error.into() };

@@ -56,8 +56,11 @@ struct Speed {
 /// What is known of a program before it has shown anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recalled {
+    /// Threads of a program that could not be resized; `None`: it could, or that is not known.
     pub rigid: Option<u32>,
+    /// Most memory that it had when it last ran with these arguments, in bytes.
     pub peak_bytes: Option<u64>,
+    /// How its speed grew with its threads when it last showed that with these arguments.
     pub speedup: Option<Speedup>,
 }
 
@@ -68,14 +71,17 @@ pub struct Learned {
     pub rigid: Option<Option<u32>>,
     /// Most memory that it was seen to have; 0: none was seen.
     pub peak_bytes: u64,
+    /// How its speed grew with its threads; `None`: it never showed.
     pub speedup: Option<Speedup>,
 }
 
+/// The file of what is remembered of programs; it is read anew each time.
 pub struct Remembered {
     path: PathBuf,
 }
 
 impl Remembered {
+    /// What is remembered in this file, which need not be there yet.
     pub fn at(path: PathBuf) -> Remembered {
         Remembered { path }
     }
@@ -85,6 +91,7 @@ impl Remembered {
         read_whole(&self.path).unwrap_or_default()
     }
 
+    /// What was last learned of a program; nothing if the key is empty or the file cannot be read.
     pub fn recall(&self, key: &ProgramKey) -> Recalled {
         if key.binary.is_empty() {
             return Recalled::default();
@@ -97,6 +104,8 @@ impl Remembered {
         }
     }
 
+    /// Keeps what a program showed, for its next start; nothing if the key is empty.
+    /// Fails where the file cannot be written.
     pub fn learn(&self, key: &ProgramKey, learned: Learned) -> Result<(), RegistryError> {
         if key.binary.is_empty() {
             return Ok(());

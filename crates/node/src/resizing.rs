@@ -46,6 +46,7 @@ pub fn listed() -> Vec<Pattern> {
 /// What a program's user says of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UserOverride {
+    /// Nothing; what is known of its objects counts.
     #[default]
     None,
     /// All of it may be resized.

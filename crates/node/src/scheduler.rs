@@ -77,6 +77,7 @@ pub struct Stopper {
 }
 
 impl Stopper {
+    /// Has [`Scheduler::run`] come back soon; does not wait for that.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         // The loop looks again within its tick even if this could not be written.
@@ -87,11 +88,13 @@ impl Stopper {
 /// Why `run` came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
+    /// A [`Stopper`] ended it.
     Stopped,
     /// A daemon takes over.
     Yielded,
 }
 
+/// A scheduler with all that it knows; [`Scheduler::run`] is its loop.
 pub struct Scheduler {
     home: Home,
     role: Role,
@@ -200,6 +203,7 @@ impl Scheduler {
         Ok(scheduler)
     }
 
+    /// A handle that ends this scheduler from another thread; its clones do the same.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }

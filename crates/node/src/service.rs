@@ -11,6 +11,7 @@ use topology::CpuSet;
 pub struct Scene {
     /// CPUs that programs may use and that unmanaged ones leave to them.
     pub usable: CpuSet,
+    /// Those that were admitted, in the order of their names.
     pub programs: Vec<Occupant>,
     /// Nobody waits to be let in or on, or is on the way to another team or place.
     pub settled: bool,
@@ -19,6 +20,7 @@ pub struct Scene {
 /// One program in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Occupant {
+    /// Who it is, and with what demand it came.
     pub record: AppRecord,
     /// Where its threads may run.
     pub place: CpuSet,

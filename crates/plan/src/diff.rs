@@ -37,29 +37,54 @@ pub enum AppChange {
     /// The plan no longer mentions it.
     Gone,
     /// It stands on other CPUs.
-    Moved { from: CpuSet, to: CpuSet },
+    Moved {
+        /// All CPUs that it used before.
+        from: CpuSet,
+        /// All that it uses now.
+        to: CpuSet,
+    },
     /// It is asked for a team of another size.
-    Resized { from: u32, to: u32 },
+    Resized {
+        /// Threads that it was asked for.
+        from: u32,
+        /// Threads that it is asked for now; of several slots the widest.
+        to: u32,
+    },
     /// It binds its threads, keeps its memory or lends its place in another way.
-    Manner { bind: Bind, memory: Memory, lends: bool },
+    Manner {
+        /// How its threads are bound now.
+        bind: Bind,
+        /// What becomes of its pages now.
+        memory: Memory,
+        /// Whether others may now use what it leaves idle of its place.
+        lends: bool,
+    },
 }
 
 /// How one program stands in a plan: its run, or where it has several slots, all its places and its
 /// widest team.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
+    /// All CPUs that it uses at some time.
     pub place: CpuSet,
+    /// Team size that it is asked to have, the largest of its slots.
     pub threads: u32,
+    /// [`Bind::Each`] if it is that in any of its slots.
     pub bind: Bind,
+    /// [`Memory::Follow`] if it is that in any of its slots.
     pub memory: Memory,
+    /// Whether others may use its place while it leaves it idle, in any of its slots.
     pub lends: bool,
 }
 
 /// What a plan makes of one program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
+    /// It stands somewhere in the tree, whether or not it is in turn.
     Running(Standing),
+    /// It waits to be admitted: not started yet, or stopped.
     Waiting,
+    /// Its user asked that it stand still.
     Suspended,
 }
 
@@ -218,6 +243,7 @@ fn app_changes(before: &Role<'_>, after: &Role<'_>) -> Vec<AppChange> {
 }
 
 impl Change {
+    /// Whether nothing is to be carried out.
     pub fn is_empty(&self) -> bool {
         self.apps.is_empty() && !self.turns && !self.mixing
     }

@@ -21,14 +21,17 @@ pub struct Known {
     pub value: u64,
     /// How far off it may be, in thousandths of the value.
     pub error_milli: u32,
+    /// Whether this run showed it, or earlier ones.
     pub source: Source,
 }
 
 impl Known {
+    /// What earlier runs showed; `error_milli` in thousandths of `value`.
     pub fn remembered(value: u64, error_milli: u32) -> Known {
         Known { value, error_milli, source: Source::Remembered }
     }
 
+    /// What this run showed; `error_milli` in thousandths of `value`.
     pub fn measured(value: u64, error_milli: u32) -> Known {
         Known { value, error_milli, source: Source::Measured }
     }

@@ -33,6 +33,7 @@ impl Tree {
         runs
     }
 
+    /// Every program that runs in the tree at some time.
     pub fn apps(&self) -> BTreeSet<&AppId> {
         self.runs().into_iter().map(|run| &run.app).collect()
     }
@@ -219,6 +220,7 @@ impl Plan {
         self.tree.as_ref().map(Tree::place).unwrap_or_default()
     }
 
+    /// Levels of the tree; 0 where nothing runs.
     pub fn depth(&self) -> usize {
         self.tree.as_ref().map_or(0, Tree::depth)
     }

@@ -37,11 +37,28 @@ impl Default for Limits {
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
     /// `found` stands below `below`, where actuators take only `takes`.
-    TooDeep { below: String, found: String, takes: String },
+    TooDeep {
+        /// Kind of the node above: `in_turn`, `side_by_side` or `mixed`.
+        below: String,
+        /// Kind of the node that stands too deep.
+        found: String,
+        /// What may stand there, in words: `mixed and runs`.
+        takes: String,
+    },
     /// Nothing runs in a slot; time that nobody may use is not in a plan's power.
-    IdleSlot { slot: usize },
+    IdleSlot {
+        /// Its number in its `in_turn`, from 0.
+        slot: usize,
+    },
     /// Two nested `mixed` give one CPU to two owners.
-    TwoOwners { cpu: u32, outer: AppId, inner: AppId },
+    TwoOwners {
+        /// Which CPU, by `os_index`.
+        cpu: u32,
+        /// Its owner in the outer `mixed`.
+        outer: AppId,
+        /// Its owner in the inner one.
+        inner: AppId,
+    },
     /// Nothing on this machine can make programs take turns.
     NoTurns,
 }

@@ -47,6 +47,7 @@ pub struct Settled {
     /// How long no program has come, left, been suspended or resumed or changed its team or its needs,
     /// and the same CPUs are usable.
     pub after_ns: u64,
+    /// What then holds of every plan.
     pub bound: ShareBound,
 }
 

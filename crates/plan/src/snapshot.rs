@@ -9,10 +9,12 @@ use workload::{AppId, Demand, Malleability};
 
 use crate::{Evidence, Known, Speedup, parse_ns};
 
+/// The machine and its programs at one moment: all that a policy may know of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Nanoseconds since the engine began; never a date.
     pub now_ns: u64,
+    /// The whole machine, including CPUs that are not allowed.
     pub machine: Arc<Machine>,
     /// affinity ∩ cpuset ∩ configured CPUs that are online. Never empty.
     pub allowed: CpuSet,
@@ -28,10 +30,12 @@ pub struct Snapshot {
 /// One live application as observed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct App {
+    /// Its name, which no other live program has.
     pub id: AppId,
     /// The program that it is a run of, where its name does not say that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
+    /// When it came, on the clock of [`Snapshot::now_ns`]; 0 if that was before the engine began.
     pub arrived_ns: u64,
     /// As declared, corrected by what was observed (a program that proved rigid is rigid here).
     pub demand: Demand,
@@ -80,6 +84,7 @@ impl Snapshot {
         self
     }
 
+    /// Adds a program as the one that arrived last.
     pub fn with_app(mut self, app: App) -> Snapshot {
         self.apps.push(app);
         self
@@ -98,6 +103,7 @@ impl Snapshot {
         Ok(self)
     }
 
+    /// The live program of this name, if there is one.
     pub fn app(&self, id: &AppId) -> Option<&App> {
         self.apps.iter().find(|app| app.id == *id)
     }
@@ -190,7 +196,9 @@ impl App {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' does not describe a program: {why}")]
 pub struct ParseAppError {
+    /// What was to describe one program, without the spaces around it.
     pub text: String,
+    /// What is wrong with it, in words.
     pub why: String,
 }
 

@@ -19,8 +19,6 @@
 //! numbers in all of them (`seats`), who suits whom (`company`), how gangs are packed into slots (`matrix`), how long slots last (`slices`) and how all that becomes
 //! one tree (`compose`).
 
-#![deny(missing_docs)]
-
 mod adaptive;
 mod bp;
 mod builtin;

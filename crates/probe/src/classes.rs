@@ -32,8 +32,11 @@ pub const REUSE: f64 = 2.0;
 /// What flows into each level, in bytes a second, of all threads of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Flows {
+    /// From beyond the L1 data caches: from L2, the last-level cache or memory.
     pub into_l1: f64,
+    /// From beyond the L2 caches, whether it stays in them or not.
     pub into_l2: f64,
+    /// From beyond the last-level cache: from memory, or from caches that are not its own.
     pub into_llc: f64,
 }
 
@@ -66,6 +69,7 @@ impl Flows {
         ratio(self.into_l1, self.into_l2)
     }
 
+    /// The same of the last-level cache. Both are 1 where nothing flows, and infinite where it only lets out.
     pub fn llc_reuse(&self) -> f64 {
         ratio(self.into_l2, self.into_llc)
     }

@@ -39,6 +39,7 @@ pub const APART: f64 = 0.75;
 pub struct Latency {
     /// Between CPUs of two programs: of several pairs the longest.
     pub core_to_core_ns: f64,
+    /// From memory to a CPU: the median of batches of reads, each of which waits for the one before.
     pub memory_ns: f64,
 }
 

@@ -94,13 +94,17 @@ impl Reach {
 /// What is to be measured.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// Of the program, for error messages.
     pub name: String,
+    /// The program, which is looked for in `PATH` if it has no slash, and its arguments.
     pub command: Vec<OsString>,
+    /// `OMP_NUM_THREADS` of the program.
     pub threads: u32,
     /// Of the program.
     pub cpus: Vec<u32>,
     /// Of the probe, a thread each.
     pub probe_cpus: Vec<u32>,
+    /// In which the probe reads its lines.
     pub order: Order,
     /// A run of the program that takes longer has failed.
     pub longest: Duration,
@@ -112,10 +116,13 @@ pub struct Plan {
 pub struct Round {
     /// Of all threads of the probe together.
     pub footprint_bytes: u64,
+    /// Wall-clock time of the program without the probe; in a round made of a burst, of one parallel region.
     pub alone_s: f64,
+    /// The same beside the probe.
     pub beside_s: f64,
     /// Lines that the probe read, as bytes a second of all its threads.
     pub probe_alone_bytes_per_s: f64,
+    /// The same while the program ran.
     pub probe_beside_bytes_per_s: f64,
     /// Between the CPUs of the program and those of the probe, before they ran or after, whichever was longer. None
     /// where it is not known.
@@ -137,12 +144,16 @@ pub struct Patience<'a> {
     pub waits: &'a dyn Fn(Latency),
 }
 
+/// Why a round was not measured to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum SlowdownError {
+    /// Somebody wanted to stop.
     #[error("interrupted")]
     Stopped,
+    /// A run of the program could not be started, failed or took too long; why, with the program's name.
     #[error("{0}")]
     Program(String),
+    /// The probe could not be started.
     #[error(transparent)]
     Probe(#[from] StartError),
 }
@@ -226,6 +237,7 @@ fn together(
 /// What a footprint of the probe came to.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
+    /// Of all threads of the probe together.
     pub footprint_bytes: u64,
     /// Of the program beside the probe: time beside over time alone.
     pub suffers: Spread,
@@ -257,6 +269,7 @@ pub fn curve(rounds: &[Round]) -> Vec<Point> {
 /// The class that slowdowns speak for, with the three losses that decided.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
+    /// What the medians of the losses speak for.
     pub class: Class,
     /// What the program loses beside a probe that lives within the last-level cache.
     pub within: f64,
@@ -271,21 +284,35 @@ pub struct Verdict {
 /// Why there is no class.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum NoVerdict {
+    /// A [`Reach`] has no rounds, or none that can be compared with one in private caches.
     #[error(
         "no class: it takes probes of a sixteenth of the last-level cache or less, of three quarters to seven eighths of it, and of all of it or more"
     )]
     Rounds,
+    /// Program and probe shared no cache in some rounds, and the others are too few.
     #[error(
         "no class: program and probe shared no last-level cache in {apart} of {all} comparisons, which leaves too few (a line took {:.0} ns from one CPU to the other, from memory {:.0}): name CPUs behind one cache; where a virtual machine's host moves them, try again later or with more patience",
         .last.core_to_core_ns,
         .last.memory_ns
     )]
-    Apart { apart: usize, all: usize, last: Latency },
+    Apart {
+        /// Rounds in which they shared none.
+        apart: usize,
+        /// All rounds that were given, at every footprint.
+        all: usize,
+        /// Of the last round in which they shared none.
+        last: Latency,
+    },
     /// Gigabytes a second of the probe alone.
     #[error(
         "no class: the last-level cache that this machine tells of cannot be felt (a probe within it alone has {within:.1} GB/s, one beyond it {beyond:.1}): others may use most of it"
     )]
-    Cache { within: f64, beyond: f64 },
+    Cache {
+        /// The median with probes within the last-level cache ([`Reach::Within`]).
+        within: f64,
+        /// The median with probes that fill this cache or more ([`Reach::Beyond`]).
+        beyond: f64,
+    },
 }
 
 /// Of the program and a probe that nearly fills the last-level cache, the one that loses lives from that cache, and

@@ -9,11 +9,15 @@ const WANTED: f64 = 0.95;
 /// with p = 1/2, so that ranks alone say how often an interval of two samples holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
+    /// Of an even number of samples the mean of the two in the middle.
     pub median: f64,
+    /// The interval's lower end, which is one of the samples.
     pub low: f64,
+    /// The upper end, with as many samples above it as lie below the lower end.
     pub high: f64,
     /// Of the interval: 0.95 and a little more, or with fewer than six samples what the whole range gives.
     pub confidence: f64,
+    /// How many there were, at least 1.
     pub samples: usize,
 }
 

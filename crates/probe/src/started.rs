@@ -25,6 +25,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// When a run is ended from outside.
 #[derive(Clone, Debug, Default)]
 pub struct Until {
+    /// Wall-clock time from the start; without one, the run may last for ever.
     pub limit: Option<Duration>,
     /// Somebody wants to stop.
     pub stopped: Option<Arc<AtomicBool>>,
@@ -37,6 +38,7 @@ impl From<Option<Duration>> for Until {
 }
 
 impl Until {
+    /// Whether somebody wants to stop by now.
     pub fn is_stopped(&self) -> bool {
         self.stopped.as_ref().is_some_and(|stopped| stopped.load(Relaxed))
     }

@@ -24,9 +24,11 @@ pub enum Fault {
 /// Where and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
+    /// The program's affinity mask, by `os_index`.
     pub cpus: &'a [u32],
     /// `OMP_NUM_THREADS` of the program.
     pub threads: u32,
+    /// After so long the program is killed and has failed.
     pub longest: Duration,
 }
 

@@ -33,40 +33,91 @@ const MACHINE: (&str, u16) = ("arm64", 183);
 /// Why the tool cannot be used here.
 #[derive(Debug, Error)]
 pub enum Missing {
+    /// No executable file `valgrind` is in `PATH`.
     #[error("there is no valgrind in PATH: install it (apt-get install valgrind)")]
     Valgrind,
+    /// No folder has the tool's file, which is `reuse-amd64-linux` or `reuse-arm64-linux`.
     #[error(
         "the reuse tool is not built: make -C reuse-tool OUT=build/reuse-tool (needs the package valgrind), or set {TOOL_VARIABLE} to its folder; looked in {}",
         tried.join(", ")
     )]
-    Tool { tried: Vec<String> },
+    Tool {
+        /// Folders that were looked in: the one that [`TOOL_VARIABLE`] names, or those beside this binary.
+        tried: Vec<String>,
+    },
 }
 
 /// Why a program was not measured.
 #[derive(Debug, Error)]
 pub enum RunError {
+    /// The program's file is not there, is no regular file, or cannot be read.
     #[error("{program}: {why}")]
-    NotFound { program: String, why: io::Error },
+    NotFound {
+        /// As it was given, with or without a path.
+        program: String,
+        /// What the kernel answered, or what stands for it.
+        why: io::Error,
+    },
+    /// The program is a 32-bit one.
     #[error("{program} is a 32-bit program; the reuse tool is for {} only", MACHINE.0)]
-    Narrow { program: String },
+    Narrow {
+        /// As it was given, with or without a path.
+        program: String,
+    },
+    /// The program is for another processor than this binary.
     #[error("{program} is for another processor (ELF machine {machine}); the reuse tool is for {} only", MACHINE.0)]
-    Foreign { program: String, machine: u16 },
+    Foreign {
+        /// As it was given, with or without a path.
+        program: String,
+        /// `e_machine` in its ELF header.
+        machine: u16,
+    },
+    /// A process could not be started or waited for.
     #[error("cannot run {what}: {why}")]
-    Start { what: String, why: io::Error },
+    Start {
+        /// Its command: the program, or the path of Valgrind.
+        what: String,
+        /// What the kernel answered.
+        why: io::Error,
+    },
+    /// The tool wrote a report that is cut off or wrong.
     #[error("{0}")]
     Report(#[from] ReportError),
+    /// The tool wrote nothing.
     #[error(
         "the tool left no report: it was ended before it could write one ({status}); stderr above says more"
     )]
-    NoReport { status: ExitStatus },
+    NoReport {
+        /// How the process under Valgrind ended.
+        status: ExitStatus,
+    },
+    /// The temporary directory for reports cannot be made or read, or a report in it cannot be read.
     #[error("cannot use {path}: {why}", path = path.display())]
-    Files { path: PathBuf, why: io::Error },
+    Files {
+        /// The report or the directory; where that cannot be made, the one above it.
+        path: PathBuf,
+        /// What the kernel answered.
+        why: io::Error,
+    },
+    /// Somebody wanted to stop ([`Until::stopped`]), or a native run was ended by SIGINT or SIGTERM.
     #[error("interrupted")]
     Interrupted,
+    /// A native run that was to end well ([`alone`]) did not.
     #[error("{program}: {status}")]
-    Failed { program: String, status: ExitStatus },
+    Failed {
+        /// As it was given, with or without a path.
+        program: String,
+        /// An exit status other than 0, or a signal.
+        status: ExitStatus,
+    },
+    /// A native run that was to end well ([`alone`]) took longer than its limit.
     #[error("{program} did not end within {} s, the limit", limit.as_secs_f64())]
-    TooLong { program: String, limit: Duration },
+    TooLong {
+        /// As it was given, with or without a path.
+        program: String,
+        /// The limit, in wall-clock time.
+        limit: Duration,
+    },
 }
 
 /// What to look at.
@@ -82,6 +133,7 @@ pub struct Options {
     pub without_threads: bool,
     /// Programs that it starts, too.
     pub children: bool,
+    /// Wall-clock time after which the program is ended, with a report of what was seen; without, never.
     pub limit: Option<Duration>,
     /// What it prints goes nowhere.
     pub quiet: bool,
@@ -96,13 +148,16 @@ pub struct Options {
 pub struct Run {
     /// Of every program that was counted, the one that was started first.
     pub reports: Vec<Report>,
+    /// Of the process under Valgrind: as the program ended; at the limit 124 or the signal that ended it.
     pub status: ExitStatus,
+    /// Under the tool, which is many times that of a native run.
     pub cost: Cost,
 }
 
 /// What a run took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
+    /// Wall-clock time from start to end.
     pub seconds: f64,
     /// CPU time in user mode, of all threads and of children that were waited for.
     pub user_seconds: f64,
@@ -117,6 +172,8 @@ pub struct Tool {
 }
 
 impl Tool {
+    /// Valgrind from `PATH`, and the tool from the folder that [`TOOL_VARIABLE`] names; where it names none,
+    /// from `../lib/coplace/reuse-tool` or `../../build/reuse-tool` as seen from this binary's directory.
     pub fn find() -> Result<Tool, Missing> {
         let valgrind = in_path("valgrind").ok_or(Missing::Valgrind)?;
         let mut folders: Vec<PathBuf> = Vec::new();

@@ -11,18 +11,32 @@ use linux::host::{self, Stream};
 use crate::line::{LineError, Lines};
 use crate::message::{FromScheduler, Role, ToScheduler, VERSION};
 
+/// Why a connection to a scheduler, or a request, failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
+    /// Nobody listens at the socket, or it cannot be connected to.
     #[error("no scheduler answers at {path}: {error}")]
-    NotThere { path: String, error: io::Error },
+    NotThere {
+        /// Path of the socket.
+        path: String,
+        /// Why connecting failed.
+        error: io::Error,
+    },
+    /// Reading or writing failed, no answer came in time, or what came is no message.
     #[error(transparent)]
     Line(#[from] LineError),
+    /// The scheduler closed the connection, or gave an answer that was not expected.
     #[error("the scheduler ended the connection")]
     Ended,
+    /// The scheduler answered with another version than [`VERSION`].
     #[error(
         "the scheduler speaks version {theirs} of the protocol and this coplace version {VERSION}; use the same coplace for both"
     )]
-    Version { theirs: u32 },
+    Version {
+        /// The version that the scheduler speaks.
+        theirs: u32,
+    },
+    /// What the scheduler said against the request ([`FromScheduler::Refused`]).
     #[error("{0}")]
     Refused(String),
 }
@@ -45,7 +59,9 @@ pub struct Client {
     stream: Box<dyn Stream>,
     lines: Lines,
     answer_within: Duration,
+    /// What kind of scheduler answered, by its `Hello`.
     pub role: Role,
+    /// Its process ID, by its `Hello`; of a leader that of the `coplace run` or `mix`.
     pub scheduler_pid: u32,
 }
 
@@ -83,6 +99,8 @@ impl Client {
         }
     }
 
+    /// Sends without waiting for an answer. [`ClientError::Ended`]: the scheduler closed the connection;
+    /// [`ClientError::Line`]: writing failed, or the socket stayed full for as long as an answer may take.
     pub fn send(&mut self, message: &ToScheduler) -> Result<(), ClientError> {
         let mut line = serde_json::to_vec(message).map_err(LineError::Json)?;
         line.push(b'\n');

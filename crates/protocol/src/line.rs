@@ -7,12 +7,16 @@ use serde::de::DeserializeOwned;
 /// A line longer than this is no message of ours.
 const MAX_LINE: usize = 4 << 20;
 
+/// Why a message could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
+    /// Reading or writing failed, or took too long.
     #[error("the connection broke: {0}")]
     Io(#[from] io::Error),
+    /// A line is not JSON, or no message that is known.
     #[error("not a message of coplace: {0}")]
     Json(#[from] serde_json::Error),
+    /// More than 4 MiB have come that were not handed out yet.
     #[error("a line of more than {MAX_LINE} bytes is not a message of coplace")]
     TooLong,
 }

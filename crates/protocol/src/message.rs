@@ -28,6 +28,7 @@ pub enum Role {
 /// A process that cannot be mistaken for a later one with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ProcessId {
+    /// Process ID, as `/proc` names it.
     pub pid: u32,
     /// Field 22 of `/proc/PID/stat`.
     pub start_time_ticks: u64,
@@ -37,7 +38,10 @@ pub struct ProcessId {
 /// guard to set it free.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppRecord {
+    /// Its name: the one asked for until it is registered, then the unique one.
     pub id: AppId,
+    /// User whose program it is: who registered it, as the socket says (`SO_PEERCRED`); of an attached program
+    /// its real user ID.
     pub uid: u32,
     /// Root of its process tree.
     pub process: ProcessId,
@@ -45,16 +49,20 @@ pub struct AppRecord {
     pub guardian: ProcessId,
     /// For people: what was typed.
     pub command: Vec<String>,
+    /// Working directory in which it was started; of an attached program its `/proc/PID/cwd` at that time.
     pub directory: PathBuf,
     /// Directory of the preload library's pages.
     pub pages: PathBuf,
     /// CPUs that it was entitled to when it came; what it gets back.
     pub original_cpus: CpuSet,
+    /// What its user asks for, with the weight of its nice value where none was stated, and no more threads
+    /// than a narrow start gives it.
     pub demand: Demand,
     /// When it came, in CLOCK_MONOTONIC nanoseconds: the order that survives a change of scheduler.
     pub arrived_ns: u64,
     /// Whether it was let go (executed) already.
     pub started: bool,
+    /// The defaults where an older coplace wrote the record.
     #[serde(default)]
     pub terms: Terms,
 }
@@ -112,61 +120,84 @@ pub struct ProgramKey {
 pub enum Which {
     /// Any process of it.
     Pid(u32),
+    /// Its name in `coplace status`.
     Id(AppId),
 }
 
+/// What a client says. Serialized as an object whose `say` is the message's name in snake_case. A request
+/// that is not granted is answered by `Refused`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub enum ToScheduler {
+    /// First on every connection. Answer: `Hello`, or `Refused` and the end where the versions differ.
     Hello {
+        /// The client's [`VERSION`].
         version: u32,
+        /// The client's process ID; nothing depends on it.
         pid: u32,
     },
     /// A program that is held before its first instruction (or, after a change of scheduler,
     /// runs already) wants to be managed. Answer: `Registered`, later `Start`.
     Register {
+        /// What the client knows of it; the scheduler sets `uid`, and may change the name, the CPUs and the
+        /// weight.
         record: Box<AppRecord>,
     },
     /// It was executed.
     Started {
+        /// As `Registered` named it.
         id: AppId,
     },
     /// It ended; answer: `Account`.
     Ended {
+        /// As `Registered` named it.
         id: AppId,
     },
     /// Its user stopped it (Ctrl-Z); it leaves the rotation.
     Suspend {
+        /// As `Registered` named it.
         id: AppId,
     },
     /// Its user continued it.
     Resume {
+        /// As `Registered` named it.
         id: AppId,
     },
     /// A terminating signal is on its way: let it run so that it can die. Answer: `Done`.
     Terminating {
+        /// As `Registered` named it.
         id: AppId,
     },
     /// A running program is to be taken in. Answer: `Attached`.
     Attach {
+        /// Its topmost process; of a parallel job any rank, or the launcher.
         pid: u32,
+        /// Name to show it by, made unique; `None`: its file's name.
         name: Option<AppId>,
+        /// What its user asks for.
         demand: Demand,
     },
     /// A program is to be released: to be as it was before it was taken in. Answer: `Released`.
     Release {
+        /// The program; only its user and root may have it released.
         which: Which,
     },
+    /// How everything stands. Answer: `Status`.
     Status,
     /// Why is it so; of one program, or of all.
     Explain {
+        /// `None`: all. A program that is not here and was not lately is refused.
         id: Option<AppId>,
     },
+    /// Which policy is in force. Answer: `Policy`.
     GetPolicy,
     /// `settings` are those of the policy's page in docs/policies; `script` the text of a Lua policy.
     SetPolicy {
+        /// Its letters or words, in any case, or the name of a Lua file.
         policy: String,
+        /// As JSON; `None`: those in force stay.
         settings: Option<serde_json::Value>,
+        /// `None` for a policy that comes with coplace; without it a Lua file is refused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         script: Option<String>,
     },
@@ -177,23 +208,33 @@ pub enum ToScheduler {
     Yield,
 }
 
+/// What a scheduler says, as an answer or unasked. Serialized like [`ToScheduler`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub enum FromScheduler {
+    /// Answer to a `Hello` of the same version.
     Hello {
+        /// The scheduler's [`VERSION`].
         version: u32,
+        /// The scheduler's process ID; of a leader that of the `coplace run` or `mix`.
         pid: u32,
+        /// What kind of scheduler it is.
         role: Role,
     },
     /// The name that it goes by from now on (made unique), and what its environment is to hold
     /// besides its own when it is executed.
     Registered {
+        /// The name in the record that was sent, which tells one answer from another.
         asked: AppId,
+        /// `asked`, or that numbered (`cg.2`) where it is taken; the old name of a program that is known
+        /// already.
         id: AppId,
+        /// Variables that the policy wants, `OMP_DYNAMIC` for example; mostly empty.
         environment: BTreeMap<String, String>,
     },
     /// Let it go, with what was decided for it since it came.
     Start {
+        /// As `Registered` named it.
         id: AppId,
         /// A narrow start with so many threads.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -204,42 +245,59 @@ pub enum FromScheduler {
     },
     /// It waits for memory before it is let go, or for another reason than its turn.
     Waits {
+        /// As `Registered` named it.
         id: AppId,
+        /// The shortage of memory, as a clause; empty if it has passed meanwhile.
         why: String,
     },
     /// `notes`: what its user should know.
     Attached {
+        /// The unique name that it was given; of a job that is under coplace already, the name that it has.
         id: AppId,
+        /// One sentence each without its full stop; may be empty.
         notes: Vec<String>,
     },
     /// It is no longer under coplace; told to who asked, and to who had it registered.
     Released {
+        /// Which program.
         id: AppId,
         /// Its living processes.
         processes: usize,
         /// What could not be made as it was, and why.
         problems: Vec<String>,
     },
+    /// Answer to `Ended`; also sent unasked by a scheduler that ends, for programs that live on.
     Account {
+        /// Empty, and without a name, for a program that was never admitted.
         account: Account,
     },
+    /// Answer to `Status`.
     Status {
+        /// As everything stood when it was asked for.
         status: Status,
     },
+    /// Answer to `Explain`.
     Explanation {
+        /// Has `app` where one program was asked about.
         explanation: Box<Explanation>,
     },
+    /// Answer to `GetPolicy` and `SetPolicy`: the policy in force from now on.
     Policy {
+        /// Its short name, "EQ"; of a Lua policy its file.
         letters: String,
+        /// What it does, in a few words: "equal parts".
         words: String,
     },
     /// A line of the trace.
     Recorded {
+        /// A JSON object as in docs/formats/trace.md, without the line break.
         line: String,
     },
+    /// Answer to `Suspend`, `Resume`, `Terminating` and `Yield`: the request was accepted.
     Done,
     /// The request could not be fulfilled; why and what to do.
     Refused {
+        /// For people: a sentence without its full stop.
         why: String,
     },
 }
@@ -247,8 +305,9 @@ pub enum FromScheduler {
 /// What one program got and did under coplace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Account {
+    /// `None` where no account was kept, as for a program that was never admitted.
     pub id: Option<AppId>,
-    /// From admission to its end.
+    /// From its arrival to its end; of a program that has not ended, until now.
     pub response_ns: u64,
     /// Waiting before it was let go.
     pub waited_ns: u64,
@@ -269,10 +328,10 @@ pub struct Account {
     pub neighbours_ns: BTreeMap<AppId, u64>,
     /// Parallel regions that the preload library counted.
     pub regions: u64,
-    /// Slowdown against running alone with the widest team, and its error, from region rates;
-    /// `None` where the rates do not tell.
+    /// Slowdown against running alone with the widest team, and half the width of its 95% interval, from region
+    /// rates; `None` where the rates do not tell.
     pub slowdown: Option<(f64, f64)>,
-    /// Lowest, in words, of why there is no slowdown, or how it was found.
+    /// For people: how the slowdown was found, or why there is none.
     pub slowdown_source: String,
 }
 
@@ -313,6 +372,7 @@ pub enum AppState {
     Yielding,
     /// It is held yet, or on its way to its first team and place.
     Starting,
+    /// Under the plan, in turn or not.
     Running,
 }
 
@@ -328,15 +388,24 @@ impl std::fmt::Display for AppState {
     }
 }
 
+/// One program as `coplace status` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AppStatus {
+    /// Its unique name.
     pub id: AppId,
+    /// Topmost process of its tree; of a parallel job the launcher.
     pub pid: u32,
+    /// As in [`AppRecord::uid`].
     pub uid: u32,
+    /// Program and arguments; of an attached program its `/proc/PID/cmdline`.
     pub command: Vec<String>,
+    /// The first in the order of [`AppState`] that applies.
     pub state: AppState,
+    /// CPUs (`os_index`) on which its threads may run now; empty until it is admitted.
     pub place: CpuSet,
+    /// Threads that a plan gave it last; 0: none has yet.
     pub threads: u32,
+    /// Threads that run together now, or did last; `None` before there were any.
     pub team: Option<u32>,
     /// Why it counts as rigid, if it does.
     pub rigid: Option<String>,
@@ -361,6 +430,7 @@ pub struct AppStatus {
     /// Its tree of bubbles, a line each, indented; empty where it has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub bubbles: String,
+    /// What it got so far; for one that is not admitted yet, only `id` and `response_ns` are set.
     pub account: Account,
 }
 
@@ -368,6 +438,7 @@ pub struct AppStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemoryMoves {
+    /// Bytes moved so far; a page that moves again counts again.
     pub bytes: u64,
     /// Time in the kernel's calls, off the scheduler's thread.
     pub cost_ns: u64,
@@ -381,34 +452,50 @@ pub struct MemoryMoves {
 /// Steady rates of a program with teams of one size, in thousandths of a parallel region a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Brought {
+    /// Size of these teams: the widest of which both rates are known.
     pub threads: u32,
+    /// Before its memory moved; above 0.
     pub before_milli: u64,
+    /// Since its memory moved.
     pub after_milli: u64,
 }
 
+/// How a scheduler and its programs stand: what `coplace status --json` prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
+    /// The scheduler's process ID; of a leader that of the `coplace run` or `mix`.
     pub pid: u32,
+    /// What kind of scheduler it is.
     pub role: Role,
+    /// In words and letters: "equal parts (EQ)".
     pub policy: String,
     /// The plan in text form.
     pub plan: String,
+    /// CPUs (`os_index`) to share out: online, configured, and given to a program here by who started it; with
+    /// no program here, those that the scheduler itself may use.
     pub allowed: CpuSet,
+    /// `allowed`, no more than the quota pays for, less those left to unmanaged programs; never empty.
     pub usable: CpuSet,
+    /// What confines programs to CPUs, in words: "cpuset (cgroup v2)"; of an observer "none: observing".
     pub placement: String,
+    /// What stops programs out of turn, in words: "SIGSTOP"; of an observer "none: observing".
     pub turns: String,
     /// What the policy says about the plan.
     pub report: Report,
+    /// Those under the policy by name, then those that wait to be admitted in order of arrival.
     pub apps: Vec<AppStatus>,
     /// What runs beside the scheduler, a line each.
     #[serde(default)]
     pub services: Vec<String>,
     /// Gang switches so far, and how late they came (median and 95th percentile).
     pub switches: u64,
+    /// Median over the latest 4096 switches; 0 before the first.
     pub jitter_median_ns: u64,
+    /// 95th percentile of the same.
     pub jitter_p95_ns: u64,
     /// CPU time that the scheduler itself used.
     pub cpu_time_ns: u64,
+    /// Since the scheduler began.
     pub uptime_ns: u64,
 }
 

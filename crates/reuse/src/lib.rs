@@ -10,8 +10,6 @@
 //! be. Both fill a [`Histogram`], whose integral is the miss-ratio curve. [`Report`] is what the
 //! measuring tool (`reuse-tool/`) writes. Addresses come in as numbers of 64-byte lines.
 
-#![deny(missing_docs)]
-
 mod exact;
 mod histogram;
 mod report;

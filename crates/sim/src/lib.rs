@@ -16,8 +16,6 @@
 //! Not modelled: what a gang leaves idle is not used by others (`filling` is `strict` here); simultaneous
 //! multithreading; input and output; frequencies.
 
-#![deny(missing_docs)]
-
 mod domains;
 pub mod laws;
 pub mod many;

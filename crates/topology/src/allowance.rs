@@ -18,6 +18,7 @@ pub struct Allowance {
     pub affinity: CpuSet,
     /// Of the cgroup, versions 1 and 2; `None` where no cpuset is in force.
     pub cpuset: Option<CpuSet>,
+    /// From sysfs or what stands in for it; the affinity mask, where that has CPUs which sysfs lacks.
     pub online: CpuSet,
     /// What a person confined us to.
     pub configured: Option<CpuSet>,
@@ -29,16 +30,32 @@ pub struct Allowance {
     pub notes: Vec<String>,
 }
 
+/// Why there is no allowance.
 #[derive(Debug, thiserror::Error)]
 pub enum AllowanceError {
+    /// Nothing tells which CPUs are online.
     #[error(transparent)]
     Machine(#[from] MachineError),
+    /// The kernel allows none of the CPUs that a person confined us to.
     #[error(
         "none of the configured CPUs {configured} can be used here: allowed are {allowed}; change the configuration"
     )]
-    Configured { configured: CpuSet, allowed: CpuSet },
+    Configured {
+        /// What a person confined us to.
+        configured: CpuSet,
+        /// Online CPUs in the affinity mask and the cpuset; never empty.
+        allowed: CpuSet,
+    },
+    /// No CPU is online and in both the affinity mask and the cpuset.
     #[error("no CPU is left: online are {online}, the affinity mask has {affinity}, the cpuset {cpuset}")]
-    Nothing { online: CpuSet, affinity: CpuSet, cpuset: CpuSet },
+    Nothing {
+        /// As in [`Allowance::online`].
+        online: CpuSet,
+        /// As in [`Allowance::affinity`].
+        affinity: CpuSet,
+        /// As in [`Allowance::cpuset`], but empty where no cpuset is in force.
+        cpuset: CpuSet,
+    },
 }
 
 impl Allowance {
@@ -245,9 +262,19 @@ fn quota(chains: &[Chain]) -> Option<(u32, PathBuf)> {
 #[serde(rename_all = "snake_case")]
 pub enum Withheld {
     /// Unmanaged programs keep so many busy, in thousandths; these are left to them. Empty: the only CPU is shared.
-    Unmanaged { busy_milli: u32, cpus: CpuSet },
+    Unmanaged {
+        /// Their use of all allowed CPUs, in thousandths of one CPU.
+        busy_milli: u32,
+        /// The CPUs that they use most: `busy_milli` ÷ 1000 of them, rounded, but never all that are allowed.
+        cpus: CpuSet,
+    },
     /// The quota pays for so many, in thousandths; these are used.
-    Quota { paid_milli: u32, used: CpuSet },
+    Quota {
+        /// In thousandths of one CPU.
+        paid_milli: u32,
+        /// The CPUs that managed programs get: `paid_milli` ÷ 1000 of them, rounded up.
+        used: CpuSet,
+    },
 }
 
 impl fmt::Display for Withheld {

@@ -103,14 +103,18 @@ impl Ord for CpuSet {
     }
 }
 
+/// Why a text is no list of CPUs.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("'{text}' is not a CPU list: {why} (write for example 0-3,8)")]
 pub struct ParseCpuSetError {
+    /// The whole list, without blanks around it.
     pub text: String,
+    /// Which part of it is wrong, and how.
     pub why: String,
 }
 
 impl CpuSet {
+    /// The empty set.
     pub const fn new() -> Self {
         CpuSet { base: 0, words: Words::EMPTY }
     }
@@ -150,6 +154,7 @@ impl CpuSet {
         CpuSet { base, words }
     }
 
+    /// Adds a CPU, which may be a member already. Panics at [`MAX_CPUS`] and above.
     pub fn insert(&mut self, cpu: u32) {
         assert!(cpu < MAX_CPUS, "CPU {cpu} is beyond {MAX_CPUS}");
         let word = cpu as usize / 64;
@@ -163,6 +168,7 @@ impl CpuSet {
         self.words[word - self.base] |= 1 << (cpu % 64);
     }
 
+    /// Takes a CPU out; nothing happens where it is no member.
     pub fn remove(&mut self, cpu: u32) {
         if self.contains(cpu) {
             let (gone, bit) = (cpu as usize / 64, 1 << (cpu % 64));
@@ -172,6 +178,7 @@ impl CpuSet {
         }
     }
 
+    /// Whether a CPU is a member; numbers from [`MAX_CPUS`] on never are.
     #[inline]
     pub fn contains(&self, cpu: u32) -> bool {
         self.word(cpu as usize / 64) >> (cpu % 64) & 1 == 1
@@ -204,11 +211,13 @@ impl CpuSet {
         CpuSet { base, words: Words::from_fn(end - base, |index| word(base + index)) }
     }
 
+    /// How many members it has, counted anew at every call.
     #[inline]
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
+    /// Whether it has no member.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
@@ -226,14 +235,17 @@ impl CpuSet {
         })
     }
 
+    /// The member with the lowest `os_index`; `None` of the empty set.
     pub fn lowest(&self) -> Option<u32> {
         self.iter().next()
     }
 
+    /// The member with the highest `os_index`; `None` of the empty set.
     pub fn highest(&self) -> Option<u32> {
         self.words.last().map(|word| self.end() as u32 * 64 - 1 - word.leading_zeros())
     }
 
+    /// The CPUs that are in at least one of the two.
     #[inline]
     pub fn union(&self, other: &CpuSet) -> CpuSet {
         match (self.is_empty(), other.is_empty()) {
@@ -257,11 +269,13 @@ impl CpuSet {
         self.words[first..].iter_mut().zip(other.words.iter()).for_each(|(mine, theirs)| *mine |= theirs);
     }
 
+    /// The CPUs that are in both.
     #[inline]
     pub fn intersection(&self, other: &CpuSet) -> CpuSet {
         CpuSet::from_words(self.common_words(other), |index| self.word(index) & other.word(index))
     }
 
+    /// The members that `other` lacks.
     #[inline]
     pub fn difference(&self, other: &CpuSet) -> CpuSet {
         CpuSet::from_words(self.base..self.end(), |index| self.word(index) & !other.word(index))
@@ -272,11 +286,13 @@ impl CpuSet {
         self.base.max(other.base)..self.end().min(other.end())
     }
 
+    /// Whether `other` has all members of this one; true of the empty set.
     #[inline]
     pub fn is_subset(&self, other: &CpuSet) -> bool {
         (self.base..self.end()).all(|index| self.word(index) & !other.word(index) == 0)
     }
 
+    /// Whether the two have a member in common; false where one of them is empty.
     #[inline]
     pub fn intersects(&self, other: &CpuSet) -> bool {
         self.common_words(other).any(|index| self.word(index) & other.word(index) != 0)

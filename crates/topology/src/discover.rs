@@ -8,20 +8,41 @@ use crate::{CpuSet, SyntheticError, hwloc};
 /// A machine, and what should be known about how it was found: one sentence a note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discovery {
+    /// What was found.
     pub machine: Machine,
+    /// What was missing, contradicted something else or was left out; empty for a synthetic description.
     pub notes: Vec<String>,
 }
 
+/// Why nothing describes a machine.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
+    /// Below a root directory neither sysfs nor `/proc/cpuinfo` names a CPU.
     #[error("{}: no CPUs are described there; it should be laid out as /sys is", path.display())]
-    NoCpus { path: PathBuf },
+    NoCpus {
+        /// Its `sys/devices/system/cpu`, which may not exist.
+        path: PathBuf,
+    },
+    /// A file that should describe a machine cannot be read.
     #[error("{}: {source}", path.display())]
-    Unreadable { path: PathBuf, source: std::io::Error },
+    Unreadable {
+        /// The file, as it was given.
+        path: PathBuf,
+        /// What the kernel answered.
+        source: std::io::Error,
+    },
+    /// A text is not what hwloc writes about a machine.
     #[error("{}: not an hwloc XML file: {why}; write one with: lstopo file.xml", file_name(path.as_deref()))]
-    NotHwloc { path: Option<PathBuf>, why: String },
+    NotHwloc {
+        /// The file that it comes from; `None` where it comes from no file.
+        path: Option<PathBuf>,
+        /// What is wrong with it, as a clause.
+        why: String,
+    },
+    /// A synthetic description is wrong.
     #[error(transparent)]
     Synthetic(#[from] SyntheticError),
+    /// What was written: not `this`, no path that exists, and not in the form of a description.
     #[error(
         "'{0}' is no file, and no machine description: write 'this', a file from lstopo, a directory \
          with a copy of /sys, or for example 'pack:2 core:4 pu:2'"

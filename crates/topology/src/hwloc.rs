@@ -10,6 +10,8 @@ use crate::machine::{Cache, CpuKind, Distances, FULL_CAPACITY, Group, Level, Mac
 use crate::{CpuSet, Discovery, MAX_CPUS, MachineError};
 
 impl Machine {
+    /// Reads what `lstopo file.xml` writes. The machine has a name only where the text names its host.
+    /// Fails with [`MachineError::NotHwloc`] where that is no XML, is no `<topology>`, or names no CPUs.
     pub fn from_hwloc_xml(text: &str) -> Result<Discovery, MachineError> {
         let error = |why: String| MachineError::NotHwloc { path: None, why };
         // hwloc's files name a DTD, which is not fetched.

@@ -18,18 +18,22 @@ pub enum Level {
     Node,
     /// A virtual machine or container.
     Box,
+    /// A processor in its socket.
     Package,
+    /// CPUs that are equally near to one memory.
     Numa,
     /// CPUs that share a last-level cache.
     Llc,
     /// Cores that share something inside the levels above: an L2 cache, a die, a core cluster.
     Group,
+    /// PUs that share execution units.
     Core,
     /// Processing unit: a hardware thread, what Linux calls a CPU.
     Pu,
 }
 
 impl Level {
+    /// All of them, widest first.
     pub const ALL: [Level; 9] = [
         Level::Cluster,
         Level::Node,
@@ -67,6 +71,7 @@ impl fmt::Display for Level {
 /// One object of the tree: a package, a NUMA node, a core …
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
+    /// What kind of object it is; a [`Level::Group`] may stand inside another.
     pub level: Level,
     /// Number among the objects of its level, in tree order, from 0.
     pub logical_index: u32,
@@ -74,6 +79,7 @@ pub struct Object {
     pub os_index: Option<u32>,
     /// All PUs below, by `os_index`.
     pub cpus: CpuSet,
+    /// By their lowest CPU; disjoint, and together all of `cpus`. Only a PU has none.
     pub children: Vec<Object>,
 }
 
@@ -84,7 +90,9 @@ pub struct Cache {
     pub level: u8,
     /// The CPUs that share it.
     pub cpus: CpuSet,
+    /// What it holds; `None` where the system does not tell.
     pub size_bytes: Option<u64>,
+    /// Its line (`coherency_line_size` in sysfs); `None` where the system does not tell.
     pub line_bytes: Option<u32>,
 }
 
@@ -100,15 +108,20 @@ pub struct Distances {
 /// CPUs of one micro-architecture, where a machine has several (`cpu_core`, `cpu_atom`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuKind {
+    /// In sysfs the device that counts its events (`cpu_atom`), in hwloc the `CoreType` (`IntelAtom`).
     pub name: String,
+    /// By `os_index`; never empty.
     pub cpus: CpuSet,
 }
 
 /// A unit for [`Machine::from_groups`]: at `level`, these CPUs belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
+    /// Groups at [`Level::Pu`] are passed over: every CPU gets its PU anyway.
     pub level: Level,
+    /// The kernel's number, where the kernel has one at this level.
     pub os_index: Option<u32>,
+    /// By `os_index`; those that the machine lacks are left out.
     pub cpus: CpuSet,
 }
 
@@ -118,6 +131,7 @@ pub const FULL_CAPACITY: u32 = 1024;
 /// A machine: the tree and what is known about its parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
+    /// The widest object, which has all CPUs: one machine, or a cluster.
     pub root: Object,
     /// What people call it; a host name, a file's name, or the synthetic description.
     #[serde(default)]
@@ -128,6 +142,7 @@ pub struct Machine {
     /// Sorted by level, then by CPUs. Empty where the system does not tell.
     #[serde(default)]
     pub caches: Vec<Cache>,
+    /// Between NUMA nodes; `None` where there is only one, or the system does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distances: Option<Distances>,
     /// Capacity by PU, [`FULL_CAPACITY`] = biggest. Empty: all PUs are alike.
@@ -189,10 +204,12 @@ impl Machine {
         (machine, notes)
     }
 
+    /// All that are described, allowed or not; by `os_index`.
     pub fn all_cpus(&self) -> &CpuSet {
         &self.root.cpus
     }
 
+    /// How many CPUs it has.
     pub fn pu_count(&self) -> usize {
         self.root.cpus.len()
     }
@@ -234,6 +251,7 @@ impl Machine {
         }
     }
 
+    /// The core that contains a CPU; `None` where the machine lacks the CPU or its cores are not known.
     pub fn core_of(&self, cpu: u32) -> Option<&Object> {
         self.unit_of(cpu, Level::Core)
     }

@@ -9,11 +9,13 @@
 use crate::machine::{Cache, Group, Level, Machine, Object};
 use crate::{CpuSet, MAX_CPUS};
 
+/// Why a line describes no machine, and where that shows.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("machine description, column {column}: {what} (write for example: pack:2 [numa] l3:1 core:4 pu:2)")]
 pub struct SyntheticError {
     /// From 1, in characters.
     pub column: usize,
+    /// What is wrong there, as a clause.
     pub what: String,
 }
 
@@ -33,6 +35,8 @@ struct Token {
 }
 
 impl Machine {
+    /// Reads such a line, which also becomes the machine's name. Where it has no `pu`, each innermost unit
+    /// is one CPU. Fails at the first word that is wrong, and beyond [`MAX_CPUS`] CPUs.
     pub fn synthetic(text: &str) -> Result<Machine, SyntheticError> {
         let mut tokens = parse(text)?;
         if !tokens.iter().any(|token| token.kind == Kind::Plain(Level::Pu)) {

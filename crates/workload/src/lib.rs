@@ -1,7 +1,5 @@
 //! Applications, what they demand, and the files that describe them.
 
-#![deny(missing_docs)]
-
 mod app;
 mod bytes;
 mod curve;

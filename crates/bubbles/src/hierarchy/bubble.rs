@@ -23,6 +23,7 @@ pub enum BurstAt {
 /// What the maker of a bubble wishes for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wishes {
+    /// Where it lets its members out; a level overrides `fewest` and `most`.
     pub burst: BurstAt,
     /// It bursts on a unit with at least so many processors, where there is one …
     pub fewest: usize,
@@ -53,6 +54,7 @@ impl Default for Wishes {
 /// whoever still knows its address finds a lock there, under which it can look whether it is meant.
 #[repr(C)]
 pub struct Bubble {
+    /// What lists know of it. The first field, so that both have one address.
     pub entity: Entity,
     members: Lock<Members>,
 }
@@ -73,6 +75,7 @@ pub(super) struct Members {
 }
 
 impl Bubble {
+    /// Makes an empty bubble with default wishes that nobody has woken. `priority`: 0 to 15.
     pub fn new(priority: u8) -> Bubble {
         Bubble {
             entity: Entity::new(Kind::Bubble, priority),
@@ -101,10 +104,12 @@ impl Bubble {
         self.members.lock()
     }
 
+    /// A copy of its wishes, taken under its lock.
     pub fn wishes(&self) -> Wishes {
         self.lock().wishes
     }
 
+    /// Replaces all of its wishes. They count from the next time on that it is placed, bursts or closes.
     pub fn set_wishes(&self, wishes: Wishes) {
         self.lock().wishes = wishes;
     }

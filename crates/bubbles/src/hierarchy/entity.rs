@@ -11,9 +11,16 @@ pub const PRIORITIES: usize = 16;
 /// What threads and bubbles have unless they are told.
 pub const PRIORITY: u8 = 7;
 
+fn clamped(priority: u8) -> u8 {
+    priority.min(PRIORITIES as u8 - 1)
+}
+
+/// What an entity stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// A thread, which a processor runs.
     Thread,
+    /// A [`Bubble`], of which the entity is the first field.
     Bubble,
 }
 
@@ -28,7 +35,12 @@ pub enum Place {
     /// Ready, in a closed bubble.
     Inside,
     /// A thread that this processor runs, or a bubble that is being moved.
-    Active { processor: usize, recalled: bool },
+    Active {
+        /// The one that runs the thread; 0 for what is only being moved.
+        processor: usize,
+        /// The bubble around it is closing, and waits for it to come home.
+        recalled: bool,
+    },
     /// A bubble that has burst on this unit.
     Burst(usize),
 }
@@ -116,7 +128,9 @@ impl Entity {
     #[cfg(not(feature = "shuttle"))]
     pub(crate) const HOLDER: usize = std::mem::offset_of!(Entity, holder);
 
+    /// Makes one that is nowhere, in no bubble, and that nobody has woken. `priority`: 0 to 15; more counts as 15.
     pub fn new(kind: Kind, priority: u8) -> Entity {
+        let priority = clamped(priority);
         Entity {
             place: AtomicU32::new(NOWHERE),
             home: AtomicU32::new(NO_HOME),
@@ -131,11 +145,13 @@ impl Entity {
         }
     }
 
+    /// Whether it is a thread or a bubble, which never changes.
     #[inline]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
+    /// Where it is now; certain only for whoever holds what the place names.
     #[inline]
     pub fn place(&self) -> Place {
         Place::decode(self.place.load(Ordering::Acquire))
@@ -170,6 +186,7 @@ impl Entity {
         self.home.store(unit as u32, Ordering::Relaxed);
     }
 
+    /// 0 to 15, 15 before all others: the one under which it is queued the next time.
     #[inline]
     pub fn priority(&self) -> u8 {
         self.priority.load(Ordering::Relaxed)
@@ -177,9 +194,10 @@ impl Entity {
 
     /// From the next time on that it is queued.
     pub fn set_priority(&self, priority: u8) {
-        self.priority.store(priority.min(PRIORITIES as u8 - 1), Ordering::Relaxed);
+        self.priority.store(clamped(priority), Ordering::Relaxed);
     }
 
+    /// Whether it has neither been woken nor put into a bubble yet.
     #[inline]
     pub fn is_fresh(&self) -> bool {
         self.fresh.load(Ordering::Relaxed)
@@ -223,6 +241,7 @@ impl Entity {
         there
     }
 
+    /// The bubble around it, null where it is in none. It may leave at any time unless that bubble is locked.
     #[inline]
     pub fn holder(&self) -> *mut Bubble {
         self.holder.load(Ordering::Acquire)

@@ -8,8 +8,10 @@ use crate::lock::Guard;
 /// Why a thread or bubble cannot be put into a bubble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InsertError {
+    /// The thread or bubble is in a bubble already, perhaps in this one.
     #[error("it is in a bubble already: remove it there first")]
     HasHolder,
+    /// The bubble would contain itself, directly or through others.
     #[error("a bubble cannot be in itself, nor in one of its own members")]
     Circle,
 }

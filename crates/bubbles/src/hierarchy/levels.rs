@@ -16,7 +16,9 @@ pub struct Unit {
     pub logical_index: u32,
     /// The kernel's number, where there is one.
     pub os_index: Option<u32>,
+    /// Number of the unit directly above; `None` for the whole machine.
     pub parent: Option<usize>,
+    /// Numbers of the units directly below, in tree order.
     pub children: Vec<usize>,
     /// Its processors, by their position in tree order.
     pub processors: Range<usize>,
@@ -25,6 +27,7 @@ pub struct Unit {
 }
 
 impl Unit {
+    /// Number of its processors, at least one.
     pub fn width(&self) -> usize {
         self.processors.len()
     }
@@ -129,10 +132,12 @@ impl Levels {
         self.cpus[processor]
     }
 
+    /// All units; a unit's number is its index.
     pub fn units(&self) -> &[Unit] {
         &self.units
     }
 
+    /// The unit of this number. Panics where there is none.
     pub fn unit(&self, number: usize) -> &Unit {
         &self.units[number]
     }

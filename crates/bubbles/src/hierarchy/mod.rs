@@ -119,10 +119,12 @@ pub struct Hierarchy<W> {
     lists: Arc<[List]>,
     /// The scheduler of each unit; each points at a leaked `&'static dyn Scheduler`.
     schedulers: Box<[AtomicPtr<&'static dyn Scheduler>]>,
+    /// Who is told of what happens on the lists.
     pub world: W,
 }
 
 impl<W: World> Hierarchy<W> {
+    /// Empty lists for these units, with one scheduler for all of them. Panics beyond 24 levels.
     pub fn new(levels: Levels, scheduler: &'static dyn Scheduler, world: W) -> Hierarchy<W> {
         let scheduler: *mut &'static dyn Scheduler = Box::leak(Box::new(scheduler));
         let count = levels.units().len();
@@ -136,6 +138,7 @@ impl<W: World> Hierarchy<W> {
         }
     }
 
+    /// The units to which the lists belong.
     pub fn levels(&self) -> &Levels {
         &self.levels
     }

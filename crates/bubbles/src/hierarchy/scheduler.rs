@@ -10,6 +10,7 @@ use super::pull::burst_unit;
 pub struct Facts {
     /// Threads in it and in the bubbles in it, counted up to one more than the machine has processors.
     pub threads: usize,
+    /// As its maker set them last.
     pub wishes: Wishes,
 }
 
@@ -33,12 +34,14 @@ impl Facts {
 pub struct Branch {
     /// By which a [`Put`] names it.
     pub what: usize,
+    /// 0 to 15, 15 before all others.
     pub priority: u8,
     /// `None` for a thread.
     pub bubble: Option<(Facts, Vec<Branch>)>,
 }
 
 impl Branch {
+    /// How many threads are in it, at any depth; 1 for a thread.
     pub fn threads(&self) -> usize {
         match &self.bubble {
             None => 1,
@@ -59,14 +62,18 @@ pub enum How {
 /// One line of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Put {
+    /// The [`Branch::what`] of the thread or bubble.
     pub what: usize,
+    /// Number of the unit on whose list it goes, or on which it bursts.
     pub unit: usize,
+    /// Only for a bubble; a thread is queued either way.
     pub how: How,
 }
 
 /// What an idle processor may take from the lists of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steal {
+    /// Nothing: it waits until there is something on its own lists.
     Nothing,
     /// Bubbles as a whole, and threads that are in none.
     Bubbles,
@@ -76,6 +83,7 @@ pub enum Steal {
 
 /// Where what goes. `from` and `processor` are those that act; answers are numbers of units.
 pub trait Scheduler: Send + Sync {
+    /// What traces call it, such as `burst`.
     fn name(&self) -> &str;
 
     /// The list for a thread that is in no bubble.

@@ -11,18 +11,23 @@ use crate::hierarchy::{BurstAt, PRIORITIES, PRIORITY, Wishes};
 /// A thread, or a bubble with its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
+    /// Unique in the program; `a*3` stands for `a0`, `a1` and `a2`.
     pub name: String,
+    /// 0 to 15; 7 where the text says nothing.
     pub priority: u8,
+    /// Those that stand behind the name; on a thread they have no effect.
     pub wishes: Wishes,
     /// `None` for a thread.
     pub members: Option<Vec<Item>>,
 }
 
+/// Where a program's text is wrong, and how.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("program, column {column}: {what} (write for example: app[left:core[a b] right[c*3]] t^9)")]
 pub struct ProgramError {
     /// From 1, in characters.
     pub column: usize,
+    /// What is wrong there, in words.
     pub what: String,
 }
 
@@ -136,6 +141,7 @@ impl Reader {
         let token = self.word()?;
         Ok(match token.as_str() {
             "machine" => Level::Node,
+            "box" => Level::Box,
             "package" => Level::Package,
             "numa" => Level::Numa,
             "llc" => Level::Llc,
@@ -143,7 +149,8 @@ impl Reader {
             "core" => Level::Core,
             "pu" => Level::Pu,
             _ => {
-                let what = format!("'{token}' is no level: machine, package, numa, llc, group, core or pu");
+                let what =
+                    format!("'{token}' is no level: machine, box, package, numa, llc, group, core or pu");
                 return Err(ProgramError { column: at + 1, what });
             }
         })

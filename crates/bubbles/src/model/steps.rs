@@ -4,10 +4,13 @@ use super::{Made, Model};
 use crate::hierarchy::{Entity, Kind, Place, Yielded};
 use crate::schedulers;
 
+/// Why a step cannot be taken.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("step '{step}': {what}")]
 pub struct StepError {
+    /// The step as it was given.
     pub step: String,
+    /// What is wrong with it, in words.
     pub what: String,
 }
 

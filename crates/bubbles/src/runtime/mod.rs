@@ -55,7 +55,9 @@ pub struct Config {
     pub processors: Option<CpuSet>,
     /// One worker is bound to each processor. Not on a machine that was set: it need not be this one.
     pub bind: bool,
+    /// Which levels of the machine have a list of their own.
     pub lists: WhichLists,
+    /// Decides where threads and bubbles go, until [`use_scheduler`] names another.
     pub scheduler: &'static dyn Scheduler,
     /// Where what happens is written when the run is over (see `trace`); the file that
     /// `COPLACE_BUBBLES_TRACE` names, unless it is set. Nothing is recorded where neither is.
@@ -78,6 +80,7 @@ impl Default for Config {
 /// Why nothing was run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
+    /// `run` was called by a thread of a run.
     #[error("run is not called from within a thread of another run: spawn there instead")]
     Inside,
 }
@@ -235,6 +238,7 @@ pub fn use_scheduler(scheduler: &'static dyn Scheduler) {
 pub struct Statistics {
     /// Threads made, the first one included.
     pub created: u64,
+    /// Threads that have ended, joined or not.
     pub ended: u64,
     /// Switches from one thread to another, or from none to one.
     pub switches: u64,

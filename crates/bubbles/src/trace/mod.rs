@@ -17,7 +17,9 @@ pub use segments::{Segment, Summary, colours};
 /// A thread or a bubble, by a number that no other has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntityId {
+    /// A thread; `t5` in the text.
     Thread(u64),
+    /// A bubble; `b5` in the text.
     Bubble(u64),
 }
 
@@ -37,19 +39,25 @@ pub enum What {
     Made(EntityId, u8),
     /// A bubble's maker wishes something else for it.
     Wishes(u64, Wishes),
+    /// It was given this priority, which counts from the next time on that it is queued.
     Priority(EntityId, u8),
     /// It was put into the bubble of that number.
     Insert(EntityId, u64),
+    /// It was taken out of the bubble around it, if it was in one.
     Remove(EntityId),
+    /// It was woken, for the first time or from what it waited for.
     Wake(EntityId),
     /// The program closed a bubble.
     Close(u64),
-    /// The thread gives way, waits for something, has ended.
+    /// The thread gives way, if others are at least as urgent.
     Yield,
+    /// The thread is about to wait for something.
     Block,
+    /// The thread has ended.
     End,
-    /// The processor goes on with this thread; has none.
+    /// The processor goes on with this thread.
     Run(u64),
+    /// The processor has no thread any more.
     Idle,
     /// A bubble burst on this unit.
     Burst(u64, usize),
@@ -70,6 +78,8 @@ pub struct Event {
 }
 
 impl Event {
+    /// `at_ns`: since the run began. `processor`: the number of processors where none did it. `thread`: 0
+    /// where no thread did.
     pub fn new(at_ns: u64, processor: usize, thread: u64, what: What) -> Event {
         Event { at_ns, processor, thread, what }
     }
@@ -80,10 +90,13 @@ impl Event {
 pub struct Trace {
     /// As [`topology::Machine::synthetic`] reads it, where the machine can be said in that way.
     pub machine: Option<String>,
+    /// How many there were, numbered from 0 in tree order.
     pub processors: usize,
+    /// Name of the one in force when the run began.
     pub scheduler: String,
     /// Events that had no room.
     pub lost: u64,
+    /// Names of threads and bubbles, in the order in which they were given.
     pub names: Vec<(EntityId, String)>,
     /// In order of time.
     pub events: Vec<Event>,

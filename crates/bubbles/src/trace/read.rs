@@ -5,16 +5,19 @@ use topology::Level;
 use super::{EntityId, Event, HEAD, Trace, What};
 use crate::hierarchy::{BurstAt, Wishes};
 
+/// Where a trace's text is wrong, and how.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("trace, line {line}: {what}")]
 pub struct TraceError {
     /// From 1.
     pub line: usize,
+    /// What is wrong there, in words.
     pub what: String,
 }
 
-const LEVELS: [(Level, &str); 7] = [
+const LEVELS: [(Level, &str); 8] = [
     (Level::Node, "machine"),
+    (Level::Box, "box"),
     (Level::Package, "package"),
     (Level::Numa, "numa"),
     (Level::Llc, "llc"),

@@ -18,14 +18,22 @@ use crate::schedulers::Scheduler;
 /// Every so many looks a processor takes from far away first, as workers do.
 const FAR: u32 = 64;
 
+/// Why a trace cannot be played through.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ReplayError {
+    /// So many events are missing, for which there was no room when it was recorded.
     #[error("{0} events had no room in the trace: record it again with more (COPLACE_BUBBLES_EVENTS)")]
     Lost(u64),
+    /// Threads are left that nothing wakes any more.
     #[error(
         "after {at_ns} ns {waiting} threads wait for something that the trace does not say: it ends before its program did"
     )]
-    Stuck { at_ns: u64, waiting: usize },
+    Stuck {
+        /// Simulated time since the beginning.
+        at_ns: u64,
+        /// How many threads have not ended.
+        waiting: usize,
+    },
 }
 
 enum Step {
@@ -510,6 +518,16 @@ mod tests {
         line("400 0 0 run t1");
         line("410 0 1 end");
         Trace::parse(&text).expect("a trace")
+    }
+
+    #[test]
+    fn a_priority_above_the_highest_counts_as_the_highest() {
+        let text = "coplace bubbles trace 1\nprocessors 1\nscheduler flat\n\
+                    0 1 0 made t1 99\n0 1 0 wake t1\n0 0 0 run t1\n410 0 1 end\n";
+        let machine = Machine::synthetic("core:1").expect("a machine");
+        let scheduler = schedulers::by_name("flat").expect("it is known");
+        let played = replay(&Trace::parse(text).expect("a trace"), &machine, scheduler);
+        assert_eq!(played.map(|trace| trace.end_ns()), Ok(410));
     }
 
     fn duration_ns(machine: &str, scheduler: &str) -> u64 {

@@ -7,9 +7,13 @@ use super::{EntityId, Trace, What};
 /// A thread on a processor, from when it went on to when something else did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
+    /// Its position in tree order, from 0.
     pub processor: usize,
+    /// When the thread went on, since the run began.
     pub from_ns: u64,
+    /// When something else did, or the trace ended; always after `from_ns`.
     pub to_ns: u64,
+    /// Its number, as in [`EntityId::Thread`].
     pub thread: u64,
     /// The bubbles around it when it went on, the outermost first.
     pub bubbles: Vec<u64>,
@@ -18,17 +22,24 @@ pub struct Segment {
 /// What a trace comes to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
+    /// Time of the last event, since the run began; 0 without events.
     pub end_ns: u64,
+    /// Threads that were made, the first one included.
     pub threads: usize,
+    /// Bubbles that were made, used or not.
     pub bubbles: usize,
+    /// How often a processor went on with a thread.
     pub switches: usize,
+    /// How often a bubble burst; one that closes may do so again.
     pub bursts: usize,
+    /// Threads and bubbles that idle processors took from the lists of others.
     pub stolen: usize,
     /// The part of the time that each processor ran something.
     pub busy: Vec<f64>,
 }
 
 impl Trace {
+    /// Time of the last event, since the run began; 0 without events.
     pub fn end_ns(&self) -> u64 {
         self.events.last().map_or(0, |event| event.at_ns)
     }
@@ -80,6 +91,7 @@ impl Trace {
         done
     }
 
+    /// Counts and adds up what was recorded; lost events are missing from it.
     pub fn summary(&self) -> Summary {
         let count = |is: fn(&What) -> bool| self.events.iter().filter(|event| is(&event.what)).count();
         let end_ns = self.end_ns();

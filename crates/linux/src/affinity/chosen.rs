@@ -10,9 +10,13 @@ pub enum Chosen {
     Nothing,
     /// All chose the same: a program within these CPUs.
     Same(CpuSet),
-    /// They chose one by one: each keeps what it chose. `cpus` are all of these, `all` whether none is
-    /// left that chose nothing.
-    Each { cpus: CpuSet, all: bool },
+    /// They chose one by one: each keeps what it chose.
+    Each {
+        /// Every CPU that any of them chose.
+        cpus: CpuSet,
+        /// Whether no thread is left that chose nothing.
+        all: bool,
+    },
 }
 
 impl Chosen {

@@ -66,9 +66,11 @@ pub struct Stated {
 /// A mask that is the program's own, to be given back when the program is set free.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Own {
+    /// The process whose threads have it.
     pub process: Process,
     /// `None`: all threads of the process of which nothing else is said.
     pub thread: Option<Process>,
+    /// The mask to be given back, which may be the same as one that we gave.
     pub cpus: CpuSet,
 }
 
@@ -104,9 +106,13 @@ impl From<Masks> for Vec<Entry> {
 /// A thread that set its own mask after we had set it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
+    /// The process to which the thread belongs.
     pub process: Process,
+    /// The thread.
     pub tid: Tid,
+    /// The mask that we gave it, or that it was last seen to choose.
     pub ours: CpuSet,
+    /// The mask that it was found with.
     pub now: CpuSet,
 }
 
@@ -115,7 +121,9 @@ pub struct Changed {
 pub struct Outcome {
     /// The members of the tree, newly found ones included.
     pub processes: Vec<Process>,
+    /// Threads that were found, each counted once, including those in `failed`.
     pub threads: usize,
+    /// Scans of the tree that were made: 1 … 32.
     pub rounds: u32,
     /// Whether the last two scans agreed: no thread was left out.
     pub settled: bool,
@@ -142,6 +150,7 @@ impl Masks {
         Masks { original, ..Masks::default() }
     }
 
+    /// Whether no thread's mask is remembered.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -18,11 +18,14 @@ use crate::switch::Switch;
 /// Version of the cgroup interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
+    /// Several hierarchies, each with one or more controllers.
     V1,
+    /// One hierarchy for all controllers.
     V2,
 }
 
 impl Version {
+    /// Both versions, the older one first.
     pub const BOTH: [Version; 2] = [Version::V1, Version::V2];
 }
 
@@ -137,10 +140,13 @@ impl Group {
         self.members.release(processes, root)
     }
 
+    /// The members of all its directories (`cgroup.procs`), in ascending order of pid; none where somebody
+    /// has removed the directory.
     pub fn processes(&self, root: &Root) -> Result<Vec<Process>> {
         self.members.processes(root)
     }
 
+    /// Where the processes that were moved in came from, until they are moved back.
     pub fn origins(&self) -> &Origins {
         &self.members.origins
     }
@@ -150,6 +156,7 @@ impl Group {
         self.members.origins = origins;
     }
 
+    /// Confines the members to these CPUs (`cpuset.cpus`). [`Error::Absent`] if the group has no cpuset.
     pub fn set_cpus(&self, cpus: &CpuSet) -> Result<()> {
         write(&self.file(Feature::Confine)?, &cpus.to_string())
     }
@@ -186,6 +193,8 @@ impl Group {
         Switch::open(self.file(Feature::Freeze)?, on, off)
     }
 
+    /// Reads `freezer.state` in version 1, `cgroup.events` and `cgroup.freeze` in version 2.
+    /// [`Error::Absent`] if the group has no freezer.
     pub fn freeze_state(&self) -> Result<FreezeState> {
         let path = self.file(Feature::Freeze)?;
         match self.version {
@@ -214,6 +223,8 @@ impl Group {
         self.reach_state(FreezeState::Frozen, self.freezer_values()[0], timeout_ns)
     }
 
+    /// Thaws and waits until the kernel reports it; returns the nanoseconds that it took. Below a frozen
+    /// group that ends with [`Error::Timeout`].
     pub fn thaw(&self, timeout_ns: u64) -> Result<u64> {
         self.reach_state(FreezeState::Thawed, self.freezer_values()[1], timeout_ns)
     }

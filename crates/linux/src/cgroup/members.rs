@@ -20,9 +20,12 @@ const MAX_ROUNDS: u32 = 32;
 pub struct Moved {
     /// The members of the tree, newly found ones included.
     pub processes: Vec<Process>,
+    /// Scans of the tree that were made: 1 … 32; always 1 when moving back.
     pub rounds: u32,
     /// Whether the last two scans agreed: no process was left out.
     pub settled: bool,
+    /// Living processes that could not be moved, with the reason; when moving back, one entry for each
+    /// directory that a process could not leave.
     pub failed: Vec<(Process, Error)>,
 }
 

@@ -52,7 +52,9 @@ impl Mount {
 /// The mounted hierarchies. A v1 hierarchy with several controllers stands under each of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mounts {
+    /// `None` if no `cgroup2` file system is mounted.
     pub v2: Option<Mount>,
+    /// By controller, for example `cpuset`.
     pub v1: BTreeMap<String, Mount>,
 }
 
@@ -116,6 +118,7 @@ fn unescape(text: &str) -> String {
 /// Which groups a process is in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
+    /// The path in the line `0::PATH`; `None` without such a line.
     pub v2: Option<String>,
     /// By controller.
     pub v1: BTreeMap<String, String>,
@@ -199,6 +202,7 @@ pub(crate) struct Origin {
 }
 
 impl Origins {
+    /// The processes that were moved and have not been moved back.
     pub fn processes(&self) -> Vec<Process> {
         self.entries.iter().map(|origin| origin.process).collect()
     }
@@ -211,7 +215,9 @@ impl Origins {
 /// The CPU time that a group may use, as `cpu.max` or `cpu.cfs_quota_us` limit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuMax {
+    /// CPU time in microseconds that all members together may use in each period.
     pub quota_us: u64,
+    /// Length of a period in microseconds; the kernel's default is 100,000.
     pub period_us: u64,
 }
 
@@ -240,9 +246,11 @@ pub fn cpu_limits(pid: u32, root: &Root) -> Result<BTreeMap<PathBuf, CpuMax>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FreezeState {
+    /// Not asked to stand still.
     Thawed,
     /// Asked to, but not every thread stands still yet.
     Freezing,
+    /// Every thread stands still.
     Frozen,
 }
 

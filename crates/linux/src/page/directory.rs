@@ -53,6 +53,8 @@ impl PageDir {
         self.owner == host::own_uid()
     }
 
+    /// The path as it was given, which [`PAGES_VARIABLE`](super::PAGES_VARIABLE) names to programs; empty for
+    /// a program without pages.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -69,6 +69,7 @@ impl FromStr for PageName {
 /// To whom a page belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
+    /// To this living process; its pid is the one in our own PID namespace.
     Is(Process),
     /// It is not told which of these; what it wishes would be heard by somebody unknown.
     OneOf(Vec<Process>),

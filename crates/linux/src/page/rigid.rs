@@ -6,13 +6,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RigidReason {
+    /// It called `omp_set_dynamic(0)`.
     SetDynamic0,
+    /// It counts on a number of threads that it asked for: for a region whose code is not known to do with
+    /// fewer (if its user vouches for the whole program), as a strict number (OpenMP 6.0), or for a league.
     ExplicitNumThreads,
+    /// `COPLACE_RIGID=1` is in its environment, or the default page says so.
     Declared,
+    /// Its OpenMP runtime is neither GCC's nor LLVM's, or none was found.
     RuntimeUnknown,
+    /// It waits actively, and its runtime cannot end spinning idle threads: LLVM's, or GCC's before 9.
     SpinsInDock,
+    /// The code of one of its regions lies in no object, so that nobody can look at it.
     GeneratedCode,
+    /// Rounding, exceptions or flushing to zero have changed since the first region in a thread that starts
+    /// regions: threads made before and after compute differently.
     FloatingPoint,
+    /// Its runtime binds each thread to one of the places worked out at its start (`OMP_PROC_BIND`, …).
     BindsThreads,
     /// A bit that this version does not know: rigid all the same.
     Unknown,

@@ -15,6 +15,7 @@ pub struct CpuTicks {
     pub busy_ticks: u64,
     /// Of these: by programs with a nice value above 0.
     pub nice_ticks: u64,
+    /// Without anything to run, waiting for I/O included (`idle` and `iowait`).
     pub idle_ticks: u64,
     /// In which it had something to run and the hypervisor ran another machine.
     pub stolen_ticks: u64,
@@ -23,9 +24,11 @@ pub struct CpuTicks {
 /// `/proc/stat`'s lines by CPU (`os_index`); offline CPUs are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
+    /// By `os_index`.
     pub cpus: BTreeMap<u32, CpuTicks>,
 }
 
+/// Reads `/proc/stat`; fails where it has no line for any CPU, or one with fewer than four numbers.
 pub fn cpu_times(root: &Root) -> Result<CpuTimes> {
     let path = root.proc.join("stat");
     let mut cpus = BTreeMap::new();
@@ -56,16 +59,23 @@ pub fn cpu_times(root: &Root) -> Result<CpuTimes> {
     Ok(CpuTimes { cpus })
 }
 
+/// `/proc/loadavg`: averages, fading exponentially, of the number of threads that run, are ready to run or
+/// wait uninterruptibly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadAverage {
+    /// With a time constant of one minute.
     pub one_minute: f64,
+    /// With a time constant of five minutes.
     pub five_minutes: f64,
+    /// With a time constant of fifteen minutes.
     pub fifteen_minutes: f64,
     /// Threads that run or are ready now.
     pub runnable: u32,
+    /// All threads that there are, those of the kernel included.
     pub threads: u32,
 }
 
+/// Reads `/proc/loadavg`; fails where it does not look like `0.20 0.18 0.12 1/80 11206`.
 pub fn loadavg(root: &Root) -> Result<LoadAverage> {
     let path = root.proc.join("loadavg");
     let text = read(&path)?;
@@ -86,9 +96,11 @@ pub fn loadavg(root: &Root) -> Result<LoadAverage> {
 /// A thread's `schedstat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskRuntime {
+    /// Time it ran on a CPU.
     pub run_ns: u64,
     /// Time it was ready but another thread ran.
     pub wait_ns: u64,
+    /// How many times it was given a CPU.
     pub timeslices: u64,
 }
 

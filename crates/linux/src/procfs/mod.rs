@@ -30,7 +30,9 @@ pub type Tid = u32;
 /// stranger. The start time (clock ticks since boot, `/proc/PID/stat` field 22) tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Process {
+    /// Its number in our own PID namespace, unless it is said otherwise.
     pub pid: u32,
+    /// Of the process, not of the program in it: exec leaves it as it is.
     pub start_time_ticks: u64,
 }
 
@@ -69,49 +71,66 @@ impl Process {
 /// The fields of `/proc/PID/stat` (proc(5)) that we use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
+    /// Field 1; of a thread ([`thread_stat`]) its own id.
     pub pid: u32,
     /// The command's name, cut to 15 bytes by the kernel.
     pub comm: String,
     /// R running, S sleeping, D uninterruptible, T stopped, t traced stop, Z zombie, …
     pub state: char,
+    /// Its parent's pid (field 4); 0 where it has none in this PID namespace.
     pub ppid: u32,
+    /// Its process group (field 5), which has the number of its leader.
     pub pgrp: i32,
+    /// Its session (field 6), which has the number of its leader; 0 for kernel threads, and where the leader
+    /// is not in this PID namespace.
     pub session: i32,
     /// The controlling terminal's device number; 0 without one.
     pub tty_nr: i32,
     /// The foreground process group of that terminal; −1 without one.
     pub tpgid: i32,
+    /// The kernel's `PF_…` bits (field 9).
     pub flags: u64,
+    /// CPU time in user mode (field 14); of a process, all of its threads, ended ones included.
     pub utime_ticks: u64,
+    /// CPU time in the kernel (field 15), counted likewise.
     pub stime_ticks: u64,
     /// CPU time of children that ended and were waited for.
     pub cutime_ticks: u64,
+    /// CPU time of the same children in the kernel (field 17).
     pub cstime_ticks: u64,
+    /// From −20 to 19, the lower the more CPU time (field 19); of a process, that of its first thread.
     pub nice: i32,
+    /// Threads of the whole process (field 20).
     pub num_threads: u32,
+    /// When it was started, since boot (field 22).
     pub start_time_ticks: u64,
     /// The CPU (`os_index`) it last ran on.
     pub processor: u32,
 }
 
 impl Stat {
+    /// Whether `flags` has the kernel's `PF_KTHREAD`.
     pub fn is_kernel_thread(&self) -> bool {
         const PF_KTHREAD: u64 = 0x0020_0000;
         self.flags & PF_KTHREAD != 0
     }
 
+    /// Whether its session has its pid as number; never so of a kernel thread.
     pub fn is_session_leader(&self) -> bool {
         self.session > 0 && self.session as u32 == self.pid
     }
 
+    /// Whether a signal has stopped it (state T); a tracer's stop (t) does not count.
     pub fn is_stopped(&self) -> bool {
         self.state == 'T'
     }
 
+    /// Whether it is a zombie or dead (state Z, X or x).
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
 
+    /// Its pid and start time, which tell it from a later process with that pid.
     pub fn process(&self) -> Process {
         Process { pid: self.pid, start_time_ticks: self.start_time_ticks }
     }
@@ -160,16 +179,24 @@ impl Stat {
 pub struct Status {
     /// The process to which it belongs; another number than its own for a thread.
     pub tgid: u32,
+    /// The real user (first number of `Uid`).
     pub uid: u32,
+    /// The user whose rights it has (second number of `Uid`).
     pub effective_uid: u32,
     /// The process that traces it (a debugger, strace); 0 for none.
     pub tracer_pid: u32,
     /// Its number in each PID namespace that it is in, from /proc's to its own; empty before Linux 4.1.
     pub namespace_pids: Vec<u32>,
+    /// Its affinity mask within its cpuset (`Cpus_allowed_list`), by `os_index`; of a process, that of its
+    /// first thread.
     pub cpus_allowed: CpuSet,
+    /// `SigPnd` and `ShdPnd`; of a process, the former is its first thread's.
     pub pending: Pending,
+    /// Signals that the thread holds back (`SigBlk`); of a process, its first thread.
     pub sig_blocked: u64,
+    /// Signals that do nothing to the process (`SigIgn`).
     pub sig_ignored: u64,
+    /// Signals for which the process has a handler (`SigCgt`).
     pub sig_caught: u64,
 }
 
@@ -202,10 +229,18 @@ pub(crate) fn dir(pid: u32, root: &Root) -> PathBuf {
     root.proc.join(pid.to_string())
 }
 
-/// What `/proc/PID/stat` says of a process.
+/// What `/proc/PID/stat` says of a process. The kernel shows the state of the first thread there; where that one has
+/// ended alone (`pthread_exit` in `main`), `state` is that of a thread which goes on.
 pub fn stat(pid: u32, root: &Root) -> Result<Stat> {
     let path = dir(pid, root).join("stat");
-    Stat::parse(&path, &read(&path)?)
+    let stat = Stat::parse(&path, &read(&path)?)?;
+    if !stat.has_ended() || stat.num_threads < 2 {
+        return Ok(stat);
+    }
+    let others = threads(pid, root).unwrap_or_default().into_iter();
+    let mut others = others.filter_map(|tid| thread_stat(pid, tid, root).ok());
+    let state = others.find(|thread| !thread.has_ended()).map_or(stat.state, |thread| thread.state);
+    Ok(Stat { state, ..stat })
 }
 
 /// What `/proc/PID/task/TID/stat` says of a thread: its own state, CPU time and last CPU.
@@ -229,6 +264,8 @@ pub(crate) fn numbered(path: &Path) -> Result<Vec<u32>> {
     Ok(numbers)
 }
 
+/// Reads `/proc/PID/status`; fails where it has no `Uid` line or a field cannot be understood, and once the
+/// process is gone ([`Error::is_gone`]).
 pub fn status(pid: u32, root: &Root) -> Result<Status> {
     read_status(dir(pid, root).join("status"))
 }
@@ -243,11 +280,13 @@ pub struct Pending {
 }
 
 impl Pending {
+    /// Pending in either way, with bit n−1 for signal n.
     pub fn any(self) -> u64 {
         self.own | self.shared
     }
 }
 
+/// What `/proc/PID/task/TID/status` says is pending for a thread and for its process.
 pub fn pending(pid: u32, tid: Tid, root: &Root) -> Result<Pending> {
     Ok(read_status(dir(pid, root).join("task").join(tid.to_string()).join("status"))?.pending)
 }

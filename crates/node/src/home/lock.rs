@@ -9,13 +9,27 @@ use serde::{Deserialize, Serialize};
 
 use super::Home;
 
+/// Why a process could not take the lock of a home's scheduler, or claim it for a daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Somebody schedules here already. `None`s: it has only just taken the lock.
     #[error("{} schedules in {home} already{}", describe_role(.role), describe_pid(.pid))]
-    Held { home: PathBuf, pid: Option<u32>, role: Option<Role> },
+    Held {
+        /// The home's directory.
+        home: PathBuf,
+        /// The holder's process number; also `None` for a daemon that is only about to take the lock.
+        pid: Option<u32>,
+        /// As what it schedules, or is about to.
+        role: Option<Role>,
+    },
+    /// The file of the lock or of the claim could not be opened, locked or written.
     #[error("cannot lock {path}: {error}")]
-    Io { path: PathBuf, error: io::Error },
+    Io {
+        /// That file.
+        path: PathBuf,
+        /// What the file system said.
+        error: io::Error,
+    },
 }
 
 fn describe_role(role: &Option<Role>) -> &'static str {
@@ -52,10 +66,12 @@ pub struct SchedulerLock {
 }
 
 impl SchedulerLock {
+    /// The home that the holder schedules in.
     pub fn home(&self) -> &Home {
         &self.home
     }
 
+    /// As what its holder schedules; the lock file tells that to whoever finds the lock taken.
     pub fn role(&self) -> Role {
         self.role
     }

@@ -202,9 +202,9 @@ impl Managed {
         self.harness.as_ref().is_some_and(Harness::stops_by_signal)
     }
 
-    pub(super) fn settled(&self) -> bool {
-        let nature = self.observation.as_ref().map(|observation| &observation.nature);
-        matches!(nature, Some(Nature::Resizable | Nature::Rigid(_) | Nature::StuckInRegion(_)))
+    /// Whether it has shown what it is: a team, or for long enough that it has none.
+    pub(super) fn is_known(&self) -> bool {
+        self.observation.as_ref().is_some_and(|observation| observation.nature != Nature::Starting)
     }
 }
 

@@ -14,7 +14,7 @@ impl Live {
                 () if self.plan.waiting.contains(id) => AppState::Waiting,
                 () if managed.user_stopped => AppState::Suspended,
                 () if managed.yields => AppState::Yielding,
-                () if !managed.record.started || !managed.settled() => AppState::Starting,
+                () if !managed.record.started || !managed.is_known() => AppState::Starting,
                 () => AppState::Running,
             };
             AppStatus {

@@ -191,6 +191,7 @@ impl Harness {
         Ok(())
     }
 
+    /// What was done to the program, or is about to be, as it was last put on record.
     pub fn traces(&self) -> &Traces {
         &self.traces
     }

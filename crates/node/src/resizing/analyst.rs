@@ -29,10 +29,13 @@ const TICK: Duration = Duration::from_millis(20);
 /// Whether a process may be resized with what it has loaded by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Question {
+    /// The process whose mapped code is looked at.
     pub process: Process,
     /// As its page counts them.
     pub loads: u32,
+    /// Times that exec has started its page anew, as the page says.
     pub generation: u32,
+    /// Distinct OpenMP runtimes in it, as its page counts them; with several it is rigid.
     pub runtimes: u32,
 }
 

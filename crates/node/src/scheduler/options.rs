@@ -16,8 +16,11 @@ use crate::mechanism::{Mechanisms, PlacementChoice, TurnsChoice};
 pub struct Options {
     /// Letters or words of the policy.
     pub policy: String,
+    /// What the policy goes by; slices that are too short for the mechanism at hand are lengthened.
     pub settings: Settings,
+    /// How programs are kept on their places.
     pub placement: PlacementChoice,
+    /// How programs take turns; `Idle` sets `turn_mode` of the settings to filling, too.
     pub turns: TurnsChoice,
     /// Whether CPUs that unmanaged programs keep busy are left to them.
     pub leave_unmanaged: bool,
@@ -48,21 +51,33 @@ impl Default for Options {
     }
 }
 
+/// Why a scheduler did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// There is no such policy, or it cannot be made with these settings.
     #[error(transparent)]
     Policy(#[from] policy::UnknownPolicy),
+    /// A mechanism that was asked for does not work here.
     #[error(transparent)]
     Mechanism(#[from] crate::mechanism::Unavailable),
+    /// The CPUs could not be read, or a thread or the socket could not be made.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// The file of [`Options::trace`] could not be made.
     #[error("cannot record to {}: {error}", path.display())]
-    Trace { path: PathBuf, error: io::Error },
+    Trace {
+        /// That file.
+        path: PathBuf,
+        /// What the file system said.
+        error: io::Error,
+    },
+    /// The lease could not be taken.
     #[error(transparent)]
     Lease(#[from] LeaseError),
     /// There is none, and none can be started.
     #[error(transparent)]
     Guard(io::Error),
+    /// The thread that was to host the scheduler panicked before that listened.
     #[error("the scheduler's thread has died")]
     Died,
 }

@@ -41,6 +41,7 @@ pub struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
+    /// Of a plan and the snapshot that it was made for; nothing is judged yet.
     pub fn of(plan: &'a Plan, snapshot: &'a Snapshot) -> Case<'a> {
         let cast = Cast::of(plan, snapshot);
         Case { plan, snapshot, cast, partitioned: OnceCell::new(), offered: OnceCell::new() }

@@ -30,6 +30,7 @@ const MONITORING: (&str, &str) = ("resctrl.toml", include_str!("../../data/count
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definitions {
+    /// The family in words, as `AMD Zen 2`; it is kept with every run ([`Counted::definitions`]).
     pub name: String,
     /// As the processor names its maker; of all where it is missing.
     vendor: Option<String>,
@@ -62,8 +63,11 @@ struct Metric {
 /// What a processor is called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Processor {
+    /// `vendor_id` in `/proc/cpuinfo`, as `GenuineIntel`; empty where it has none, as on Arm.
     pub vendor: String,
+    /// `cpu family` in `/proc/cpuinfo`; 0 where it has none.
     pub family: u32,
+    /// `model` in `/proc/cpuinfo`; 0 where it has none.
     pub model: u32,
 }
 
@@ -92,7 +96,9 @@ impl Processor {
 pub struct Counted {
     /// Name of the definitions.
     pub definitions: String,
+    /// Wall-clock time of the run, from its start to its end.
     pub seconds: f64,
+    /// By the events' names in the definitions; empty where counters could not be opened or stood still.
     pub events: BTreeMap<String, Reading>,
     /// What the processor monitored of memory and the last-level cache, where it does.
     #[serde(default)]
@@ -105,10 +111,13 @@ const TRAFFIC: [&str; 3] = ["mbm_total_bytes", "mbm_local_bytes", "llc_occupancy
 /// Why there are no counts.
 #[derive(Debug, thiserror::Error)]
 pub enum CountError {
+    /// Neither counters nor resctrl monitoring can be had, or what can be had counted nothing.
     #[error("{0}")]
     Absent(Absent),
+    /// The program was not run to a good end.
     #[error("{0}")]
     Run(#[from] RunError),
+    /// The program was run, but its counters could not be read afterwards.
     #[error("counters cannot be read: {0}")]
     Read(std::io::Error),
 }

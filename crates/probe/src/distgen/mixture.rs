@@ -30,20 +30,45 @@ pub struct Mixture {
     shares: Vec<Share>,
 }
 
+/// Why distances and weights make no mixture.
 #[derive(Debug, Error, PartialEq)]
 pub enum MixtureError {
+    /// A distance is not a size in bytes.
     #[error("'{text}': {why}")]
-    Distance { text: String, why: String },
+    Distance {
+        /// The part between two commas, as it was written.
+        text: String,
+        /// What [`parse_bytes`] says of its distance.
+        why: String,
+    },
+    /// A distance of less than one line.
     #[error("'{text}' is shorter than a line of {LINE_BYTES} bytes")]
-    TooShort { text: String },
+    TooShort {
+        /// The distance, with its weight where one is written.
+        text: String,
+    },
+    /// A distance of more than 2^32 lines (256 GiB).
     #[error("'{text}' is longer than this can be ({} at most)", format_bytes(MOST_LINES * LINE_BYTES))]
-    TooLong { text: String },
+    TooLong {
+        /// The distance, with its weight where one is written.
+        text: String,
+    },
+    /// A weight is no number, not finite, or not above 0.
     #[error("'{text}': the weight must be a number above 0 (write for example 32K:3,8M:1)")]
-    Weight { text: String },
+    Weight {
+        /// The distance, with its weight where one is written.
+        text: String,
+    },
+    /// A distance occurs twice, perhaps written in two ways (`1M`, `1024K`).
     #[error("{} stands there twice", format_bytes(lines * LINE_BYTES))]
-    Twice { lines: u64 },
+    Twice {
+        /// The distance, in lines.
+        lines: u64,
+    },
+    /// There is no distance at all.
     #[error("no distance is given (write for example 8M, or 32K:3,8M:1)")]
     Empty,
+    /// There are so many distances, more than 64.
     #[error("{0} distances are more than {MOST_SHARES}")]
     TooMany(usize),
 }

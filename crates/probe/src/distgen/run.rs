@@ -25,8 +25,11 @@ const TRY: Duration = Duration::from_millis(2);
 /// What is to be done.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// Of each thread, whose block is as large as the longest distance.
     pub mixture: Mixture,
+    /// How the lines of a pass follow one another.
     pub order: Order,
+    /// Each with a block of memory of its own; 0 counts as 1.
     pub threads: u32,
     /// Thread i runs on CPU i of these, from the beginning again where there are more threads; nobody is
     /// bound where there are none.
@@ -46,6 +49,7 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// One thread that streams at full speed without an end, bound to no CPU.
     pub fn new(mixture: Mixture) -> Settings {
         Settings {
             mixture,
@@ -62,20 +66,39 @@ impl Settings {
     }
 }
 
+/// Why DistGen did not begin; all threads that were started have ended by then.
 #[derive(Debug, Error)]
 pub enum StartError {
+    /// There is no memory for the block of a thread.
     #[error(
         "no memory for a block of {bytes} bytes a thread: {why}; take shorter distances or fewer threads"
     )]
-    Memory { bytes: u64, why: std::io::Error },
+    Memory {
+        /// The size of the block.
+        bytes: u64,
+        /// What the kernel answered.
+        why: std::io::Error,
+    },
+    /// A thread cannot be bound to its CPU.
     #[error("thread {thread} cannot run on CPU {cpu}: {why}")]
-    Cpu { thread: u32, cpu: u32, why: String },
+    Cpu {
+        /// Its number, from 0.
+        thread: u32,
+        /// The CPU, by `os_index`.
+        cpu: u32,
+        /// What the kernel answered.
+        why: String,
+    },
+    /// The kernel makes no more threads.
     #[error("a thread cannot be started: {0}")]
     Thread(std::io::Error),
+    /// The kernel refuses `SCHED_IDLE`, which [`Settings::idle_time`] asks for.
     #[error("a thread may not be made to run in idle time only: {0}")]
     IdleTime(std::io::Error),
+    /// A thread panicked while it prepared.
     #[error("a thread ended before it began")]
     Ended,
+    /// [`Settings::stop`] was set while the threads prepared their memory; what they had taken by then.
     #[error("it was stopped before it began")]
     Stopped(Spent),
 }
@@ -83,9 +106,11 @@ pub enum StartError {
 /// What was achieved in a stretch of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
+    /// How long the stretch was, in wall-clock time.
     pub seconds: f64,
     /// Of all threads.
     pub accesses: u64,
+    /// Those that were started, also where some of them are done.
     pub threads: u32,
 }
 
@@ -104,6 +129,7 @@ impl Interval {
 /// What all threads together took, preparations included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
+    /// CPU time in user and kernel mode.
     pub cpu_ns: u64,
     /// From a thread's beginning to its end; more than its CPU time where others had its CPU.
     pub wall_ns: u64,

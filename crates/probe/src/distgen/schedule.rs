@@ -12,12 +12,16 @@ const REPEATED: u64 = 64;
 /// A stretch of accesses: `repeat` times the lines from `from` to `to` of the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
+    /// The first line, counted from 0; above 0 where a longer pass goes on that was cut.
     pub from: u64,
+    /// The line after the last one.
     pub to: u64,
+    /// At least 1; exactly 1 for a part of a pass that was cut.
     pub repeat: u64,
 }
 
 impl Pass {
+    /// Lines that it reads, with all repetitions.
     pub fn accesses(&self) -> u64 {
         (self.to - self.from) * self.repeat
     }
@@ -39,6 +43,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// Longer passes are cut after `chunk` accesses, shorter ones may be repeated; 0 counts as 1.
     pub fn with_chunks(mixture: &Mixture, chunk: u64) -> Schedule {
         Schedule {
             lines: mixture.shares().iter().map(|share| share.lines).collect(),

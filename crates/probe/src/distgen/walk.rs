@@ -41,6 +41,7 @@ impl FromStr for Order {
 /// the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
+    /// A general-purpose register, which every processor has.
     Bytes8,
     /// AVX2.
     Bytes32,

@@ -6,6 +6,7 @@ pub const SHARE: f64 = 0.01;
 /// CPU time that may be saved up at most, so that a long quiet time is not followed by a long loud one.
 const MOST_SAVED_NS: u64 = 2_000_000_000;
 
+/// CPU time that bursts may use: [`SHARE`] of the machine's time, saved up to a limit.
 pub struct Budget {
     began_ns: u64,
     cpus: u32,
@@ -15,6 +16,7 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// With nothing saved yet, for a machine of so many CPUs. Every `now_ns` is of one monotonic clock.
     pub fn new(now_ns: u64, cpus: u32) -> Budget {
         Budget { began_ns: now_ns, cpus, spent_ns: 0, forfeited_ns: 0 }
     }
@@ -37,10 +39,12 @@ impl Budget {
         (missing_ns as f64 / (f64::from(self.cpus) * SHARE)).ceil() as u64
     }
 
+    /// Takes off CPU time that was used, also where that is more than was left.
     pub fn spend(&mut self, cost_ns: u64) {
         self.spent_ns += cost_ns;
     }
 
+    /// CPU time that was used since the beginning.
     pub fn spent_ns(&self) -> u64 {
         self.spent_ns
     }

@@ -29,6 +29,7 @@ const STEADY: f64 = 1.2;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Burst {
+    /// Of the probe, which has one thread.
     pub footprint_bytes: u64,
     /// Parallel regions a second that the program entered: before, during and after the probe. None where it shows
     /// no regions, or too few of them.

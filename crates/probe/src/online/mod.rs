@@ -48,7 +48,9 @@ const MARGIN: f64 = 1.5;
 /// The program beside a burst.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Company {
+    /// As the scheduler keeps it.
     pub record: AppRecord,
+    /// Threads that run together, at least 1; evidence is kept for each number of them.
     pub threads: u32,
 }
 
@@ -56,6 +58,7 @@ pub struct Company {
 pub trait Evidence: Send {
     /// How many bursts of each footprint are known of the program with so many threads.
     fn known(&mut self, company: &Company) -> Result<BTreeMap<u64, usize>, String>;
+    /// Adds a burst to what is known of the program; an error becomes part of the service's status.
     fn keep(&mut self, company: &Company, burst: &Burst) -> Result<(), String>;
 }
 

@@ -48,10 +48,12 @@ impl fmt::Debug for Bubble {
 }
 
 impl Bubble {
+    /// Makes an empty bubble without a name. Panics outside threads of [`run`](crate::run).
     pub fn new() -> Bubble {
         Bubble::make(None)
     }
 
+    /// Like [`new`](Bubble::new), with a name for traces and [`placement`](crate::placement).
     pub fn named(name: &str) -> Bubble {
         Bubble::make(Some(name))
     }
@@ -69,6 +71,7 @@ impl Bubble {
         Bubble { shared }
     }
 
+    /// The name that it was made with; `None` where it was made without one.
     pub fn name(&self) -> Option<&str> {
         self.shared.name()
     }
@@ -210,6 +213,7 @@ impl Bubble {
         count
     }
 
+    /// Whether neither a thread nor a bubble is directly in it.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -25,6 +25,7 @@ pub struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
+    /// A thread without a name that starts at once, in no bubble, with priority 7.
     pub fn new() -> Builder<'a> {
         Builder::default()
     }
@@ -195,6 +196,7 @@ impl<T> JoinHandle<T> {
         })
     }
 
+    /// Whether its work is over, in whatever way; does not wait for that.
     pub fn is_finished(&self) -> bool {
         self.record.fate.load(Ordering::Acquire) == FINISHED
     }

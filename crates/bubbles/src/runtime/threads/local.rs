@@ -28,6 +28,7 @@ pub struct Local<T: 'static> {
 }
 
 impl<T> Local<T> {
+    /// `make` is called in each thread that uses the value, at its first use there.
     pub const fn new(make: fn() -> T) -> Local<T> {
         Local { key: OnceLock::new(), make, values: PhantomData }
     }

@@ -101,20 +101,25 @@ pub struct MutexGuard<'a, T> {
 }
 
 impl<T> Mutex<T> {
+    /// A mutex that nobody holds.
     pub fn new(value: T) -> Mutex<T> {
         Mutex { raw: RawMutex::new(), value: UnsafeCell::new(value) }
     }
 
+    /// Waits until the mutex is free, and holds it; threads get it in the order in which they came. A panic
+    /// of its holder frees it, and does not poison it.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.raw.lock();
         MutexGuard { mutex: self }
     }
 
+    /// Takes the mutex without waiting; `None` where somebody holds it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.raw.try_lock().then_some(MutexGuard { mutex: self })
     }
 
+    /// Gives up the mutex for its value.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
@@ -154,6 +159,7 @@ impl Default for Condvar {
 }
 
 impl Condvar {
+    /// A condition variable at which nobody waits.
     pub fn new() -> Condvar {
         Condvar { waiters: Lock::new(Waiters::new()) }
     }
@@ -189,6 +195,7 @@ impl Condvar {
         guard
     }
 
+    /// Wakes the thread that has waited longest, if any waits.
     pub fn notify_one(&self) {
         wait::with(&self.waiters, |worker, mut waiters| {
             let next = waiters.pop();
@@ -199,6 +206,7 @@ impl Condvar {
         });
     }
 
+    /// Wakes all threads that wait now, the one that has waited longest first.
     pub fn notify_all(&self) {
         wait::with(&self.waiters, |worker, mut waiters| {
             let mut all = std::mem::replace(&mut *waiters, Waiters::new());
@@ -216,6 +224,7 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
+    /// A semaphore with so many permits; `release` may add more.
     pub fn new(permits: usize) -> Semaphore {
         Semaphore { state: Lock::new((permits, Waiters::new())) }
     }
@@ -229,6 +238,7 @@ impl Semaphore {
         });
     }
 
+    /// Takes a permit if there is one, without waiting; whether it did.
     pub fn try_acquire(&self) -> bool {
         wait::with(&self.state, |_, mut state| {
             let there = state.0 > 0;
@@ -257,6 +267,7 @@ pub struct Barrier {
 }
 
 impl Barrier {
+    /// A barrier for so many threads, which may be used again and again; 0 means the same as 1.
     pub fn new(count: usize) -> Barrier {
         Barrier { count, state: Lock::new((0, Waiters::new())) }
     }
