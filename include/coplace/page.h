@@ -73,9 +73,11 @@
 
 /* Bits of `rigid`: why the library passes every call unchanged, whatever `resizable` says. They are never cleared. */
 #define COPLACE_RIGID_SET_DYNAMIC_0 (1u << 0)        /* the program called omp_set_dynamic(0) */
-#define COPLACE_RIGID_EXPLICIT_NUM_THREADS (1u << 1) /* a region asked for a number greater than one, and its
-                                                        user has not named its code among what tolerates fewer;
-                                                        only where he vouches for the program as a whole */
+#define COPLACE_RIGID_EXPLICIT_NUM_THREADS (1u << 1) /* the program counts on a number that it asked for. Where
+                                                        its user vouches for it as a whole: a region asked for
+                                                        more than one, and he has not named its code among what
+                                                        tolerates fewer. Whether he does or not (LLVM's runtime):
+                                                        a strict num_threads, or a league of several teams */
 #define COPLACE_RIGID_DECLARED (1u << 2)             /* COPLACE_RIGID=1, or the default page says so */
 #define COPLACE_RIGID_RUNTIME_UNKNOWN (1u << 3)      /* a runtime that we do not handle, or none found */
 #define COPLACE_RIGID_SPINS_IN_DOCK (1u << 4)        /* active waiting, and a runtime that cannot end its spinning

@@ -134,8 +134,6 @@ pub struct Sight {
     pub frozen: bool,
     /// Whether the group's `cpu.idle` is 1.
     pub idle: bool,
-    /// The group's `cpu.weight`; 0 where that was not read.
-    pub weight: u32,
     /// The group's `cgroup.procs`.
     pub pids: Vec<u32>,
 }
@@ -204,7 +202,7 @@ impl Session<'_> {
     /// What the kernel says of every program that has a group. It takes one small process in the
     /// guest, whose CPUs are few in truth.
     pub fn sample(&mut self) -> BTreeMap<String, Sight> {
-        let files = ["cgroup.freeze", "cpu.idle", "cpu.weight"];
+        let files = ["cgroup.freeze", "cpu.idle"];
         let files = files.map(|file| format!("{GROUPS}/*/*/{file}")).join(" ");
         let mut sights = BTreeMap::new();
         let script = format!(
@@ -227,7 +225,6 @@ impl Session<'_> {
                 "mems" => sight.mems = value.into(),
                 "cgroup.freeze" => sight.frozen = value == "1",
                 "cpu.idle" => sight.idle = value == "1",
-                "cpu.weight" => sight.weight = value.parse().unwrap_or(0),
                 _ => sight.pids.extend(value.parse::<u32>()),
             }
         }

@@ -127,7 +127,7 @@ fn release_one(client: &mut Client, which: &Which) -> Result<u8, ClientError> {
     let answer = client.ask(&request, &mut Vec::new(), |m| matches!(m, FromScheduler::Released { .. }))?;
     match answer {
         FromScheduler::Released { id, processes, problems } => Ok(report_released(&id, processes, &problems)),
-        _ => Err(ClientError::Ended),
+        _ => Err(ClientError::Unexpected),
     }
 }
 

@@ -19,7 +19,7 @@ pub enum Obstacle {
     #[error("it is linked statically, so that nothing can be preloaded")]
     Static,
     /// Its ELF class, byte order or machine differs from that of the running coplace.
-    #[error("it was built for another architecture than the preload library")]
+    #[error("it was built for another architecture than coplace and its preload library")]
     Architecture,
     /// The file's mode has the set-user-ID or set-group-ID bit.
     #[error(

@@ -21,8 +21,23 @@ const CONTROLLERS: [&str; 3] = ["cpuset", "cpu", "freezer"];
 /// The v1 hierarchies that are mounted and in which this user may make groups.
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
-    /// Per hierarchy: a controller of it, its mount, and the group in it below which groups are made.
-    bases: Vec<(&'static str, Mount, PathBuf)>,
+    bases: Vec<Base>,
+}
+
+/// One mounted hierarchy.
+#[derive(Clone, Debug)]
+struct Base {
+    /// Those of [`CONTROLLERS`] that it has, one at least.
+    controllers: Vec<&'static str>,
+    mount: Mount,
+    /// The group below which groups are made.
+    dir: PathBuf,
+}
+
+impl Base {
+    fn has(&self, controller: &str) -> bool {
+        self.controllers.contains(&controller)
+    }
 }
 
 impl Hierarchy {
@@ -30,13 +45,17 @@ impl Hierarchy {
     pub fn discover(root: &Root) -> Result<Hierarchy> {
         let mounts = mounts(root)?;
         let own = membership(procfs::own_pid(root)?, root)?;
-        let mut bases: Vec<(&'static str, Mount, PathBuf)> = Vec::new();
+        let mut bases: Vec<Base> = Vec::new();
         for controller in CONTROLLERS {
             let Some(mount) = mounts.v1.get(controller) else { continue };
-            let base = mount.dir(own.v1.get(controller).map_or("/", String::as_str));
-            let writable = host::with(|host| host.may_write(&base));
-            if writable && !bases.iter().any(|(_, _, other)| *other == base) {
-                bases.push((controller, mount.clone(), base));
+            let dir = mount.dir(own.v1.get(controller).map_or("/", String::as_str));
+            let writable = host::with(|host| host.may_write(&dir));
+            if !writable {
+                continue;
+            }
+            match bases.iter_mut().find(|base| base.dir == dir) {
+                Some(base) => base.controllers.push(controller),
+                None => bases.push(Base { controllers: vec![controller], mount: mount.clone(), dir }),
             }
         }
         if bases.is_empty() {
@@ -54,68 +73,65 @@ impl Hierarchy {
     /// there take no limit away from them; without those in which they stand apart, or in which this user may
     /// make no group there.
     pub fn below_own(&self, memberships: &[Membership]) -> Hierarchy {
-        let base = |controller: &'static str, mount: &Mount| {
-            let base = cgroup::common(memberships, |own| Some(mount.dir(own.v1.get(controller)?)))?;
-            let writable = host::with(|host| host.may_write(&base));
-            writable.then(|| (controller, mount.clone(), base))
+        let below = |base: &Base| {
+            let controller = *base.controllers.first()?;
+            let dir = cgroup::common(memberships, |own| Some(base.mount.dir(own.v1.get(controller)?)))?;
+            let writable = host::with(|host| host.may_write(&dir));
+            writable.then(|| Base { dir, ..base.clone() })
         };
-        let bases = self.bases.iter().filter_map(|(controller, mount, _)| base(controller, mount));
-        Hierarchy { bases: bases.collect() }
+        Hierarchy { bases: self.bases.iter().filter_map(below).collect() }
     }
 
-    /// Those of its hierarchies whose controller is (or is not) `cpu`: weights and idleness.
+    /// Those of its hierarchies that have the controller `cpu` (weights and idleness), or those that have another one:
+    /// who wants a cpuset or a freezer where `cpu` is mounted together with it cannot have the one without the other.
     pub fn of_cpu_time(mut self, wanted: bool) -> Hierarchy {
-        self.bases.retain(|(controller, ..)| (*controller == "cpu") == wanted);
+        self.bases.retain(|base| base.controllers.iter().any(|controller| (*controller == "cpu") == wanted));
         self
     }
 
     /// The group below which a controller's groups are made.
     pub fn base(&self, controller: &str) -> Option<&Path> {
-        self.bases.iter().find(|(name, ..)| *name == controller).map(|(.., base)| base.as_path())
+        self.bases.iter().find(|base| base.has(controller)).map(|base| base.dir.as_path())
     }
 
     /// Whether a controller (`cpuset`, `cpu` or `freezer`) is usable.
     pub fn has(&self, controller: &str) -> bool {
-        self.bases.iter().any(|(name, ..)| *name == controller)
+        self.bases.iter().any(|base| base.has(controller))
     }
 
     /// The same without cpusets, for who places by other means: a group of them confines whoever is moved
     /// in to what its parent has, and before Linux 6.2 forgets masks.
     pub fn without_cpusets(mut self) -> Option<Hierarchy> {
-        self.bases.retain(|(controller, ..)| *controller != "cpuset");
+        self.bases.retain(|base| !base.has("cpuset"));
         (!self.bases.is_empty()).then_some(self)
     }
 
     /// The directories that the group of an application has, made or not.
     pub fn dirs(&self, scheduler: &str, app: &str) -> Result<Vec<PathBuf>> {
         let path = group_path(scheduler, app)?;
-        Ok(self.bases.iter().map(|(.., base)| base.join(&path)).collect())
+        Ok(self.bases.iter().map(|base| base.dir.join(&path)).collect())
     }
 
     /// Makes the group of an application (or takes the existing one), empty and unconfined.
     pub fn group(&self, scheduler: &str, app: &str) -> Result<Group> {
         let path = group_path(scheduler, app)?;
         let mut places = Vec::new();
-        for (controller, mount, base) in &self.bases {
+        for base in &self.bases {
             let dir = create_levels(|| {
-                let mut dir = base.clone();
+                let mut dir = base.dir.clone();
                 for part in path.iter() {
                     let parent = dir.clone();
                     dir.push(part);
                     create_dir(&dir)?;
-                    if *controller == "cpuset" {
+                    if base.has("cpuset") {
                         inherit(&parent, &dir, "cpuset.cpus")?;
                         inherit(&parent, &dir, "cpuset.mems")?;
                     }
                 }
                 Ok(dir)
             })?;
-            places.push(Place {
-                controller: Some(controller),
-                mount: mount.clone(),
-                base: base.clone(),
-                dir,
-            });
+            let Base { controllers, mount, dir: base } = base.clone();
+            places.push(Place { controllers, mount, base, dir });
         }
         Ok(Group::of(Version::V1, places))
     }
@@ -124,8 +140,8 @@ impl Hierarchy {
     pub fn groups(&self, scheduler: &str) -> Result<Vec<String>> {
         cgroup::check_name("a scheduler", scheduler)?;
         let mut apps = Vec::new();
-        for (_, _, base) in &self.bases {
-            apps.extend(subgroups(&base.join(TOP).join(scheduler))?);
+        for base in &self.bases {
+            apps.extend(subgroups(&base.dir.join(TOP).join(scheduler))?);
         }
         apps.sort();
         apps.dedup();
@@ -135,8 +151,8 @@ impl Hierarchy {
     /// The schedulers that have groups here.
     pub fn schedulers(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
-        for (_, _, base) in &self.bases {
-            names.extend(subgroups(&base.join(TOP))?);
+        for base in &self.bases {
+            names.extend(subgroups(&base.dir.join(TOP))?);
         }
         names.sort();
         names.dedup();
@@ -147,11 +163,7 @@ impl Hierarchy {
     /// unlike a group's own it survives their idleness. Its groups must exist.
     pub fn set_weight(&self, scheduler: &str, weight: u32) -> Result<()> {
         cgroup::check_name("a scheduler", scheduler)?;
-        let (_, _, base) = self
-            .bases
-            .iter()
-            .find(|(name, ..)| *name == "cpu")
-            .ok_or_else(|| missing("cpu weights", "cpu"))?;
+        let base = self.base("cpu").ok_or_else(|| missing("cpu weights", "cpu"))?;
         write(&base.join(TOP).join(scheduler).join("cpu.shares"), &weight_text(weight, Version::V1))
     }
 }

@@ -80,7 +80,7 @@ impl Hierarchy {
             Ok(dir)
         })?;
         let (mount, base) = (self.mount.clone(), self.base.clone());
-        let places = vec![Place { controller: None, mount, base, dir }];
+        let places = vec![Place { controllers: Vec::new(), mount, base, dir }];
         Ok(Group::of(Version::V2, places))
     }
 
@@ -129,7 +129,7 @@ impl Hierarchy {
         let leaf = self.base.join(cgroup::OUTSIDE);
         create_dir(&leaf)?;
         let place = Place {
-            controller: None,
+            controllers: Vec::new(),
             mount: self.mount.clone(),
             base: self.base.clone(),
             dir: self.base.clone(),

@@ -328,7 +328,7 @@ pub fn receive<T>(receiver: &Receiver<T>) -> Option<T> {
     receiver.recv().ok()
 }
 
-/// Whether there is anything at a path; links are followed by the kernel and unknown to models.
+/// Whether there is anything at a path; the last part of it is not followed, so that a link counts wherever it leads.
 pub fn exists(path: &Path) -> bool {
     with(|host| host.inspect(path).is_ok())
 }

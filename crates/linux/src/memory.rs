@@ -82,7 +82,7 @@ pub fn pressure(root: &Root) -> Result<Pressure> {
     Ok(Pressure { some_percent: average("some")?, full_percent: average("full").unwrap_or(0.0) })
 }
 
-/// A process's memory in RAM: now, and the most that it ever had. Pages that it shares count whole.
+/// A process's memory in RAM: now, and the most since its last exec. Pages that it shares count whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
     /// What it has now (`VmRSS`).

@@ -56,9 +56,4 @@ impl PidFd {
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.handle.as_fd()
     }
-
-    /// Whether it has ended, as a zombie or reaped; does not wait.
-    pub fn has_exited(&self) -> Result<bool> {
-        self.wait_exit(0)
-    }
 }

@@ -224,7 +224,7 @@ impl Targets {
     }
 
     /// Sends a signal to all of them; what it stops or continues is not kept in mind.
-    pub fn send(&self, signal: Signal, root: &Root) -> Sent {
+    fn send(&self, signal: Signal, root: &Root) -> Sent {
         let mut sent = Sent::default();
         for target in &self.targets {
             sent.note(target.process(), target.send(signal, root));
@@ -327,8 +327,9 @@ pub fn cont_ours(processes: &[Process], root: &Root) -> Sent {
 /// nothing but SIGKILL. (One frozen by the v1 freezer acts not even on that: thaw it.)
 pub fn kill(processes: &[Process], signal: Signal, root: &Root) -> Sent {
     let targets = Targets::open(processes, root);
-    let sent = targets.send(signal, root);
+    let mut sent = targets.send(signal, root);
     targets.send(Signal::CONT, root);
+    sent.note_missing(processes, &targets);
     sent
 }
 

@@ -1,7 +1,7 @@
 //! The fast path of taking turns.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 use crate::host::{self, OpenFile};
@@ -11,6 +11,7 @@ use crate::host::{self, OpenFile};
 #[derive(Debug)]
 pub struct Switch {
     file: Box<dyn OpenFile>,
+    /// For errors: `cpu.idle`, `cgroup.freeze` or `freezer.state` of a group.
     path: PathBuf,
     on: &'static str,
     off: &'static str,
@@ -21,11 +22,6 @@ impl Switch {
         let file =
             host::with(|host| host.open(&path, true)).map_err(|e| Error::io("open for writing", &path, e))?;
         Ok(Switch { file, path, on, off })
-    }
-
-    /// The kernel file: `cpu.idle`, `cgroup.freeze` or `freezer.state` of a group.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Writes the value; returns as soon as the kernel took it, which for a freezer is before

@@ -201,6 +201,7 @@ fn mounts_with_blanks_and_partial_hierarchies_are_parsed() {
         "40 30 0:27 /docker/7 /sys/fs/c\\040group rw - cgroup2 cgroup2 rw\n\
          41 30 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
          42 30 0:29 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n\
+         44 30 0:30 / /sys/fs/cgroup/set ro - cgroup cgroup ro,seclabel,cpuset,noprefix,clone_children\n\
          43 30 0:27 / /elsewhere rw - cgroup2 cgroup2 rw\n",
         "0::/docker/7/x\n",
     );
@@ -210,8 +211,8 @@ fn mounts_with_blanks_and_partial_hierarchies_are_parsed() {
     assert_eq!(v2.dir("/docker/7/x"), v2.point.join("x"));
     assert_eq!(v2.dir("/docker/77"), v2.point, "outside of what is mounted");
     assert_eq!(v2.dir("/../other"), v2.point);
-    assert!(mounts.v1.contains_key("cpu") && mounts.v1.contains_key("cpuacct"));
-    assert!(!mounts.v1.contains_key("name=systemd"));
+    // Nothing but controllers.
+    assert_eq!(mounts.v1.keys().collect::<Vec<_>>(), ["cpu", "cpuacct", "cpuset"]);
 }
 
 #[test]
@@ -244,6 +245,35 @@ fn a_v1_cpuset_inherits_its_values_before_a_process_enters() {
         assert_eq!(machine.get(&format!("sys/fs/cgroup/cpuset/jobs/coplace{level}/cpuset.mems")), "0-1");
     }
     assert!(matches!(group.freeze_switch(), Err(Error::Absent(_))));
+}
+
+#[test]
+fn a_v1_hierarchy_serves_each_of_its_controllers() {
+    let machine = Machine::new();
+    let joint = "/sys/fs/cgroup/joint rw - cgroup cgroup rw,cpuset,cpu,cpuacct";
+    let alone = "/sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer";
+    let own = "3:cpuset,cpu,cpuacct:/jobs\n2:freezer:/\n";
+    machine.mounts(&format!("41 30 0:30 / {joint}\n42 30 0:31 / {alone}\n"), own);
+    machine.put("sys/fs/cgroup/freezer/freezer.state", "THAWED\n");
+    for level in ["jobs", "jobs/coplace", "jobs/coplace/s1", "jobs/coplace/s1/lu"] {
+        for (file, text) in [("cpuset.cpus", "0-3\n"), ("cpuset.mems", "0\n"), ("cpu.shares", "1024\n")] {
+            machine.put(&format!("sys/fs/cgroup/joint/{level}/{file}"), text);
+        }
+    }
+    let hierarchy = cgroup1::Hierarchy::discover(&machine.root()).unwrap();
+    assert!(["cpuset", "cpu", "freezer"].iter().all(|controller| hierarchy.has(controller)));
+    assert_eq!(hierarchy.base("cpu"), hierarchy.base("cpuset"));
+    assert_eq!(hierarchy.dirs("s1", "lu").unwrap().len(), 2, "one in each hierarchy");
+    let group = hierarchy.group("s1", "lu").unwrap();
+    assert_eq!(group.dir("cpu"), group.dir("cpuset"));
+    group.set_weight(200).unwrap();
+    assert_eq!(machine.get("sys/fs/cgroup/joint/jobs/coplace/s1/lu/cpu.shares"), "2048");
+    // With either, and none of it where no cpuset is to be made.
+    for time in [true, false] {
+        assert!(hierarchy.clone().of_cpu_time(time).has("cpuset"), "{time}");
+    }
+    assert!(!hierarchy.clone().of_cpu_time(true).has("freezer"));
+    assert!(!hierarchy.without_cpusets().unwrap().has("cpu"));
 }
 
 #[test]

@@ -45,11 +45,11 @@ impl World {
 
     pub(crate) fn read_group(&self, file: &GroupFile) -> io::Result<Vec<u8>> {
         let kernel = self.kernel.borrow();
-        let members = kernel.members(file.0, &file.1);
         if file.2 == "cgroup.procs" {
+            let members = kernel.members(file.0, &file.1);
             return Ok(members.iter().map(|pid| format!("{pid}\n")).collect::<String>().into_bytes());
         }
-        Ok(kernel.groups.read(file, !members.is_empty())?.into_bytes())
+        Ok(kernel.groups.read(file, kernel.is_populated(file.0, &file.1))?.into_bytes())
     }
 
     pub(crate) fn write_group(&self, file: &GroupFile, text: &str) -> io::Result<()> {

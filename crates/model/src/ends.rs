@@ -64,7 +64,6 @@ impl Kernel {
 
     /// What comes to a process that stands, or cannot take note of it, is `kept`.
     fn stop(&mut self, from: u32, pid: u32, keep: impl FnOnce(&mut Process)) -> Result<(), i32> {
-        let now_ns = self.now_ns;
         let frozen = self.processes.get(&pid).is_some_and(|process| self.is_frozen(process));
         let process = self.processes.get_mut(&pid).ok_or(libc::ESRCH)?;
         if process.zombie {
@@ -72,7 +71,7 @@ impl Kernel {
         }
         if !process.stopped {
             process.stop_is_untaken = frozen;
-            (process.stopped, process.stopped_by, process.stopped_at_ns) = (true, from, now_ns);
+            (process.stopped, process.stopped_by) = (true, from);
             if frozen {
                 keep(process);
             }
@@ -92,7 +91,6 @@ impl Kernel {
                 .groups
                 .get(&Hierarchy::Freezer)
                 .is_some_and(|group| self.groups.is_frozen(Hierarchy::Freezer, group));
-        let now_ns = self.now_ns;
         let process = self.processes.get_mut(&pid).ok_or(libc::ESRCH)?;
         if process.zombie {
             return Ok(());
@@ -102,7 +100,7 @@ impl Kernel {
                 self.stop(from, pid, |process| process.stop_is_pending = true)?;
                 // Whoever wanted it to stand last.
                 let process = self.processes.get_mut(&pid).expect("it was just stopped");
-                (process.stopped_by, process.stopped_at_ns) = (from, now_ns);
+                process.stopped_by = from;
                 return Ok(());
             }
             Signal::CONT => {

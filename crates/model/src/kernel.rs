@@ -184,11 +184,9 @@ impl Kernel {
             nice: 0,
             group_leader: pid,
             session: 100,
-            terminal: false,
             threads: [(pid, thread)].into(),
             stopped: false,
             stopped_by: 0,
-            stopped_at_ns: 0,
             stop_is_pending: false,
             stops_pending_for: BTreeSet::new(),
             stop_is_untaken: false,
@@ -481,7 +479,6 @@ impl Kernel {
                 Op::StopSelf => {
                     process.stopped = true;
                     process.stopped_by = pid;
-                    process.stopped_at_ns = self.now_ns;
                     program.left_ns = 1;
                     return self.touch(pid);
                 }
@@ -534,6 +531,17 @@ impl Kernel {
         Ok(())
     }
 
+    /// Whether somebody lives in a group or below it.
+    pub(crate) fn is_populated(&self, hierarchy: Hierarchy, group: &str) -> bool {
+        let within = |process: &Process| {
+            let below = process.groups.get(&hierarchy).and_then(|own| own.strip_prefix(group));
+            // Every path is below the top, which ends in its slash itself.
+            !process.zombie
+                && below.is_some_and(|rest| group == "/" || rest.is_empty() || rest.starts_with('/'))
+        };
+        self.processes.values().any(within)
+    }
+
     pub(crate) fn members(&self, hierarchy: Hierarchy, group: &str) -> Vec<u32> {
         let here = |process: &&Process| {
             !process.zombie && process.groups.get(&hierarchy).is_some_and(|own| own == group)
@@ -566,7 +574,7 @@ impl Kernel {
     }
 
     /// Keeps a violation with its time, if it is the first; [`run_until`](crate::World::run_until) ends then.
-    pub fn found(&mut self, what: String) {
+    pub fn report_violation(&mut self, what: String) {
         let at_ms = self.now_ns / 1_000_000;
         self.violation.get_or_insert(format!("at {at_ms} ms: {what}"));
     }

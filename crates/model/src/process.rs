@@ -116,16 +116,12 @@ pub struct Process {
     pub group_leader: u32,
     /// Its session (`/proc/PID/stat` field 6).
     pub session: u32,
-    /// Whether it has a controlling terminal, in whose foreground its process group is.
-    pub terminal: bool,
     /// By thread id, which is the pid for the first one.
     pub threads: BTreeMap<u32, Thread>,
     /// Whether a signal has stopped it (state `T`); frozen is something else.
     pub stopped: bool,
-    /// Who sent the stop that it stands by.
+    /// Who sent the stop that it stands by; means nothing once the process has been continued.
     pub stopped_by: u32,
-    /// When that stop was sent. Neither means anything once the process has been continued.
-    pub stopped_at_ns: u64,
     /// Stops that came while it stood: for the process, and for threads of it. They are gone once it is continued.
     pub stop_is_pending: bool,
     /// Ids of the threads for which one is pending (`SigPnd` in their `status`).

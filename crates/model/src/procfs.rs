@@ -29,12 +29,10 @@ fn state(kernel: &Kernel, process: &Process, is_first: bool) -> char {
 
 fn stat(kernel: &Kernel, process: &Process, tid: u32, thread: &Thread) -> String {
     let state = state(kernel, process, tid == process.pid);
-    let (terminal, foreground) =
-        if process.terminal { (34816, process.group_leader as i64) } else { (0, -1) };
     let ticks = thread.run_ns / 10_000_000;
     let processor = kernel.effective(process, thread).lowest().unwrap_or(0);
     format!(
-        "{tid} ({}) {state} {} {} {} {terminal} {foreground} 0 0 0 0 0 {ticks} 0 0 0 20 {} {} 0 {} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 {processor} 0 0 0 0 0\n",
+        "{tid} ({}) {state} {} {} {} 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 {} {} 0 {} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 {processor} 0 0 0 0 0\n",
         process.name,
         process.ppid,
         process.group_leader,

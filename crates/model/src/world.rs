@@ -289,7 +289,7 @@ impl World {
         if let Some(observer) = &mut observer {
             let found = observer(&self.kernel.borrow(), by, &act);
             if let Err(what) = found {
-                self.kernel.borrow_mut().found(what);
+                self.kernel.borrow_mut().report_violation(what);
             }
         }
         *self.observer.borrow_mut() = observer;

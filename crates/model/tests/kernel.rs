@@ -463,3 +463,24 @@ fn the_model_shows_what_the_kernel_shows() {
     }
     eprintln!("{} scripts in {:.1} s", scripts.end - scripts.start, began.elapsed().as_secs_f64());
 }
+
+#[test]
+fn a_group_is_populated_by_whoever_lives_below_it() {
+    let mounted = vec![Hierarchy::V2];
+    let machine = Machine { cpus: CpuSet::first(1), mounted, keeps_masks: true, pids: 1000, uid: 0 };
+    let world = World::new(machine, 1);
+    let mut imagined = Imagined { world, mounts: BTreeMap::new(), pids: Vec::new(), started: Vec::new() };
+    imagined.step(&Step::Start).expect("it starts");
+    let pid = imagined.pids[0].to_string();
+    let groups = ["one", "one/below", "onerous"].map(|name| Path::new(Hierarchy::V2.mount()).join(name));
+    let events = imagined.within(|| {
+        host::with(|host| {
+            for group in &groups {
+                host.create_directory(group, 0o755).expect("its parent is there");
+            }
+            host.write(&groups[1].join("cgroup.procs"), pid.as_bytes()).expect("it takes processes");
+            groups.map(|group| host.read(&group.join("cgroup.events")).expect("it is there"))
+        })
+    });
+    assert_eq!(events.map(|text| text.starts_with(b"populated 1")), [true, true, false]);
+}

@@ -71,9 +71,9 @@ pub enum Error {
     NotMovedBack {
         /// The process in that group.
         pid: u32,
-        /// The directory of the group that was tried first.
+        /// The directory of the last group that was tried.
         to: PathBuf,
-        /// Why the last group that was tried did not take it.
+        /// Why that group did not take it.
         error: linux::Error,
     },
 }

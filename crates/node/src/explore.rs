@@ -94,7 +94,7 @@ fn play_traced(scene: &Scene, shows: bool) -> Option<String> {
                 // Where everybody was killed who could have set them free nothing is promised.
                 if is_any_process_alive(&stage) {
                     let what = unfinished(&stage);
-                    world.kernel.borrow_mut().found(what);
+                    world.kernel.borrow_mut().report_violation(what);
                 }
                 break;
             }
@@ -109,7 +109,7 @@ fn play_traced(scene: &Scene, shows: bool) -> Option<String> {
         if world.kernel.borrow().violation.is_none() {
             let left = leftovers(&stage);
             if let Some(what) = left {
-                world.kernel.borrow_mut().found(what);
+                world.kernel.borrow_mut().report_violation(what);
             }
         }
     }));

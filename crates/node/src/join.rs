@@ -75,9 +75,6 @@ pub enum NoSchedulerReason {
     /// This process has moved to another home and has not joined there yet.
     #[error("the scheduler is elsewhere now")]
     Elsewhere,
-    /// [`Membership::new`] was given no options to lead with.
-    #[error("it was not asked to lead")]
-    NotAsked,
 }
 
 impl<E: Into<JoinError>> From<E> for NoSchedulerReason {
@@ -316,11 +313,10 @@ pub fn take_over(home: &Home, role: Role) -> Result<SchedulerLock, JoinError> {
         match Client::connect(&home.socket()) {
             Ok(mut client) => match client.ask(&ToScheduler::Yield, &mut Vec::new(), is_done) {
                 Err(ClientError::Refused(why)) => return Err(ClientError::Refused(why).into()),
-                Err(error @ ClientError::Version { .. }) => return Err(error.into()),
                 // It has yielded, or it has just gone by itself.
                 _ => {}
             },
-            Err(error @ ClientError::Version { .. }) => return Err(error.into()),
+            Err(error @ ClientError::Version(_)) => return Err(error.into()),
             Err(_) => {}
         }
         linux::clock::sleep_until(now_ns() + SHORTEST_PAUSE_NS);

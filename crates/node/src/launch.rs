@@ -174,11 +174,11 @@ impl Held {
 
     /// The file that will be executed, if it can be told.
     pub fn file(&self) -> Option<PathBuf> {
-        let there = |path: &PathBuf| match &self.directory {
-            Some(directory) => directory.join(path),
-            None => path.clone(),
-        };
-        self.candidates.iter().map(there).find(|path| path.is_file())
+        self.candidates.iter().map(|path| self.full(path)).find(|path| path.is_file())
+    }
+
+    fn full(&self, path: &Path) -> PathBuf {
+        full(path, self.directory.as_deref())
     }
 
     /// The environment that it will get, without what `let_go` adds.
@@ -188,12 +188,7 @@ impl Held {
 
     /// By what the program is known again at its next start.
     pub fn key(&self, command: &[OsString]) -> ProgramKey {
-        let full = |path: &PathBuf| match &self.directory {
-            Some(directory) => directory.join(path),
-            None => path.clone(),
-        };
-        let file = self.candidates.iter().map(full).find(|path| path.is_file());
-        file.map(|file| remember::key_of(&file, command)).unwrap_or_default()
+        self.file().map(|file| remember::key_of(&file, command)).unwrap_or_default()
     }
 
     /// Executes the program, with these variables besides, and tells whether that succeeded.
@@ -220,13 +215,9 @@ impl Held {
 
     fn explain(&self, failure: Failure) -> LaunchError {
         let error = io::Error::from_raw_os_error(failure.errno);
-        let there = |path: &&PathBuf| match &self.directory {
-            Some(directory) => directory.join(path).exists(),
-            None => path.exists(),
-        };
         let path = match failure.errno {
             // All were missing, or one is there and its interpreter is not.
-            libc::ENOENT => self.candidates.iter().find(there),
+            libc::ENOENT => self.candidates.iter().find(|path| self.full(path).exists()),
             _ => self.candidates.get(failure.candidate as usize),
         };
         match (failure.stage, path) {
@@ -235,7 +226,8 @@ impl Held {
             }
             (Stage::Descriptors, _) => LaunchError::System(error),
             (Stage::Execute, Some(path)) => {
-                LaunchError::NotExecutable { why: describe_exec_error(path, &error), path: path.clone() }
+                let why = describe_exec_error(&self.full(path), &error);
+                LaunchError::NotExecutable { path: path.clone(), why }
             }
             (Stage::Execute, None) => {
                 LaunchError::NotFound { program: self.program.clone(), tried: self.candidates.clone() }
@@ -354,25 +346,32 @@ fn check(program: &OsStr, candidates: &[PathBuf], directory: Option<&Path>) -> R
     }
     let mut denied = None;
     for path in candidates {
-        let full = directory.map_or_else(|| path.clone(), |directory| directory.join(path));
+        let full = full(path, directory);
         let Ok(meta) = std::fs::metadata(&full) else { continue };
         let executable = rustix::fs::access(&full, rustix::fs::Access::EXEC_OK);
         match executable {
             Ok(()) if meta.is_file() => return Ok(()),
             // A directory of that name in PATH hides nothing.
             _ if meta.is_dir() && candidates.len() > 1 => {}
-            Err(error) => drop(denied.get_or_insert((path, io::Error::from(error)))),
-            Ok(()) => drop(denied.get_or_insert((path, io::ErrorKind::PermissionDenied.into()))),
+            Err(error) => drop(denied.get_or_insert((path, full, io::Error::from(error)))),
+            Ok(()) => drop(denied.get_or_insert((path, full, io::ErrorKind::PermissionDenied.into()))),
         }
     }
     match denied {
-        Some((path, error)) => {
-            Err(LaunchError::NotExecutable { path: path.clone(), why: describe_exec_error(path, &error) })
+        Some((path, full, error)) => {
+            let why = describe_exec_error(&full, &error);
+            Err(LaunchError::NotExecutable { path: path.clone(), why })
         }
         None => Err(LaunchError::NotFound { program: program.to_owned(), tried: candidates.to_vec() }),
     }
 }
 
+/// The path as this process finds it: the program's own counts from the directory that it is started in.
+fn full(path: &Path, directory: Option<&Path>) -> PathBuf {
+    directory.map_or_else(|| path.to_owned(), |directory| directory.join(path))
+}
+
+/// `path` as this process finds it.
 fn describe_exec_error(path: &Path, error: &io::Error) -> String {
     if path.is_dir() {
         return "it is a directory".into();

@@ -44,7 +44,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Takes the lease after the lock, with one beat. The epoch rises with every holder.
+    /// Takes the lease after the lock, with one beat. Its epoch is one more than that of a lease that is still there,
+    /// 1 where there is none, as after an orderly end: a holder tells its own lease from its successor's by it.
     pub fn acquire(home: &Home) -> Result<Lease, LeaseError> {
         let path = home.lease();
         let epoch = epoch_at(&path).map_or(1, |epoch| epoch.wrapping_add(1));
@@ -92,11 +93,6 @@ impl Lease {
         self.late.swap(false, Ordering::AcqRel)
     }
 
-    /// One more than that of the lease that was there when this one was taken; 1 where there was none.
-    pub fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
     /// Who holds the lease, if anybody.
     pub fn read(home: &Home) -> Option<LeaseView> {
         Some(Lease::open(home)?.view)
@@ -116,7 +112,6 @@ impl Lease {
         let words = read_words(&*file)?;
         let view = LeaseView {
             holder: ProcessId { pid: words[2].try_into().ok()?, start_time_ticks: words[3] },
-            epoch: words[4],
             beat_ns: words[BEAT_WORD],
         };
         Some(OpenLease { file, view })
@@ -160,8 +155,6 @@ impl Drop for Lease {
 pub struct LeaseView {
     /// The scheduler's process; it may have ended since.
     pub holder: ProcessId,
-    /// As [`Lease::epoch`] tells it.
-    pub epoch: u64,
     /// CLOCK_MONOTONIC.
     pub beat_ns: u64,
 }
@@ -227,7 +220,7 @@ mod tests {
         let home = Home::at(dir.path()).unwrap();
         let first = Lease::acquire(&home).unwrap();
         let second = Lease::acquire(&home).unwrap();
-        assert_eq!(second.epoch(), first.epoch() + 1);
+        assert_eq!(second.epoch, first.epoch + 1);
         second.beat_at(77, || 77);
         drop(first);
         assert_eq!(Lease::read(&home).unwrap().beat_ns, 77);
@@ -255,6 +248,6 @@ mod tests {
             fs::write(home.lease(), text).unwrap();
             assert_eq!(Lease::read(&home), None);
         }
-        assert_eq!(Lease::acquire(&home).unwrap().epoch(), 1);
+        assert_eq!(Lease::acquire(&home).unwrap().epoch, 1);
     }
 }

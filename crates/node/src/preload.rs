@@ -179,7 +179,8 @@ fn check_c_library(path: &Path) -> Result<(), String> {
 
 /// What a program is to have in its environment so that the library is loaded into it and finds
 /// `pages`. One of another architecture gets no library, as the loader would complain on its stderr;
-/// the variable of the pages stays, because by it a program's processes are recognised. `variable` tells what the program's environment holds, `program` is its file.
+/// the variable of the pages stays, because by it a program's processes are recognised. `variable` tells
+/// what the program's environment holds, `program` is its file.
 pub fn environment<'a>(
     program: &Path,
     library: &Path,

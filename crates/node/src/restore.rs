@@ -248,7 +248,7 @@ impl Freeing<'_> {
                     let own = self.own_group(pid, group);
                     let homes: Vec<PathBuf> = own.into_iter().chain(home.iter().cloned()).collect();
                     if let Err(error) = move_to(pid, &homes, self.root) {
-                        self.problem(Error::NotMovedBack { pid, to: homes[0].clone(), error });
+                        self.problem(error);
                     }
                 }
             }
@@ -325,14 +325,14 @@ fn pids(group: &Path) -> Vec<u32> {
 }
 
 /// Into the first directory that takes it. A process that has ended is where it should be.
-fn move_to(pid: u32, dirs: &[PathBuf], root: &Root) -> linux::Result<()> {
+fn move_to(pid: u32, dirs: &[PathBuf], root: &Root) -> Result<(), Error> {
     let mut last = Ok(());
     for dir in dirs {
         match cgroup::move_process(pid, dir, root) {
             Err(linux::Error::Io { source, .. }) if source.raw_os_error() == Some(libc::ESRCH) => {
                 return Ok(());
             }
-            Err(error) => last = Err(error),
+            Err(error) => last = Err(Error::NotMovedBack { pid, to: dir.clone(), error }),
             Ok(()) => return Ok(()),
         }
     }

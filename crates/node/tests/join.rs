@@ -1,5 +1,7 @@
 //! Who schedules, and how that passes from one to another while programs run.
 
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use coplace_node::mechanism::TurnsChoice;
 use coplace_node::registry::{Registry, Traces};
 use coplace_node::scheduler::{Options, Scheduler, Stopper};
 use coplace_tests::machine;
-use protocol::{AppRecord, Client, FromScheduler, Role, ToScheduler};
+use protocol::{AppRecord, Client, ClientError, FromScheduler, Role, ToScheduler, VERSION};
 use workload::{AppId, Demand};
 
 struct Program(Child, AppRecord);
@@ -267,4 +269,37 @@ fn a_program_abandoned_before_its_start_keeps_no_turn() {
     drop(stays);
     stopper.stop();
     thread.join().unwrap();
+}
+
+/// What a daemon that takes over hears from a leader that answers its greeting so.
+fn refusal_of_takeover(answer: FromScheduler) -> (String, Duration) {
+    let (_dir, home) = scratch();
+    let _lock = home.lock_scheduler(Role::Leader).unwrap();
+    let listener = UnixListener::bind(home.socket()).unwrap();
+    let leader = std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+        let line = serde_json::to_string(&answer).unwrap() + "\n";
+        stream.write_all(line.as_bytes()).unwrap();
+    });
+    let began = machine::ran();
+    let why = match take_over(&home, Role::Daemon) {
+        Err(JoinError::Client(error @ ClientError::Version(_))) if !error.is_lost() => error.to_string(),
+        other => panic!("{:?}", other.err()),
+    };
+    leader.join().unwrap();
+    (why, machine::ran() - began)
+}
+
+#[test]
+fn a_daemon_does_not_wait_for_a_leader_of_another_version() {
+    let refused = "this scheduler speaks version 3 of the protocol, you 4; use one coplace for both";
+    let greeted = FromScheduler::Hello { version: VERSION + 1, pid: 1, role: Role::Leader };
+    let (why, took) = refusal_of_takeover(FromScheduler::Refused { why: refused.to_owned() });
+    assert!(why == refused && took < Duration::from_secs(1), "{why}, after {took:?}");
+    let (why, took) = refusal_of_takeover(greeted);
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    for part in [&(VERSION + 1).to_string(), &VERSION.to_string(), "use one coplace for both"] {
+        assert!(why.contains(part), "{why}");
+    }
 }

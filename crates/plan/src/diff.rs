@@ -248,20 +248,6 @@ impl Change {
         self.apps.is_empty() && !self.turns && !self.mixing
     }
 
-    /// Programs that stood on other CPUs before.
-    pub fn moved(&self) -> impl Iterator<Item = &AppId> {
-        self.apps.iter().filter_map(|(app, steps)| {
-            steps.iter().any(|step| matches!(step, AppChange::Moved { .. })).then_some(app)
-        })
-    }
-
-    /// Programs that are asked for another team size.
-    pub fn resized(&self) -> impl Iterator<Item = &AppId> {
-        self.apps.iter().filter_map(|(app, steps)| {
-            steps.iter().any(|step| matches!(step, AppChange::Resized { .. })).then_some(app)
-        })
-    }
-
     /// Of `app` nothing that was carried out holds any more: it is another program of the same name, or was set free.
     /// What `new` makes of it is all to be done.
     pub fn begin_anew(&mut self, app: &AppId, new: &Plan) {

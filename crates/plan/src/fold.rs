@@ -45,11 +45,6 @@ impl Tree {
         place
     }
 
-    /// Levels of the tree; a single run has one.
-    pub fn depth(&self) -> usize {
-        1 + self.children().map(Tree::depth).max().unwrap_or(0)
-    }
-
     /// After how many nanoseconds of running the tree does the same again; 0 where nothing takes
     /// turns. Nested turns advance only while their slot runs, so that one round of the outer turns
     /// is what counts; saturates at `u64::MAX`.
@@ -218,11 +213,6 @@ impl Plan {
     /// All CPUs that the plan uses at some time.
     pub fn place(&self) -> CpuSet {
         self.tree.as_ref().map(Tree::place).unwrap_or_default()
-    }
-
-    /// Levels of the tree; 0 where nothing runs.
-    pub fn depth(&self) -> usize {
-        self.tree.as_ref().map_or(0, Tree::depth)
     }
 
     /// See [`Tree::period_ns`].

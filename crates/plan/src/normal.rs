@@ -38,11 +38,11 @@ impl Default for Limits {
 pub enum Refusal {
     /// `found` stands below `below`, where actuators take only `takes`.
     TooDeep {
-        /// Kind of the node above: `in_turn`, `side_by_side` or `mixed`.
+        /// Kind of the node above: `in_turn` or `mixed`.
         below: String,
         /// Kind of the node that stands too deep.
         found: String,
-        /// What may stand there, in words: `mixed and runs`.
+        /// What may stand there, in words: `mixed and runs`, or `runs`.
         takes: String,
     },
     /// Nothing runs in a slot; time that nobody may use is not in a plan's power.
@@ -93,7 +93,7 @@ pub fn normalise<'a>(plan: &'a Plan, limits: &Limits) -> Result<Cow<'a, Plan>, R
         _ => Cow::Borrowed(plan),
     };
     let Some(tree) = &normal.tree else { return Ok(normal) };
-    check_levels(tree, Level::Turns, "the top")?;
+    check_levels(tree, Level::Turns)?;
     let turns = fit_turns(tree, limits)?;
     let filling_fits = limits.filling || !fills(tree);
     if (turns != Turns::AsTheyAre || !filling_fits)
@@ -202,36 +202,30 @@ enum Level {
     Run,
 }
 
-impl Level {
-    fn expects(self) -> &'static str {
-        match self {
-            Level::Turns => "in_turn, side_by_side, mixed and runs",
-            Level::Sides => "side_by_side, in_turn, mixed and runs",
-            Level::InnerTurns => "in_turn, mixed and runs",
-            Level::Leaf => "mixed and runs",
-            Level::Run => "runs",
-        }
-    }
-}
-
-fn check_levels(tree: &Tree, level: Level, below: &str) -> Result<(), Refusal> {
-    let (name, children) = match tree {
+/// Of a tree in which nested `side_by_side` are one.
+fn check_levels(tree: &Tree, level: Level) -> Result<(), Refusal> {
+    let children = match tree {
         Tree::Run(_) => return Ok(()),
-        Tree::InTurn { .. } if level <= Level::Turns => ("in_turn", Level::Sides),
-        Tree::SideBySide(_) if level <= Level::Sides => ("side_by_side", Level::InnerTurns),
-        Tree::InTurn { .. } if level <= Level::InnerTurns => ("in_turn", Level::Leaf),
-        Tree::Mixed { .. } if level <= Level::Leaf => ("mixed", Level::Run),
+        Tree::InTurn { .. } if level <= Level::Turns => Level::Sides,
+        Tree::SideBySide(_) if level <= Level::Sides => Level::InnerTurns,
+        Tree::InTurn { .. } if level <= Level::InnerTurns => Level::Leaf,
+        Tree::Mixed { .. } if level <= Level::Leaf => Level::Run,
         other => {
             let found = match other {
                 Tree::SideBySide(_) => "side_by_side",
                 Tree::InTurn { .. } => "in_turn",
                 _ => "mixed",
             };
-            let takes = level.expects().to_owned();
-            return Err(Refusal::TooDeep { below: below.to_owned(), found: found.to_owned(), takes });
+            // The levels further out take whatever can stand there.
+            let (below, takes) = match level {
+                Level::Run => ("mixed", "runs"),
+                _ => ("in_turn", "mixed and runs"),
+            };
+            let (below, takes) = (below.to_owned(), takes.to_owned());
+            return Err(Refusal::TooDeep { below, found: found.to_owned(), takes });
         }
     };
-    tree.children().try_for_each(|child| check_levels(child, children, name))
+    tree.children().try_for_each(|child| check_levels(child, children))
 }
 
 /// What must be done to slices, keeping everybody's share.

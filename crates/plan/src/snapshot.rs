@@ -84,12 +84,6 @@ impl Snapshot {
         self
     }
 
-    /// Adds a program as the one that arrived last.
-    pub fn with_app(mut self, app: App) -> Snapshot {
-        self.apps.push(app);
-        self
-    }
-
     /// Adds the programs that `text` describes, separated by `;`, each as [`App::from_str`] reads
     /// it; they arrived in this order, a nanosecond apart, where the text does not say when.
     pub fn with_apps(mut self, text: &str) -> Result<Snapshot, ParseAppError> {

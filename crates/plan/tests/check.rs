@@ -361,7 +361,10 @@ fn the_earliest_first_has_everything() {
     // With CPUs left that it could have it is the poorer twice.
     let half = judge_shares("a; b", "b on 0-3 waiting [a]", first);
     assert!(matches!(&half[..], [Violation::TooLittle { .. }, Violation::Unfair { .. }]), "{half:?}");
-    assert_only!(judge_shares("a; b", "side_by_side [a on 0-6, b on 7]", first), Violation::Unfair { richer, .. } if richer.as_str() == "b");
+    let beside = judge_shares("a; b", "side_by_side [a on 0-6, b on 7]", first);
+    assert_only!(&beside, Violation::Unfair { richer, .. } if richer.as_str() == "b");
+    let text = "b has 0.1250 of the machine, the earlier a 0.8750; promised: the earliest has everything";
+    assert_eq!(beside[0].to_string(), text);
     let narrow = judge_shares("a; b", "a on 0-6 waiting [b]", first);
     assert_only!(&narrow, Violation::TooLittle { least, .. } if *least == 1.0);
     assert_eq!(narrow[0].invariant(), 5);

@@ -134,6 +134,8 @@ impl Policy for Fixed {
                 None => waiting.push(need.app.id.clone()),
             }
         }
+        // Whom the plan itself has wait, waits as planned.
+        waiting.retain(|app| live.contains(app));
         let remarks = if waiting.is_empty() { Vec::new() } else { vec![Remark::Unplanned { apps: waiting }] };
         let tree = match tree {
             Some(tree) if others.is_empty() => Some(tree),

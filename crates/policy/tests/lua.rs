@@ -86,7 +86,7 @@ fn a_plan_is_text_or_put_together_from_parts() {
 fn an_unmentioned_program_waits_or_is_suspended() {
     let decision = decided("return run('b', snapshot.usable)", "a; b; c suspended");
     assert_eq!(decision.plan.to_string(), "b on 0-7 waiting [a] suspended [c]");
-    assert_eq!(decision.report.lines(), ["a: not in the plan, waiting."]);
+    assert_eq!(decision.report.lines(), ["a: no place in the plan, waiting."]);
     assert_eq!(plan("return 'a on 0 waiting [b]'", "a; b"), "a on 0 waiting [b]");
 }
 

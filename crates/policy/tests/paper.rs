@@ -414,6 +414,16 @@ fn a_fixed_plan_leaves_out_absent_programs() {
 }
 
 #[test]
+fn a_program_that_a_fixed_plan_has_wait_is_not_unplanned() {
+    let text = "a on 0-1 waiting [b]".to_owned();
+    let mut bench = Bench::new("core:2", "fixed", &Settings { plan: Some(text), ..Settings::default() });
+    assert_eq!(bench.arrive("a; b").to_string(), "a on 0-1 waiting [b]");
+    assert_eq!(bench.lines, Vec::<String>::new());
+    bench.arrive("c");
+    assert_eq!(bench.lines, ["c: no place in the plan, waiting."]);
+}
+
+#[test]
 fn suspended_programs_take_no_part() {
     for policy in ["UE", "LA", "BP", "EQ", "TA", "CO"] {
         let mut bench = Bench::new(FIGURE_1, policy, &Settings::default());

@@ -284,7 +284,7 @@ pub struct Verdict {
 /// Why there is no class.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum NoVerdict {
-    /// A [`Reach`] has no rounds, or none that can be compared with one in private caches.
+    /// A [`Reach`] has no rounds.
     #[error(
         "no class: it takes probes of a sixteenth of the last-level cache or less, of three quarters to seven eighths of it, and of all of it or more"
     )]

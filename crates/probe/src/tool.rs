@@ -24,6 +24,7 @@ pub const TOOL_VARIABLE: &str = "COPLACE_REUSE_TOOL";
 /// Threads that wait by spinning would be measured spinning, for as long as Valgrind runs another.
 const WAITING: (&str, &str) = ("OMP_WAIT_POLICY", "passive");
 /// Word size and machine of an ELF file.
+const ELF32: u8 = 1;
 const ELF64: u8 = 2;
 #[cfg(target_arch = "x86_64")]
 const MACHINE: (&str, u16) = ("amd64", 62);
@@ -58,11 +59,13 @@ pub enum RunError {
         /// What the kernel answered, or what stands for it.
         why: io::Error,
     },
-    /// The program is a 32-bit one.
-    #[error("{program} is a 32-bit program; the reuse tool is for {} only", MACHINE.0)]
+    /// The program is no 64-bit one.
+    #[error("{program} is {}; the reuse tool is for {} only", width(*class), MACHINE.0)]
     Narrow {
         /// As it was given, with or without a path.
         program: String,
+        /// `EI_CLASS` in its ELF header: 1 for 32 bits, anything else in a file that is damaged.
+        class: u8,
     },
     /// The program is for another processor than this binary.
     #[error("{program} is for another processor (ELF machine {machine}); the reuse tool is for {} only", MACHINE.0)]
@@ -118,6 +121,13 @@ pub enum RunError {
         /// The limit, in wall-clock time.
         limit: Duration,
     },
+}
+
+fn width(class: u8) -> String {
+    match class {
+        ELF32 => "a 32-bit program".into(),
+        _ => format!("neither a 32-bit nor a 64-bit program (its ELF class is {class})"),
+    }
 }
 
 /// What to look at.
@@ -363,10 +373,12 @@ fn read(directory: &Path) -> Result<Vec<(u32, u32, Report)>, RunError> {
 pub fn exists(program: &OsString) -> Result<PathBuf, RunError> {
     let name = program.to_string_lossy().into_owned();
     let path = if name.contains('/') { Some(PathBuf::from(program)) } else { in_path(program) };
-    let found = path.ok_or_else(|| io::ErrorKind::NotFound.into()).and_then(|path| {
-        let is_file = path.metadata()?.is_file();
-        if is_file { Ok(path) } else { Err(io::ErrorKind::IsADirectory.into()) }
-    });
+    let found =
+        path.ok_or_else(|| io::ErrorKind::NotFound.into()).and_then(|path| match path.metadata()? {
+            meta if meta.is_file() => Ok(path),
+            meta if meta.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+            _ => Err(io::Error::other("it is a device, a pipe or a socket")),
+        });
     found.map_err(|why| RunError::NotFound { program: name, why })
 }
 
@@ -385,7 +397,7 @@ pub fn check(program: &OsString) -> Result<PathBuf, RunError> {
     match (head[4], machine) {
         (ELF64, machine) if machine == MACHINE.1 => Ok(path),
         (ELF64, machine) => Err(RunError::Foreign { program: name, machine }),
-        _ => Err(RunError::Narrow { program: name }),
+        (class, _) => Err(RunError::Narrow { program: name, class }),
     }
 }
 
@@ -418,10 +430,19 @@ mod tests {
         };
         assert!(check_bytes(&elf(ELF64, MACHINE.1)).is_ok());
         assert!(check_bytes(b"#!/bin/sh\n").is_ok());
-        assert!(matches!(check_bytes(&elf(1, 3)), Err(RunError::Narrow { .. })));
+        let narrow = |class: u8| check_bytes(&elf(class, 3)).unwrap_err().to_string();
+        assert!(narrow(1).contains("is a 32-bit program"), "{}", narrow(1));
+        assert!(narrow(7).contains("its ELF class is 7"), "{}", narrow(7));
         assert!(matches!(check_bytes(&elf(ELF64, 8)), Err(RunError::Foreign { machine: 8, .. })));
         assert!(matches!(check(&"/nowhere/at/all".into()), Err(RunError::NotFound { .. })));
         assert!(matches!(check(&"no-such-program-anywhere".into()), Err(RunError::NotFound { .. })));
+        for (path, what) in [("/", "is a directory"), ("/dev/null", "it is a device")] {
+            let error = check(&path.into()).unwrap_err();
+            assert!(
+                matches!(&error, RunError::NotFound { .. }) && error.to_string().contains(what),
+                "{error}"
+            );
+        }
     }
 
     #[test]

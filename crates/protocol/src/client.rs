@@ -25,17 +25,16 @@ pub enum ClientError {
     /// Reading or writing failed, no answer came in time, or what came is no message.
     #[error(transparent)]
     Line(#[from] LineError),
-    /// The scheduler closed the connection, or gave an answer that was not expected.
+    /// The scheduler closed the connection.
     #[error("the scheduler ended the connection")]
     Ended,
-    /// The scheduler answered with another version than [`VERSION`].
-    #[error(
-        "the scheduler speaks version {theirs} of the protocol and this coplace version {VERSION}; use the same coplace for both"
-    )]
-    Version {
-        /// The version that the scheduler speaks.
-        theirs: u32,
-    },
+    /// The scheduler gave an answer that was not expected.
+    #[error("the scheduler answered something else than it was asked")]
+    Unexpected,
+    /// The scheduler speaks another version of the protocol than [`VERSION`]. In words: which each side speaks, and
+    /// what to do.
+    #[error("{0}")]
+    Version(String),
     /// What the scheduler said against the request ([`FromScheduler::Refused`]).
     #[error("{0}")]
     Refused(String),
@@ -48,7 +47,8 @@ impl ClientError {
         match self {
             ClientError::NotThere { .. } | ClientError::Ended | ClientError::Line(LineError::Io(_)) => true,
             ClientError::Line(LineError::Json(_) | LineError::TooLong)
-            | ClientError::Version { .. }
+            | ClientError::Unexpected
+            | ClientError::Version(_)
             | ClientError::Refused(_) => false,
         }
     }
@@ -93,9 +93,12 @@ impl Client {
                 client.scheduler_pid = pid;
                 Ok(client)
             }
-            FromScheduler::Hello { version, .. } => Err(ClientError::Version { theirs: version }),
-            FromScheduler::Refused { why } => Err(ClientError::Refused(why)),
-            _ => Err(ClientError::Ended),
+            FromScheduler::Hello { version, .. } => Err(ClientError::Version(format!(
+                "the scheduler speaks version {version} of the protocol and this coplace version {VERSION}; use one coplace for both"
+            ))),
+            // Nothing else is refused at this point, and the scheduler names both versions itself.
+            FromScheduler::Refused { why } => Err(ClientError::Version(why)),
+            _ => Err(ClientError::Unexpected),
         }
     }
 

@@ -47,15 +47,23 @@ pub enum AllowanceError {
         allowed: CpuSet,
     },
     /// No CPU is online and in both the affinity mask and the cpuset.
-    #[error("no CPU is left: online are {online}, the affinity mask has {affinity}, the cpuset {cpuset}")]
+    #[error(
+        "no CPU is left: online are {online}, the affinity mask has {}, {}",
+        or_none(affinity),
+        cpuset.as_ref().map_or("no cpuset is in force".into(), |cpuset| format!("the cpuset {}", or_none(cpuset)))
+    )]
     Nothing {
         /// As in [`Allowance::online`].
         online: CpuSet,
         /// As in [`Allowance::affinity`].
         affinity: CpuSet,
-        /// As in [`Allowance::cpuset`], but empty where no cpuset is in force.
-        cpuset: CpuSet,
+        /// As in [`Allowance::cpuset`].
+        cpuset: Option<CpuSet>,
     },
+}
+
+fn or_none(cpus: &CpuSet) -> String {
+    if cpus.is_empty() { "none".to_owned() } else { cpus.to_string() }
 }
 
 impl Allowance {
@@ -101,7 +109,6 @@ impl Allowance {
             allowed = allowed.intersection(cpuset);
         }
         if allowed.is_empty() {
-            let cpuset = cpuset.unwrap_or_default();
             return Err(AllowanceError::Nothing { online, affinity, cpuset });
         }
         if let Some(configured) = configured {

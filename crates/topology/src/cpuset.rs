@@ -124,7 +124,8 @@ impl CpuSet {
         (0..count).collect()
     }
 
-    /// The set of these CPUs, in any order; one allocation, unlike collecting.
+    /// The set of these CPUs, in any order; one allocation at most, where a set that is collected may need one for each
+    /// time that it grows.
     pub fn from_cpus(cpus: &[u32]) -> Self {
         if let [first, .., last] = cpus
             && cpus.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1))

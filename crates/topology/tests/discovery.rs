@@ -194,3 +194,25 @@ fn configured_cpus_confine_and_missing_ones_are_named() {
     let nothing = Allowance::read(apart.path(), &cpus("3"), None);
     assert!(matches!(nothing, Err(AllowanceError::Nothing { .. })));
 }
+
+#[test]
+fn where_no_cpu_is_left_each_limit_is_named_or_its_absence() {
+    let why = |files: &[(&str, &str)], mask: &str| {
+        let root = tree(&[&[ONLINE], files].concat());
+        Allowance::read(root.path(), &cpus(mask), None).unwrap_err().to_string()
+    };
+    let apart = ("proc/self/status", "Cpus_allowed_list:\t5");
+    assert_eq!(
+        why(&[apart], "3"),
+        "no CPU is left: online are 0-7, the affinity mask has none, no cpuset is in force"
+    );
+    let cpuset = [
+        ("proc/self/cgroup", "0::/"),
+        ("proc/self/mountinfo", "32 1 0:3 / /cg rw - cgroup2 cgroup2 rw"),
+        ("cg/cpuset.cpus.effective", "4"),
+    ];
+    assert_eq!(
+        why(&cpuset, "2-3"),
+        "no CPU is left: online are 0-7, the affinity mask has 2-3, the cpuset 4"
+    );
+}

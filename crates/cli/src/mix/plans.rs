@@ -97,7 +97,7 @@ fn status_from(client: &mut Client) -> Result<Status, ClientError> {
     let is_status = |message: &FromScheduler| matches!(message, FromScheduler::Status { .. });
     match client.ask(&ToScheduler::Status, &mut Vec::new(), is_status)? {
         FromScheduler::Status { status } => Ok(status),
-        _ => Err(ClientError::Ended),
+        _ => Err(ClientError::Unexpected),
     }
 }
 

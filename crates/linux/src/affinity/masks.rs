@@ -150,11 +150,6 @@ impl Masks {
         Masks { original, ..Masks::default() }
     }
 
-    /// Whether no thread's mask is remembered.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// The processes of which masks are remembered.
     pub fn processes(&self) -> Vec<Process> {
         let processes: BTreeSet<Process> = self.entries.keys().map(|key| key.0).collect();

@@ -99,7 +99,7 @@ impl Group {
 
     /// The directory in which a controller's files are.
     pub fn dir(&self, controller: &str) -> Option<&Path> {
-        let serves = |place: &&Place| place.controller.is_none_or(|its| its == controller);
+        let serves = |place: &&Place| place.controllers.is_empty() || place.controllers.contains(&controller);
         self.members.places.iter().find(serves).map(|place| place.dir.as_path())
     }
 

@@ -32,8 +32,8 @@ pub struct Moved {
 /// One directory of a group: v1 has one a hierarchy, v2 has one.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// A controller of the v1 hierarchy; `None` for v2.
-    pub controller: Option<&'static str>,
+    /// Those of the v1 hierarchy that we use; none for v2, which has all in one.
+    pub controllers: Vec<&'static str>,
     pub mount: Mount,
     pub base: PathBuf,
     pub dir: PathBuf,
@@ -42,9 +42,9 @@ pub(crate) struct Place {
 impl Place {
     fn dir_of(&self, process: Process, root: &Root) -> Result<PathBuf> {
         let membership = membership(process.pid, root)?;
-        let path = match self.controller {
+        let path = match self.controllers.first() {
             None => membership.v2,
-            Some(controller) => membership.v1.get(controller).cloned(),
+            Some(controller) => membership.v1.get(*controller).cloned(),
         };
         Ok(self.mount.dir(path.as_deref().unwrap_or("/")))
     }

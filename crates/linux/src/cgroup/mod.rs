@@ -67,6 +67,23 @@ impl Mounts {
     }
 }
 
+/// What else than controllers stands without a value among the options of a version 1 hierarchy: how it is mounted, and
+/// what holds for file systems of all kinds. Named are these and not the controllers, to which kernels add.
+const NO_CONTROLLERS: [&str; 12] = [
+    "rw",
+    "ro",
+    "sync",
+    "dirsync",
+    "mand",
+    "lazytime",
+    "seclabel",
+    "noprefix",
+    "xattr",
+    "clone_children",
+    "cpuset_v2_mode",
+    "favordynmods",
+];
+
 /// Reads `/proc/self/mountinfo`.
 pub fn mounts(root: &Root) -> Result<Mounts> {
     let path = root.proc.join("self/mountinfo");
@@ -83,7 +100,7 @@ pub fn mounts(root: &Root) -> Result<Mounts> {
             Some("cgroup2") if mounts.v2.is_none() => mounts.v2 = Some(mount),
             Some("cgroup") => {
                 for option in after.nth(1).unwrap_or("").split(',') {
-                    if !matches!(option, "rw" | "ro" | "") && !option.contains('=') {
+                    if !option.is_empty() && !option.contains('=') && !NO_CONTROLLERS.contains(&option) {
                         mounts.v1.entry(option.to_owned()).or_insert_with(|| mount.clone());
                     }
                 }

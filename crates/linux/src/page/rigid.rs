@@ -54,7 +54,7 @@ impl RigidReason {
         match self {
             RigidReason::SetDynamic0 => "The program forbids smaller teams (omp_set_dynamic(0)).",
             RigidReason::ExplicitNumThreads => {
-                "A parallel region asks for a number of threads of its own, and its code is not known to do with fewer (COPLACE_TOLERANT)."
+                "It counts on a number of threads that it asks for: for a parallel region whose code is not known to do with fewer (COPLACE_TOLERANT), as a strict number, or for a league of teams."
             }
             RigidReason::Declared => "It was declared rigid.",
             RigidReason::RuntimeUnknown => {

@@ -15,8 +15,6 @@ pub struct CpuTicks {
     pub busy_ticks: u64,
     /// Of these: by programs with a nice value above 0.
     pub nice_ticks: u64,
-    /// Without anything to run, waiting for I/O included (`idle` and `iowait`).
-    pub idle_ticks: u64,
     /// In which it had something to run and the hypervisor ran another machine.
     pub stolen_ticks: u64,
 }
@@ -51,7 +49,7 @@ pub fn cpu_times(root: &Root) -> Result<CpuTimes> {
         let idle_ticks = ticks[3] + ticks.get(4).unwrap_or(&0);
         let busy_ticks = ticks.iter().take(7).sum::<u64>() - idle_ticks;
         let stolen_ticks = ticks.get(7).copied().unwrap_or(0);
-        cpus.insert(cpu, CpuTicks { busy_ticks, nice_ticks: ticks[1], idle_ticks, stolen_ticks });
+        cpus.insert(cpu, CpuTicks { busy_ticks, nice_ticks: ticks[1], stolen_ticks });
     }
     if cpus.is_empty() {
         return Err(Error::parse(path, "", "it has no line for any CPU"));
@@ -59,20 +57,12 @@ pub fn cpu_times(root: &Root) -> Result<CpuTimes> {
     Ok(CpuTimes { cpus })
 }
 
-/// `/proc/loadavg`: averages, fading exponentially, of the number of threads that run, are ready to run or
+/// `/proc/loadavg`: an average, fading exponentially, of the number of threads that run, are ready to run or
 /// wait uninterruptibly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadAverage {
-    /// With a time constant of one minute.
-    pub one_minute: f64,
-    /// With a time constant of five minutes.
-    pub five_minutes: f64,
     /// With a time constant of fifteen minutes.
     pub fifteen_minutes: f64,
-    /// Threads that run or are ready now.
-    pub runnable: u32,
-    /// All threads that there are, those of the kernel included.
-    pub threads: u32,
 }
 
 /// Reads `/proc/loadavg`; fails where it does not look like `0.20 0.18 0.12 1/80 11206`.
@@ -84,13 +74,11 @@ pub fn loadavg(root: &Root) -> Result<LoadAverage> {
     let [one, five, fifteen, counts, ..] = fields[..] else { return Err(wrong()) };
     let number = |text: &str| text.parse::<f64>().map_err(|_| wrong());
     let (runnable, threads) = counts.split_once('/').ok_or_else(wrong)?;
-    Ok(LoadAverage {
-        one_minute: number(one)?,
-        five_minutes: number(five)?,
-        fifteen_minutes: number(fifteen)?,
-        runnable: runnable.parse().map_err(|_| wrong())?,
-        threads: threads.parse().map_err(|_| wrong())?,
-    })
+    for count in [runnable, threads] {
+        count.parse::<u32>().map_err(|_| wrong())?;
+    }
+    let [_, _, fifteen_minutes] = [number(one)?, number(five)?, number(fifteen)?];
+    Ok(LoadAverage { fifteen_minutes })
 }
 
 /// A thread's `schedstat`.
@@ -100,8 +88,6 @@ pub struct TaskRuntime {
     pub run_ns: u64,
     /// Time it was ready but another thread ran.
     pub wait_ns: u64,
-    /// How many times it was given a CPU.
-    pub timeslices: u64,
 }
 
 /// How long a thread ran and waited, in nanoseconds (CONFIG_SCHED_INFO; zeros without it).
@@ -110,9 +96,8 @@ pub fn task_runtime_ns(pid: u32, tid: Tid, root: &Root) -> Result<TaskRuntime> {
     let text = read(&path)?;
     let mut fields = text.split_ascii_whitespace().map(str::parse::<u64>);
     match (fields.next(), fields.next(), fields.next()) {
-        (Some(Ok(run_ns)), Some(Ok(wait_ns)), Some(Ok(timeslices))) => {
-            Ok(TaskRuntime { run_ns, wait_ns, timeslices })
-        }
+        // The third says how many times it was given a CPU.
+        (Some(Ok(run_ns)), Some(Ok(wait_ns)), Some(Ok(_))) => Ok(TaskRuntime { run_ns, wait_ns }),
         _ => Err(Error::parse(path, &text, "three numbers are expected")),
     }
 }

@@ -83,13 +83,13 @@ pub struct Stat {
     pub pgrp: i32,
     /// Its session (field 6), which has the number of its leader; 0 for kernel threads, and where the leader
     /// is not in this PID namespace.
-    pub session: i32,
+    session: i32,
     /// The controlling terminal's device number; 0 without one.
     pub tty_nr: i32,
     /// The foreground process group of that terminal; −1 without one.
     pub tpgid: i32,
     /// The kernel's `PF_…` bits (field 9).
-    pub flags: u64,
+    flags: u64,
     /// CPU time in user mode (field 14); of a process, all of its threads, ended ones included.
     pub utime_ticks: u64,
     /// CPU time in the kernel (field 15), counted likewise.
@@ -109,7 +109,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Whether `flags` has the kernel's `PF_KTHREAD`.
+    /// Whether its flags have the kernel's `PF_KTHREAD`.
     pub fn is_kernel_thread(&self) -> bool {
         const PF_KTHREAD: u64 = 0x0020_0000;
         self.flags & PF_KTHREAD != 0

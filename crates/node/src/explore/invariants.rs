@@ -136,7 +136,7 @@ impl Onlooker {
         observations.checked_ns = now_ns;
         let found = observations.check(stage, world, now_ns);
         if let Err(what) = found {
-            world.kernel.borrow_mut().found(what);
+            world.kernel.borrow_mut().report_violation(what);
         }
     }
 }

@@ -61,16 +61,10 @@ pub struct Claim {
 #[derive(Debug)]
 pub struct SchedulerLock {
     lock: Box<dyn Lock>,
-    home: Home,
     role: Role,
 }
 
 impl SchedulerLock {
-    /// The home that the holder schedules in.
-    pub fn home(&self) -> &Home {
-        &self.home
-    }
-
     /// As what its holder schedules; the lock file tells that to whoever finds the lock taken.
     pub fn role(&self) -> Role {
         self.role
@@ -102,7 +96,7 @@ impl Home {
                 return Err(held(holder.as_ref().map(|h| h.pid), holder.map(|h| h.role)));
             }
         };
-        let lock = SchedulerLock { lock, home: self.clone(), role };
+        let lock = SchedulerLock { lock, role };
         let text =
             serde_json::to_vec(&Holder { pid: host::own_pid(), role }).map_err(|e| io_error(e.into()))?;
         lock.lock.replace(&text).map_err(io_error)?;

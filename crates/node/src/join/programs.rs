@@ -58,7 +58,7 @@ impl Membership {
                 });
                 Ok((id, environment))
             }
-            Ok(_) => Err(ClientError::Ended.into()),
+            Ok(_) => Err(ClientError::Unexpected.into()),
             Err(error) => {
                 if matches!(error, ClientError::Refused(_)) {
                     return Err(error.into());

@@ -14,6 +14,7 @@ use crate::home::{Home, LockError};
 use crate::lease::Lease;
 use crate::registry::Registry;
 use crate::restore;
+use crate::scheduler::Options;
 
 impl Membership {
     pub(super) fn drop_link(&mut self, why: NoSchedulerReason) {
@@ -145,20 +146,18 @@ impl Membership {
         if let Some(host) = self.host.take_if(|host| host.has_ended()) {
             host.collect();
         }
-        let client = match Client::connect(&self.home.socket()) {
-            Err(ClientError::NotThere { .. }) if self.may_lead() && self.host.is_none() => {
-                self.lead()?;
+        let may_lead = self.home.may_schedule() && self.host.is_none();
+        let client = match (Client::connect(&self.home.socket()), &self.options) {
+            (Err(ClientError::NotThere { .. }), Some(options)) if may_lead => {
+                self.lead(options.clone())?;
                 Client::connect(&self.home.socket())?
             }
-            other => other?,
+            (other, _) => other?,
         };
         self.greet(client)
     }
 
-    fn lead(&mut self) -> Result<(), JoinError> {
-        let Some(options) = self.options.clone() else {
-            return Err(JoinError::Nobody(NoSchedulerReason::NotAsked));
-        };
+    fn lead(&mut self, options: Options) -> Result<(), JoinError> {
         let lock = match self.home.lock_scheduler(Role::Leader) {
             // Somebody has removed the directory; our programs are to be on record again.
             Err(LockError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {

@@ -104,13 +104,14 @@ mod tests {
             ClientError::Line(protocol::LineError::Io(late)).into(),
             ClientError::NotThere { path: "socket".into(), error: refused }.into(),
             held.into(),
-            JoinError::Nobody(NoSchedulerReason::NotAsked),
+            JoinError::Nobody(NoSchedulerReason::NotTried),
         ] {
             assert!(Retry::now().wait_before_next(error, &home).is_ok());
         }
         for error in [
             JoinError::from(ClientError::Refused("not yours".into())),
-            ClientError::Version { theirs: 0 }.into(),
+            ClientError::Version("use one coplace for both".into()).into(),
+            ClientError::Unexpected.into(),
             LockError::Io { path: home.lock(), error: io::ErrorKind::PermissionDenied.into() }.into(),
         ] {
             assert!(Retry::now().wait_before_next(error, &home).is_err());

@@ -193,3 +193,17 @@ fn a_program_starts_only_on_cpus_that_its_user_gave() {
     assert_eq!(cpus_at_start(&one.to_string(), &both), one.to_string(), "widened behind its back");
     assert_eq!(cpus_at_start(&both, &other.to_string()), other.to_string(), "placed by a scheduler");
 }
+
+#[test]
+fn an_exec_error_is_explained_from_the_programs_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    // Where the tests run `src` is a directory, and there is no `tool`.
+    fs::write(dir.path().join("src"), "text").unwrap();
+    fs::create_dir(dir.path().join("tool")).unwrap();
+    let error = |program: &str| {
+        let launch = Launch { directory: Some(dir.path().to_owned()), ..launch(&[program]) };
+        Held::spawn(launch).unwrap_err().to_string()
+    };
+    assert!(error("./tool").ends_with("./tool: it is a directory"), "{}", error("./tool"));
+    assert!(!error("./src").contains("directory"), "{}", error("./src"));
+}

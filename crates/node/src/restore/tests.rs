@@ -168,3 +168,16 @@ fn ended_programs_are_forgotten_and_freeing_obeys_its_permit() {
     assert_eq!(set_all_free(&Root::live(), &home, || true)["sleep"].processes, 0);
     assert!(registry.list().unwrap().records.is_empty() && !pages.exists());
 }
+
+#[test]
+fn a_failed_move_back_names_the_group_that_refused_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = ["first", "last"].map(|name| dir.path().join(name));
+    match move_to(std::process::id(), &missing, &Root::live()) {
+        Err(Error::NotMovedBack { to, error, .. }) => {
+            assert_eq!(to, missing[1]);
+            assert!(error.to_string().contains("/last/"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -190,12 +190,15 @@ pub enum Violation {
 
     /// The CPU shares of two programs differ by more than was promised. Shares are fractions of all the
     /// machine's CPUs over a whole round of turns.
-    #[error("{richer} has {larger:.4} of the machine, its equal {poorer} {smaller:.4}; promised: {bound}")]
+    #[error(
+        "{richer} has {larger:.4} of the machine, {} {poorer} {smaller:.4}; promised: {bound}",
+        if *bound == ShareBound::EarliestFirst { "the earlier" } else { "its equal" }
+    )]
     Unfair {
         /// The program with the largest share of those with equal demand; under [`ShareBound::EarliestFirst`]
         /// any later one that has CPUs at all.
         richer: AppId,
-        /// Share of `richer`.
+        /// Share of `richer`; under [`ShareBound::EarliestFirst`] it may be less than that of `poorer`.
         larger: f64,
         /// The one with the smallest share; under [`ShareBound::EarliestFirst`] the earliest that may be
         /// stopped.

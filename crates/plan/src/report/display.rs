@@ -154,7 +154,7 @@ impl Display for Remark {
                 "{}: must not be stopped and leave no part free, so that all are left to the kernel.",
                 names(apps)
             ),
-            Remark::Unplanned { apps } => write!(f, "{}: not in the plan, waiting.", names(apps)),
+            Remark::Unplanned { apps } => write!(f, "{}: no place in the plan, waiting.", names(apps)),
             Remark::Standstill { longest_ns, allowed_ns, shortest_slice_ns } => write!(
                 f,
                 "Programs stand still for up to {} instead of {}: slices are no shorter than {}.",
@@ -163,7 +163,7 @@ impl Display for Remark {
                 display_ns(*shortest_slice_ns)
             ),
             Remark::WeightRaised { apps, weight, shortest_slice_ns } => {
-                let shortest = display_ns(*shortest_slice_ns);
+                let (weight, shortest) = (*weight as f64 / 1e3, display_ns(*shortest_slice_ns));
                 write!(f, "{} count as weight {weight}: no turn is shorter than {shortest}.", names(apps))
             }
             Remark::LevelsInTurn => {
@@ -242,7 +242,7 @@ impl Remark {
                 write!(f, "{programs} programs on {nodes} nodes of memory by what is known of them.")
             }
             Remark::Evidence { app, cores, nodes, facts } => {
-                write!(f, "{app}: {cores} cores of {nodes} nodes; ")?;
+                write!(f, "{app}: {cores} cores, or single CPUs, of {nodes} nodes; ")?;
                 match &facts[..] {
                     [] => write!(f, "nothing is known of {app}."),
                     facts => write!(f, "{}.", list(facts, ", ")),
@@ -288,6 +288,11 @@ mod tests {
             still.to_string(),
             "Programs stand still for up to 300ms instead of 200ms: slices are no shorter than 5ms."
         );
+        let raised = Remark::WeightRaised { apps: ids(&["a"]), weight: 250, shortest_slice_ns: 5_000_000 };
+        assert_eq!(raised.to_string(), "a count as weight 0.25: no turn is shorter than 5ms.");
+        let app = AppId::new("a").unwrap();
+        let evidence = Remark::Evidence { app, cores: 6, nodes: 2, facts: Vec::new() };
+        assert_eq!(evidence.to_string(), "a: 6 cores, or single CPUs, of 2 nodes; nothing is known of a.");
     }
 
     #[test]

@@ -134,7 +134,7 @@ pub enum Remark {
         /// The programs that must not be stopped; the others are left to the kernel with them.
         apps: Vec<AppId>,
     },
-    /// Programs that the policy's plan does not mention.
+    /// Programs that the policy's plan does not mention, or on none of whose CPUs in the plan they may run.
     Unplanned {
         /// The programs, in order of arrival; all of them wait.
         apps: Vec<AppId>,

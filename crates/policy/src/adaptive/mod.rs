@@ -175,9 +175,8 @@ impl Divide for ByEvidence<'_, '_> {
         let parts = seats.assign(&counts, members);
         let (programs, nodes) = (members.len() as u32, ground.cells.len() as u32);
         let mut remarks = vec![Remark::ByEvidence { programs, nodes }];
-        remarks.extend(
-            members.iter().zip(&facts).zip(&counts).map(|((&i, facts), row)| facts.remark(&cx.needs[i], row)),
-        );
+        let gets = members.iter().zip(&facts).zip(&counts);
+        remarks.extend(gets.map(|((&i, facts), row)| facts.remark(&cx.needs[i], row, &ground)));
         let review = members.len() > 1;
         let wake_at_ns = review.then(|| cx.snapshot.now_ns.saturating_add(REVIEW_NS));
         Division { layers: vec![parts], wake_at_ns, remarks, ..Division::default() }

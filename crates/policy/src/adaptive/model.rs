@@ -211,11 +211,11 @@ impl Facts {
     }
 
     /// What it gets, and by what evidence.
-    pub fn remark(&self, need: &Need<'_>, row: &[usize]) -> Remark {
+    pub fn remark(&self, need: &Need<'_>, row: &[usize], ground: &Ground) -> Remark {
         let (app, evidence) = (&need.app, &need.app.evidence);
         let speedup = |curve: &Speedup| {
-            let all = self.speed.len() - 1;
-            let cpus = (all * (need.cap as usize).min(row.len() * all) / all).max(1) as u32;
+            let all = ground.cells.iter().sum::<usize>() * ground.cell_cpus;
+            let cpus = (need.cap as usize).min(all).max(1) as u32;
             Fact::Speedup { cpus, milli: curve.milli(cpus) }
         };
         let facts = [

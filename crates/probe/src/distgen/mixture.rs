@@ -88,7 +88,8 @@ impl Mixture {
             return Err(MixtureError::TooMany(weights.len()));
         }
         for &(lines, weight) in weights {
-            let text = format!("{}:{weight}", format_bytes(lines * LINE_BYTES));
+            // Of any number of lines, as it is told of what is too long, too.
+            let text = format!("{}:{weight}", format_bytes(lines.saturating_mul(LINE_BYTES)));
             match lines {
                 0 => return Err(MixtureError::TooShort { text }),
                 1..=MOST_LINES => {}
@@ -184,5 +185,9 @@ mod tests {
         }
         let many: Vec<(u64, f64)> = (1..=65).map(|lines| (lines, 1.0)).collect();
         assert_eq!(Mixture::new(&many), Err(MixtureError::TooMany(65)));
+        // So many that their bytes are more than there are numbers.
+        for lines in [(1 << 32) + 1, (1 << 58) + 1, u64::MAX] {
+            assert!(matches!(Mixture::new(&[(lines, 1.0)]), Err(MixtureError::TooLong { .. })), "{lines}");
+        }
     }
 }

@@ -32,5 +32,4 @@ mod walk;
 
 pub use mixture::{Mixture, MixtureError, Share};
 pub use run::{DistGen, Interval, Settings, Spent, StartError};
-pub use schedule::{Pass, Schedule};
 pub use walk::{Order, Width};

@@ -265,13 +265,6 @@ impl DistGen {
             let _ = thread.join();
         }
     }
-
-    /// One short probe: so long, then it is over. What it says is a rate, from its first access on.
-    pub fn probe(settings: &Settings, time: Duration) -> Result<Interval, StartError> {
-        let mut generator = DistGen::start(settings)?;
-        thread::sleep(time);
-        Ok(generator.interval())
-    }
 }
 
 impl Drop for DistGen {
@@ -415,7 +408,12 @@ mod tests {
             let settings = Settings { width: Some(width), ..settings("20K") };
             // A busy machine may keep it from running for a while.
             let mut lengths = [5, 50, 500, 5000].into_iter().map(Duration::from_millis);
-            assert!(lengths.any(|length| DistGen::probe(&settings, length).unwrap().accesses > 0), "{width}");
+            let reads = |length| {
+                let mut generator = DistGen::start(&settings).unwrap();
+                thread::sleep(length);
+                generator.interval().accesses > 0
+            };
+            assert!(lengths.any(reads), "{width}");
         }
     }
 

@@ -3,7 +3,7 @@
 use super::mixture::Mixture;
 
 /// Accesses between two looks at whether to go on, at full speed.
-pub const CHUNK: u64 = 1 << 14;
+pub(crate) const CHUNK: u64 = 1 << 14;
 /// Distances up to so many lines are felt by what else DistGen touches between two passes, some twenty
 /// lines; so often they are repeated then before another's turn comes.
 const SHORT: u64 = 1 << 10;
@@ -11,25 +11,25 @@ const REPEATED: u64 = 64;
 
 /// A stretch of accesses: `repeat` times the lines from `from` to `to` of the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pass {
+pub(crate) struct Pass {
     /// The first line, counted from 0; above 0 where a longer pass goes on that was cut.
-    pub from: u64,
+    pub(crate) from: u64,
     /// The line after the last one.
-    pub to: u64,
+    pub(crate) to: u64,
     /// At least 1; exactly 1 for a part of a pass that was cut.
-    pub repeat: u64,
+    pub(crate) repeat: u64,
 }
 
 impl Pass {
     /// Lines that it reads, with all repetitions.
-    pub fn accesses(&self) -> u64 {
+    pub(crate) fn accesses(&self) -> u64 {
         (self.to - self.from) * self.repeat
     }
 }
 
 /// The passes of a mixture, one after the other, without end.
 #[derive(Clone, Debug)]
-pub struct Schedule {
+pub(crate) struct Schedule {
     lines: Vec<u64>,
     shares: Vec<f64>,
     /// Accesses that each distance has had.
@@ -44,7 +44,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// Longer passes are cut after `chunk` accesses, shorter ones may be repeated; 0 counts as 1.
-    pub fn with_chunks(mixture: &Mixture, chunk: u64) -> Schedule {
+    pub(crate) fn with_chunks(mixture: &Mixture, chunk: u64) -> Schedule {
         Schedule {
             lines: mixture.shares().iter().map(|share| share.lines).collect(),
             shares: mixture.shares().iter().map(|share| share.share).collect(),

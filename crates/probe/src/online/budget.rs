@@ -44,11 +44,6 @@ impl Budget {
         self.spent_ns += cost_ns;
     }
 
-    /// CPU time that was used since the beginning.
-    pub fn spent_ns(&self) -> u64 {
-        self.spent_ns
-    }
-
     /// Of the machine's time so far.
     pub fn share(&self, now_ns: u64) -> f64 {
         let machine_ns = now_ns.saturating_sub(self.began_ns) as f64 * f64::from(self.cpus);
@@ -77,7 +72,7 @@ mod tests {
                 budget.spend(cost);
                 spent.push((now, cost));
                 let share = (now - 7) as f64 * f64::from(cpus) * SHARE;
-                prop_assert!(budget.spent_ns() as f64 <= share + 1.0);
+                prop_assert!(budget.spent_ns as f64 <= share + 1.0);
                 prop_assert!(budget.share(now) <= SHARE + 1e-9);
             }
             // Over any stretch: what came in meanwhile, and what could be saved before it.
