@@ -277,11 +277,13 @@ impl Subject<'_> {
     }
 
     fn check_group(&self, observations: &mut Observations) -> Result<(), String> {
-        let Subject { kernel, process, app, now_ns, .. } = self;
+        let Subject { stage, kernel, process, app, now_ns, .. } = self;
         let Some(scheduled_ns) = observations.scheduled_ns else { return Ok(()) };
         let Some(group) = missing_group(kernel, process) else { return Ok(()) };
         let since_ns = observations.groupless.mark_holding(self.key(), *now_ns);
-        if now_ns.saturating_sub(since_ns.max(scheduled_ns)) > GROUPLESS_NS {
+        // A guard that is kept from running while it sets the program free lets no scheduler take it in.
+        let patience_ns = GROUPLESS_NS + stage.scene.guard_stall_ns();
+        if now_ns.saturating_sub(since_ns.max(scheduled_ns)) > patience_ns {
             return Err(format!("p{app} (process {}) is not in {} any more", process.pid, group.display()));
         }
         Ok(())
