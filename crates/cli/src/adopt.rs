@@ -52,7 +52,7 @@ impl Adopt {
             self.min_threads.zip(self.max_threads).filter(|(least, most)| least > most)
         {
             return Err(format!(
-                "min_threads = {least} is more than max_threads = {most}; lower it or raise that"
+                "min_threads = {least} is more than max_threads = {most}; lower one or raise the other"
             ));
         }
         let default = Demand::default();

@@ -16,27 +16,32 @@ use crate::scheduler;
 /// Moving a program between cgroups waits for every CPU of a busy machine, several times over.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Takes running programs in: they are placed and take turns from now on
+/// Brings running programs under coplace
 #[derive(clap::Args)]
 #[command(
-    long_about = "Takes running programs in, each with all of its processes and threads: from now on they are placed
-and take turns with the others under coplace; teams are resized where the program carries the preload
-library. `coplace release` gives them back as they were. Needs a scheduler: a `coplace daemon`, or a
-`coplace run` that leads; one that is starting is waited for.
+    long_about = "Brings running programs under coplace.
 
-A rank of an MPI job, or its launcher, stands for the whole job: it is one program.
-Shells, session leaders, services, traced programs and other users' programs are refused.
+Each program is attached with all of its processes and threads: from now on it is placed and takes turns \
+with the others. Its teams are resized only if it carries the preload library. `coplace release` gives it \
+back as it was.
 
-Exit status: 0 all were taken in, 1 no scheduler runs, 2 one was refused (the others were taken in).
+A scheduler is needed: a `coplace daemon`, or a `coplace run` that leads. If one is just starting, the \
+command waits for it for up to 5 s.
+
+A rank of an MPI job, or its launcher, stands for the whole job, which is one program. Shells, session \
+leaders, services and traced programs are refused, and so are programs of other users unless root attaches \
+them.",
+    after_long_help = "Exit status: 0 all were attached; 1 no scheduler runs; 2 one was refused (the \
+others were attached).
 
 Example:
   coplace attach $(pgrep -x solver)"
 )]
 pub struct AttachArgs {
-    /// Process numbers
+    /// Numbers of the processes to attach
     #[arg(required = true, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pids: Vec<u32>,
-    /// Name to show it by [default: the program's file name]
+    /// The name to show [default: the program's file name]
     #[arg(long, value_name = "NAME")]
     name: Option<AppId>,
     #[command(flatten)]
@@ -46,25 +51,29 @@ pub struct AttachArgs {
 /// Gives programs back as they were before they came under coplace
 #[derive(clap::Args)]
 #[command(
-    long_about = "Gives programs back: they run on as without coplace. One that was attached gets back the CPU mask
-of every thread and the cgroups of every process that it had; masks that it chose itself meanwhile
-stay. One that was started by `coplace run` keeps its `run` beside it until it ends.
+    long_about = "Gives programs back as they were before they came under coplace.
 
-Exit status: 0 all were given back as they were, 1 something could not be undone (it is named), or no
-scheduler runs and none is known, 2 one is not under coplace, or is another user's.
+They run on as without coplace. An attached program gets back the CPU mask of every thread and the cgroups \
+of every process; a mask that a thread chose itself in the meantime stays. If a program was started by \
+`coplace run`, its `run` stays beside it until it ends.
+
+If no scheduler runs, programs that are still on record are set free and forgotten.",
+    after_long_help = "Exit status: 0 all were given back as they were; 1 something could not be undone \
+(it is named), or no scheduler runs and a program is not on record; 2 a program is not under coplace, or \
+belongs to another user.
 
 Example:
   coplace release 4711 cg"
 )]
 pub struct ReleaseArgs {
-    /// Any process of the program, or its name in `coplace status`
+    /// The number of any process of the program, or its name in `coplace status`
     #[arg(required = true, value_name = "PID|NAME", value_parser = parse_which)]
     programs: Vec<Which>,
 }
 
 fn parse_which(text: &str) -> Result<Which, String> {
     match text.parse::<u32>() {
-        Ok(0) => Err("process numbers begin at 1".into()),
+        Ok(0) => Err("process numbers start at 1".into()),
         Ok(pid) => Ok(Which::Pid(pid)),
         Err(_) if text.starts_with(|c: char| c.is_ascii_digit()) => {
             Err("neither a process number nor a name".into())
@@ -86,7 +95,9 @@ pub fn attach(args: &AttachArgs) -> Outcome {
                 println!("{id} (process {pid}) is under coplace");
                 notes.iter().for_each(|note| println!("  {note}"));
             }
-            Ok(_) => return Err(Failure::ours("the scheduler answered something else than it was asked")),
+            Ok(_) => {
+                return Err(Failure::ours("the scheduler answered something other than what it was asked"));
+            }
             Err(ClientError::Refused(why)) => {
                 refused = true;
                 eprintln!("coplace: {why}");

@@ -12,29 +12,29 @@ use crate::neighbours;
 
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Choices {
-    /// How to share the machine: letters or words from `coplace policy list`, or a Lua file
+    /// The policy: letters or words from `coplace policy list`, or a Lua file [default: TA]
     #[arg(long, value_name = "POLICY", help_heading = "Scheduling", value_parser = crate::policy_name::policy_letters)]
     pub policy: Option<String>,
-    /// A setting of the policy, as its page names it, in TOML: `allowed_widths=[2]` (repeatable)
+    /// A setting of the policy, in TOML, such as `allowed_widths=[2]`; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE", help_heading = "Scheduling")]
     pub set: Vec<String>,
-    /// TA, CO: who shares memory and caches is chosen by these: `twins`, `profile`, or predictions from a slowdown
-    /// matrix (.csv) or from profiles (.toml)
+    /// For TA and CO, what decides which programs share memory and caches: `twins`, `profile`, or a file with
+    /// a slowdown matrix (.csv) or profiles (.toml)
     #[arg(long, value_name = "twins|profile|FILE", help_heading = "Scheduling")]
     pub neighbours: Option<String>,
-    /// How long a turn lasts: 100ms
+    /// How long a turn lasts, from 1ms to 10s [default: 100ms]
     #[arg(long, value_name = "TIME", help_heading = "Scheduling", value_parser = parse_slice_ns)]
     pub slice: Option<u64>,
-    /// How programs take turns
+    /// How programs take turns [default: auto]
     #[arg(long, value_enum, help_heading = "Scheduling")]
     pub turns: Option<Turns>,
-    /// How programs are kept on their CPUs
+    /// How programs are kept on their CPUs [default: auto]
     #[arg(long, value_enum, help_heading = "Scheduling")]
     pub placement: Option<Placement>,
-    /// What is done about programs that are not managed
+    /// Whether programs outside of coplace keep the CPUs that they use [default: leave]
     #[arg(long, value_enum, help_heading = "Scheduling")]
     pub unmanaged: Option<Unmanaged>,
-    /// Only these CPUs: 0-3,8
+    /// The CPUs to use, such as 0-3,8 [default: all that this user may use]
     #[arg(long, value_name = "LIST", help_heading = "Scheduling", value_parser = parse_cpus)]
     pub cpus: Option<CpuSet>,
 }

@@ -9,11 +9,13 @@ use crate::exit::Outcome;
 
 /// Prints completions for a shell
 #[derive(clap::Args)]
-#[command(long_about = "Prints completions for a shell.
-
-Example:
-  coplace completions bash > ~/.local/share/bash-completion/completions/coplace")]
+#[command(
+    long_about = "Prints completions for a shell.",
+    after_long_help = "Example:
+  coplace completions bash > ~/.local/share/bash-completion/completions/coplace"
+)]
 pub struct Args {
+    /// The shell
     shell: Shell,
 }
 

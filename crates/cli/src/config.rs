@@ -42,12 +42,12 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// Affinity, by which no program can fail
+    /// Affinity, with which no program can fail
     #[default]
     Auto,
-    /// cgroup cpusets: programs fail that bind themselves outside of their place
+    /// cgroup cpusets: a program fails if it binds threads to CPUs outside its place
     Cpuset,
-    /// sched_setaffinity over all threads
+    /// sched_setaffinity for every thread
     Affinity,
 }
 
@@ -55,14 +55,14 @@ pub enum Placement {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Turns {
-    /// The best that the machine allows
+    /// The best that works on this machine
     #[default]
     Auto,
-    /// The cgroup freezer: who is not in turn stands still
+    /// The cgroup freezer: programs that are not in turn stand still
     Freeze,
-    /// cpu.idle: who is not in turn uses what is left over
+    /// cpu.idle: programs that are not in turn use what the gang in turn leaves idle
     Idle,
-    /// SIGSTOP and SIGCONT: no rights needed, slices of 50 ms and more
+    /// SIGSTOP and SIGCONT: needs no special rights; slices last at least 50 ms
     Stop,
 }
 
@@ -70,10 +70,10 @@ pub enum Turns {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Unmanaged {
-    /// CPUs that they keep busy are left to them
+    /// They keep the CPUs that they use
     #[default]
     Leave,
-    /// Nothing is left to them: for machines that are there for managed programs alone
+    /// Nothing is left to them: for machines that run only managed programs
     Ignore,
 }
 

@@ -5,19 +5,23 @@ use std::process::ExitCode;
 use crate::config::{Config, DEFAULT};
 use crate::exit::{Failure, Outcome};
 
-/// Shows the configuration that applies, or checks it
+/// Shows the configuration that applies, and the file that it comes from
 #[derive(clap::Args)]
-#[command(long_about = "Shows the configuration that applies, and where it comes from. A mistake in the file
-is told with its line and column.
+#[command(
+    long_about = "Shows the configuration that applies, and the file that it comes from.
 
-Example: begin a configuration of your own
+`probe` and `[[adopt]]` are not shown. A mistake in the file is reported with its line and column.",
+    after_long_help = "Exit status: 0; 2 the file has a mistake.
+
+Example: start a configuration of your own
   mkdir -p ~/.config/coplace
-  coplace config --print-default > ~/.config/coplace/config.toml")]
+  coplace config --print-default > ~/.config/coplace/config.toml"
+)]
 pub struct Args {
     /// Print the commented default file instead
     #[arg(long, conflicts_with = "json")]
     print_default: bool,
-    /// Print JSON
+    /// Print what applies as JSON
     #[arg(long)]
     json: bool,
 }

@@ -14,22 +14,25 @@ use crate::config::Config;
 use crate::exit::{Failure, Outcome};
 use crate::probing;
 
-/// Schedules for every `coplace run` of this machine, until it is stopped
+/// Schedules for every `coplace run` until it is stopped
 #[derive(clap::Args)]
 #[command(
-    long_about = "Schedules for every `coplace run` from now on, until it gets SIGTERM or SIGINT: run by root for
-all users of the machine, run by a user for this user. It takes over from a `coplace run` that leads;
-when it ends, or is killed, programs run on, free, and the next `coplace run` leads.
+    long_about = "Schedules for every `coplace run` until it is stopped.
 
-With --probe, CPUs that nobody uses are probed beside the programs that run: short bursts of accesses, in idle
-time only and within one percent of the machine's time, tell what each program loses to a neighbour and
-takes from it (`coplace profile show`).
+Started by root, it serves all users of the machine; started by another user, it serves that user. \
+SIGTERM, SIGINT and SIGHUP stop it. It takes over from a `coplace run` that leads. When it ends or is \
+killed, its programs are free and run on, and the next `coplace run` leads.
 
-With --observe it plans and logs and never acts: `coplace status` and `coplace explain` tell what it
+With --probe, it learns what each program loses to a neighbour and takes from it (`coplace profile show`): \
+short bursts of memory accesses run beside the programs on CPUs that nobody uses, in idle time only and \
+within one percent of the machine's time.
+
+With --observe, it plans and logs, but never acts: `coplace status` and `coplace explain` show what it \
 would do.
 
-Exit status: 0 stopped by a signal, 1 another daemon runs here or a mechanism is
-not available, 2 bad configuration, 125 own failure.
+The scheduling options override the configuration.",
+    after_long_help = "Exit status: 0 a signal stopped it; 1 another daemon schedules here, or a mechanism \
+that was asked for is not available; 2 bad configuration; 125 coplace failed.
 
 Example:
   coplace daemon --observe --trace /var/log/coplace.jsonl"
@@ -38,10 +41,10 @@ pub struct Args {
     /// Plan and log, but never act
     #[arg(long)]
     observe: bool,
-    /// Record events and plans into this file, a JSON line each
+    /// Record events and plans in FILE, one line of JSON each
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Learn what programs lose to neighbours, by short bursts on idle CPUs
+    /// Learn what programs lose to neighbours, by short bursts on idle CPUs; not with --observe
     #[arg(long, conflicts_with = "observe")]
     probe: bool,
     #[command(flatten)]

@@ -6,25 +6,25 @@ use crate::exit::Failure;
 
 #[derive(clap::Args, Clone, Debug)]
 pub struct DemandArgs {
-    /// Its teams must keep their size: it gets a place of its width, in turn with others
+    /// The program's teams must keep their size: it gets a place of its width, in turn with others
     #[arg(long)]
     rigid: bool,
-    /// Its team is made as wide as its place when it starts, and must keep that size
+    /// The program's team is made as wide as its place when it starts, and must keep that size
     #[arg(long, conflicts_with = "rigid")]
     moldable: bool,
-    /// It changes its number of threads itself, and its place follows
+    /// The program changes its number of threads itself, and its place follows
     #[arg(long, conflicts_with_all = ["rigid", "moldable"])]
     evolving: bool,
-    /// Fewest threads that it can run with
+    /// The fewest threads that the program can run with [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     min_threads: Option<u32>,
-    /// Most threads that it can use
+    /// The most threads that the program can use [default: number of CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_threads: Option<u32>,
-    /// Share of the machine relative to other programs
+    /// The program's share of the machine relative to other programs, from 0.01 to 100
     #[arg(long, value_name = "W", default_value = "1", value_parser = weight_milli)]
     weight: u32,
-    /// Its threads need not run at the same time
+    /// The program's threads need not run at the same time
     #[arg(long)]
     no_coschedule: bool,
 }
@@ -33,7 +33,7 @@ impl DemandArgs {
     pub fn check(&self) -> Result<(), Failure> {
         match self.min_threads.zip(self.max_threads) {
             Some((least, most)) if least > most => Err(Failure::bad_input(format!(
-                "--min-threads {least} is greater than --max-threads {most}; lower it or raise that"
+                "--min-threads {least} is greater than --max-threads {most}; lower one or raise the other"
             ))),
             _ => Ok(()),
         }
@@ -58,7 +58,7 @@ impl DemandArgs {
 }
 
 fn weight_milli(text: &str) -> Result<u32, String> {
-    let weight: f64 = text.parse().map_err(|_| "a number is expected, for example 2 or 0.5".to_owned())?;
+    let weight: f64 = text.parse().map_err(|_| "expected a number, for example 2 or 0.5".to_owned())?;
     if (0.01..=100.0).contains(&weight) {
         Ok((weight * 1000.0).round() as u32)
     } else {

@@ -20,17 +20,19 @@ use crate::machine;
 /// Shows what this machine lets coplace do, and how to get more
 #[derive(clap::Args)]
 #[command(
-    long_about = "Shows what this machine and this user's rights let coplace do: the machine, every mechanism,
-which ones are taken for placement and for turns and why, and what to do to get the others.
-Everything is tried where trying is harmless; nothing is changed.
+    long_about = "Shows what this machine lets coplace do, and how to get more.
 
-Exit status: 0 programs can be placed and take turns, 1 they cannot, or not as configured.
+Shows the machine, every mechanism and whether this user may use it here, which mechanisms are used for \
+placement and for turns and why, and how to get the others. It tries everything that can be tried without \
+harm, and changes nothing.",
+    after_long_help = "Exit status: 0 programs can be placed and can take turns here; 1 they cannot, or \
+not as configured.
 
 Example:
   coplace doctor --json | jq '.mechanisms[] | select(.available | not) | {name, remedy}'"
 )]
 pub struct Args {
-    /// Print JSON
+    /// Print everything as JSON
     #[arg(long)]
     json: bool,
 }

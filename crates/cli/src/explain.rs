@@ -10,21 +10,22 @@ use workload::AppId;
 use crate::exit::{Failure, Outcome};
 use crate::scheduler;
 
-/// Tells why programs run where they run
+/// Explains the plan in force, for all programs or for one
 #[derive(clap::Args)]
 #[command(
-    long_about = "Tells why the plan is as it is: what the policy went by, and for one program why it stands
-where it stands, with as many threads, or waits.
+    long_about = "Explains the plan in force, for all programs or for one.
 
-Exit status: 0, 1 where no scheduler runs, 2 for a program that it does not know.
+Prints what happened most recently, and then the plan with the policy's reasons. For one program it says \
+why the program runs where it does, with that many threads, or what it waits for.",
+    after_long_help = "Exit status: 0; 1 no scheduler runs; 2 the scheduler does not know the program.
 
 Example:
   coplace explain cg"
 )]
 pub struct Args {
-    /// The program, as `coplace status` names it; without it: all
+    /// The program, as `coplace status` names it [default: all programs]
     app: Option<AppId>,
-    /// Print JSON
+    /// Print everything as JSON
     #[arg(long)]
     json: bool,
 }
@@ -33,7 +34,7 @@ pub fn main(args: &Args) -> Outcome {
     let request = ToScheduler::Explain { id: args.app.clone() };
     let answer = scheduler::ask(&request, |m| matches!(m, FromScheduler::Explanation { .. }))?;
     let FromScheduler::Explanation { explanation } = answer else {
-        return Err(Failure::ours("the scheduler answered something else than an explanation"));
+        return Err(Failure::ours("the scheduler answered something other than an explanation"));
     };
     if args.json {
         println!("{:#}", json(&explanation).map_err(Failure::ours)?);

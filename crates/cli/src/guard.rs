@@ -6,7 +6,7 @@ use node::home::Home;
 
 use crate::exit::{Failure, Outcome};
 
-/// Watches a scheduler and sets its programs free when it is lost; started by schedulers
+/// Sets a scheduler's programs free if the scheduler is lost; started by schedulers
 #[derive(clap::Args)]
 pub struct Args {
     /// The scheduler's directory

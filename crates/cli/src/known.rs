@@ -11,21 +11,21 @@ use crate::position::line_and_column;
 
 #[derive(clap::Args)]
 pub struct Sources {
-    /// Measured slowdowns: CSV with names in the first row and column, a cell the slowdown of the row's program
-    /// beside the column's, empty where unknown
+    /// Measured slowdowns: CSV with names in the first row and column; each cell has the slowdown of the
+    /// row's program beside the column's, and empty cells are unknown
     #[arg(long, value_name = "FILE.csv")]
     pub matrix: Option<PathBuf>,
-    /// The same of another machine, for those predictors that use it (repeatable)
+    /// A matrix of another machine, for the predictors that use it; repeatable
     #[arg(long, value_name = "FILE.csv")]
     elsewhere: Vec<PathBuf>,
-    /// What was seen of live programs: lines of JSON with the rates of their regions alone and together; the newer, the
-    /// more a line counts
+    /// What was observed of live programs, for pairs that the matrix lacks: lines of JSON with the rates of
+    /// their regions alone and together; newer lines count more
     #[arg(long, value_name = "FILE.jsonl")]
     pub observed: Option<PathBuf>,
-    /// What is known of each program by itself: class, bandwidth, curves
+    /// What is known of single programs: class, bandwidth, curves
     #[arg(long, value_name = "FILE.toml")]
     profiles: Option<PathBuf>,
-    /// Who predicts what is not known; `list` tells them all
+    /// Which predictor supplies what was not measured; `list` names all
     #[arg(long, value_name = "NAME", default_value = "combined")]
     predictor: String,
 }
@@ -62,9 +62,9 @@ impl Sources {
                 .map(|predictor| format!("  {:10} {}", predictor.name(), predictor.about()))
                 .collect();
             let unknown = if self.predictor == "list" {
-                "these predict:".to_owned()
+                "the predictors:".to_owned()
             } else {
-                format!("there is no predictor '{}'; these there are:", self.predictor)
+                format!("there is no predictor '{}'; the predictors:", self.predictor)
             };
             Failure::bad_input(format!("{unknown}\n{}", all.join("\n")))
         })
@@ -94,8 +94,9 @@ pub fn unknown_programs(knowledge: &Knowledge, programs: &[String]) -> Vec<Strin
 pub fn describe_unknown(unknown_programs: &[String]) -> Option<String> {
     (!unknown_programs.is_empty()).then(|| {
         format!(
-            "Nothing is known of {}: no measured pair, no profile. What is said of {} is what is true of programs on \
-             average; where no pair at all is known, the prior (two of one program 1.25, others 1.17).",
+            "Nothing is known of {}: no measured pair, no profile. The figures for {} are those of programs \
+             on average or, if no pair at all is known, the prior (1.25 for two of one program, 1.17 for \
+             others).",
             unknown_programs.join(", "),
             if unknown_programs.len() == 1 { "it" } else { "them" }
         )

@@ -13,13 +13,14 @@ mod twins;
 pub use self::reuse::Summary;
 use crate::exit::Outcome;
 
-/// Measuring tools, and what follows from what they measured: memory accesses, who slows whom, who suits whom
+/// Measures memory accesses and slowdowns, predicts slowdowns, pairs programs
 #[derive(clap::Args)]
 #[command(
-    long_about = "Measuring tools, and what follows from what they measured. They need no scheduler; some run
-programs, and none changes settings of the machine.
+    long_about = "Measures memory accesses and slowdowns, predicts slowdowns, pairs programs.
 
-Example: measure for ten minutes, predict the rest, and see who should stand beside whom
+None of these tools needs a scheduler or changes anything on the machine; some of them run programs.",
+    after_long_help = "Example: measure for ten minutes, predict the rest, and see which programs go well \
+together
   coplace lab matrix --out pairs.csv --budget 10min ./cg ./ft ./ep ./sort
   coplace lab predict --matrix pairs.csv
   coplace lab pair --matrix pairs.csv --places 4"

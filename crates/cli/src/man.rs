@@ -10,6 +10,7 @@ use crate::exit::{Failure, Outcome};
 /// Writes a manual page for each command into a directory
 #[derive(clap::Args)]
 pub struct Args {
+    /// The directory; it is created if it does not exist
     directory: PathBuf,
 }
 

@@ -50,7 +50,7 @@ pub fn script(name: &str) -> Result<Option<String>, String> {
     };
     let size = std::fs::metadata(name).map_err(|error| cannot(&error))?.len();
     if size > MAX_SCRIPT_BYTES {
-        return Err(format!("the policy {name} has {size} bytes; {MAX_SCRIPT_BYTES} are the most"));
+        return Err(format!("the policy {name} has {size} bytes; at most {MAX_SCRIPT_BYTES} are allowed"));
     }
     std::fs::read_to_string(name).map(Some).map_err(|error| cannot(&error))
 }

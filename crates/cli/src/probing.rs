@@ -16,7 +16,7 @@ use crate::profile;
 pub fn start() -> Result<Option<Online>, Failure> {
     let machine = Arc::new(Machine::discover().machine);
     let Some((footprints, llc_bytes)) = class_footprints(&machine).zip(llc_bytes(&machine)) else {
-        eprintln!("coplace: no probe: this machine does not tell the size of its last-level cache");
+        eprintln!("coplace: no probe: this machine does not report the size of its last-level cache");
         return Ok(None);
     };
     let kept = Kept {
@@ -41,7 +41,7 @@ impl Evidence for Kept {
     fn known(&mut self, company: &Company) -> Result<BTreeMap<u64, usize>, String> {
         let program = program(company);
         if program.binary.is_empty() {
-            return Err("its file cannot be read: it would not be known again".into());
+            return Err("its file cannot be read, so it would not be recognised".into());
         }
         let samples = self.store.samples(Some(&program)).map_err(|error| error.to_string())?;
         let same = |sample: &&Sample| {

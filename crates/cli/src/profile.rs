@@ -21,26 +21,29 @@ const STORE_VARIABLE: &str = "COPLACE_EVIDENCE";
 /// Where root keeps it.
 const SYSTEM: &str = "/var/lib/coplace/evidence.sqlite";
 
-/// Measures a program, and keeps what was found out about it
+/// Measures a program once, and keeps what was found out about it
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    long_about = "Measures what is not known yet of a program with so many threads on this machine, and keeps it: its time
-alone, the reuse distances of its accesses (from a sample of 1% of the lines; needs valgrind, see
-`coplace lab reuse`), what hardware counters say (where there are any), and what it loses beside a probe
-and takes from it (`coplace lab slowdown`, in five rounds with a probe in private caches, of seven eighths
-of the last-level cache, and of twice as much). Then it shows the class that each of them speaks for.
+    long_about = "Measures a program once, and keeps what was found out about it.
 
-The program runs some thirty times, nearly all of them for the slowdowns; its output goes nowhere. A
-program is known again by the content of its file and by its arguments; one that was changed is another
-one. A run that reaches the --limit is ended with all that it started, and nothing of it is kept; under the
-reuse tool what was seen until then is.
+Measures what is not yet known of the program with a given number of threads on this machine: its time \
+alone; the reuse distances of its accesses (from a sample of 1% of the lines; needs valgrind, see `coplace \
+lab reuse`); hardware counters, if there are any; and what it loses beside a probe and takes from it \
+(`coplace lab slowdown`, in five rounds with a probe in private caches, one of seven eighths of the \
+last-level cache, and one of twice that cache's size). Then it shows which class each kind of measurement \
+suggests.
 
-The store is the file $COPLACE_EVIDENCE, else /var/lib/coplace/evidence.sqlite for root and
-~/.local/share/coplace/evidence.sqlite for others.
+The program runs some thirty times, nearly all of them for the slowdowns; its output is discarded. A \
+program is recognised by the content of its file and by its arguments; if the file changes, it is another \
+program. A run that exceeds --limit is ended with everything that it started, and nothing of it is kept, \
+except what the reuse tool saw until then.
 
-Exit status: 0, 1 where a part could not be measured here or nothing is known, 2 for a program that
-cannot be measured, 130 when interrupted (what was measured is kept).
+The evidence store is the file $COPLACE_EVIDENCE; otherwise /var/lib/coplace/evidence.sqlite for root, and \
+coplace/evidence.sqlite below $XDG_DATA_HOME or ~/.local/share for other users.",
+    after_long_help = "Exit status: 0; 1 something could not be measured here or not to its end, or \
+nothing is known of the program; 2 the program cannot be measured, or a line is wrong (import); 130 \
+interrupted (what was measured before is kept).
 
 Examples:
   coplace profile --threads 2 -- ./cg --size S
@@ -51,16 +54,16 @@ Examples:
 pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
-    /// OpenMP threads; as many as half of the CPUs that we may use otherwise
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    /// OpenMP threads [default: half as many as there are CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Measure these only: alone, reuse, counters, slowdown (bursts come from `coplace daemon --probe`)
+    /// Measure only these kinds: alone, reuse, counters, slowdown (bursts come from `coplace daemon --probe`)
     #[arg(long, value_name = "KIND,…", value_delimiter = ',')]
     only: Vec<Kind>,
-    /// End a single run that takes longer; if left out 10 minutes, under the reuse tool two hours
+    /// End a run that takes longer [default: 10min; under the reuse tool 120min]
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
     limit: Option<u64>,
-    /// Measure again what is known already; all samples are kept
+    /// Also measure again what is known already; all samples are kept
     #[arg(long)]
     again: bool,
     /// The program and its arguments
@@ -76,24 +79,24 @@ enum What {
         #[arg(long)]
         json: bool,
     },
-    /// Shows the samples of a program, and the classes that they speak for
+    /// Shows the samples of a program, and the classes that they suggest
     Show {
-        /// Its command, or the name of its file
+        /// The program's command, or the name of its file
         name: String,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Prints all samples, a line of JSON each
+    /// Prints all samples, one line of JSON each
     Export,
-    /// Takes in samples from such lines; those that are there already are passed over
+    /// Adds samples from a file that `export` printed; those already in the store are skipped
     Import {
-        /// The lines
+        /// The file of samples, one line of JSON each
         file: PathBuf,
     },
     /// Forgets a program with all its samples
     Forget {
-        /// Its command, or the name of its file
+        /// The program's command, or the name of its file
         name: String,
     },
 }
@@ -106,7 +109,7 @@ pub fn main(args: &Args) -> Outcome {
     }
     if args.only.contains(&Kind::Burst) {
         return Err(Failure::bad_input(
-            "--only burst: bursts are measured beside programs that run, by `coplace daemon --probe`",
+            "--only burst: bursts are measured beside running programs, by `coplace daemon --probe`",
         ));
     }
     let mut store = open()?;

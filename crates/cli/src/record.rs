@@ -17,23 +17,25 @@ use crate::scheduler;
 /// How often a signal is looked for while nothing is recorded.
 const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Records what the scheduler that runs sees and decides, until it ends
+/// Records what the running scheduler sees and decides
 #[derive(clap::Args)]
 #[command(
-    long_about = "Records every event that the scheduler which runs now meets, and every plan that it makes, until it
-ends or this command is interrupted. `coplace replay` plays the record again, on any machine.
-`coplace daemon --trace` and `coplace mix --trace` record from the beginning.
+    long_about = "Records what the running scheduler sees and decides.
 
-Exit status: 0, 1 where no scheduler runs, 2 where this user may not record.
+Every event and every plan is recorded, from now until the scheduler (a daemon, a leading `coplace run`, a \
+mix) ends or this command is interrupted. `coplace replay` plays the record again, on any machine; \
+`coplace simulate` plays its programs as a workload. To record from the beginning, use `coplace daemon \
+--trace` or `coplace mix --trace`.",
+    after_long_help = "Exit status: 0; 1 no scheduler runs; 2 this user may not record.
 
 Example:
   coplace record monday.jsonl
   coplace replay monday.jsonl"
 )]
 pub struct Args {
-    /// The record, a JSON line each event and plan
+    /// The record to write, one line of JSON for each event and plan
     file: PathBuf,
-    /// Do not tell how much was recorded
+    /// Do not print how many plans were recorded
     #[arg(short, long)]
     quiet: bool,
 }

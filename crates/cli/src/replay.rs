@@ -11,23 +11,26 @@ use serde_json::json;
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
 use crate::{policy_name, units};
 
-/// Plays a record again, and shows where plans differ
+/// Plays a record again, and shows where its decisions differ
 #[derive(clap::Args)]
 #[command(
-    long_about = "Plays a record of `coplace record`, `daemon --trace` or `mix --trace` again: the same events at the same
-times through the same engine, without running anything. The plans must be the same; where one is not,
-both are shown. A Lua policy is played as it was recorded, whatever its file says now.
+    long_about = "Plays a record again, and shows where its decisions differ.
 
-With --policy another policy decides on what happened; what programs did in the record was what they did
-under the recorded one.
+The same events go through the same engine at the same times, without running any program. The record is \
+one of `coplace record`, `coplace daemon --trace` or `coplace mix --trace`. The decisions must be the \
+same; if one differs, both versions are shown. A Lua policy is played as it was recorded, whatever its \
+file contains now.
 
-Exit status: 0 all plans are the same, 1 some are not (0 with --policy), 2 the record cannot be played.
+With --policy, another policy decides on the recorded events. What the programs did stays as it was under \
+the recorded policy; `coplace simulate` shows what they would have done under the other one.",
+    after_long_help = "Exit status: 0 all plans are the same; 1 some are not (0 with --policy); 2 the \
+record cannot be played.
 
-Example: what would my policy have done?
+Example: what would your own policy have decided?
   coplace replay monday.jsonl --policy mine.lua"
 )]
 pub struct Args {
-    /// The record
+    /// The record to play
     file: PathBuf,
     /// Let this policy decide instead
     #[arg(long, value_name = "POLICY", value_parser = policy_name::policy_letters)]
@@ -35,7 +38,7 @@ pub struct Args {
     /// Show all plans, not only those that differ
     #[arg(long)]
     all: bool,
-    /// Print JSON
+    /// Print the decisions as JSON
     #[arg(long)]
     json: bool,
 }

@@ -50,53 +50,61 @@ const STOPPING_NS: u64 = 500_000_000;
 /// Runs one program together with whatever else runs under coplace
 #[derive(clap::Args)]
 #[command(
-    long_about = "Runs one program together with whatever else runs under coplace: decides on which CPUs, with
-how many threads, and in turn with whom. The first `coplace run` schedules for all that come
-while it lasts, unless a `coplace daemon` runs.
+    long_about = "Runs one program together with whatever else runs under coplace.
 
-Terminal, job control, signals, output and exit status are the program's own. At the end one line on
-stderr tells how it went.
+The scheduler decides on which CPUs the program runs, with how many threads, and with which others it \
+takes turns. The first `coplace run` leads: it schedules for all programs that come while its own runs, \
+unless a `coplace daemon` runs.
 
-Exit status: the program's own; 125 coplace failed, 126 the program cannot be executed, 127 it was not
-found. A program that is ended by a signal ends coplace by the same signal.
+Terminal, job control, signals, output and exit status are the program's own. At the end, one line on \
+stderr gives its response time, the widths of its places in CPUs, its neighbours and, if it is known, its \
+slowdown.
+
+The scheduling options override the configuration, and count only while this run leads.",
+    after_long_help = "Exit status: the program's own; 1 a mechanism that was asked for is not available; \
+2 wrong usage or bad input; 125 coplace failed; 126 the program cannot be executed; 127 it was not found. \
+If a signal ends the program, coplace ends by the same signal.
 
 Examples:
   coplace run ./cg
   coplace run --name big --max-threads 8 -- ./solver -n 1000"
 )]
 pub struct Args {
-    /// Name to show it by [default: the program's file name]
+    /// The name to show [default: the program's file name]
     #[arg(long, value_name = "NAME")]
     name: Option<AppId>,
-    /// No line at the end, and no notices
+    /// Print no line at the end, and no notices
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
     demand: DemandArgs,
-    /// This library (libmine.so; a pattern; 1 for the whole program) computes the same with fewer threads than its
-    /// regions ask for; may be repeated
+    /// A library that computes the same with fewer threads than its regions ask for: a pattern for its path
+    /// or the last part of its path, such as libmine.so, or 1 for the whole program; repeatable
     #[arg(long, value_name = "LIBRARY", value_parser = library_pattern)]
     tolerant: Vec<String>,
-    /// Only it is resized, not the programs that it executes
+    /// Resize only this program, not those that it executes
     #[arg(long)]
     no_inherit: bool,
-    /// A narrow start: tell every runtime in it, by its own variables, to have N threads, for good
+    /// Start narrow: tell every runtime in the program, by its own variables, to have N threads, for good
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
-    /// Its results are good with any number of threads: a policy may start it with fewer where that ends sooner
+    /// The program's results are good with any number of threads: a policy may start it with fewer if it then
+    /// ends sooner
     #[arg(long, conflicts_with = "threads")]
     may_start_narrow: bool,
-    /// Memory that it needs at most (2G): it waits until that is there [default: what it needed last time]
+    /// The most memory that the program needs, such as 2G: it waits until that is available [default: what it
+    /// needed last time]
     #[arg(long, value_name = "SIZE", value_parser = workload::parse_bytes)]
     mem: Option<u64>,
-    /// Binding to CPUs that its launcher was told to do (mpirun --bind-to) does not count
+    /// Disregard the binding to CPUs that the program's launcher was told to do (mpirun --bind-to)
     #[arg(long)]
     rebind: bool,
-    /// How its threads are told to wait for one another: auto tells them to sleep where nothing else helps against
-    /// their spinning, as-is tells them nothing; what its own variables say stays
+    /// How the program's threads are told to wait for one another: passive (sleep), active (spin), as-is
+    /// (not told anything) or auto (passive if nothing else helps against their spinning); the program's own
+    /// variables take precedence
     #[arg(long, value_name = "HOW", default_value = "auto", value_parser = PossibleValuesParser::new(WaitPolicy::NAMES).try_map(|word| word.parse::<WaitPolicy>()))]
     waiting: WaitPolicy,
-    /// Write what it got into this file
+    /// Write what the program got into FILE, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
@@ -108,7 +116,7 @@ pub struct Args {
 
 fn library_pattern(text: &str) -> Result<String, String> {
     match text.is_empty() {
-        true => Err("it names a library, as libmine.so, or is 1 for the whole program".into()),
+        true => Err("expected a library, such as libmine.so, or 1 for the whole program".into()),
         false => Ok(text.to_owned()),
     }
 }
@@ -159,7 +167,10 @@ fn run(args: &Args) -> Result<Ended, Failure> {
     if let Some(variable) = environment::waiting_variable(|name| held.variable(name))
         && matches!(args.waiting, WaitPolicy::Passive | WaitPolicy::Active)
     {
-        args.notice(&format!("--waiting {} is not told to it: it finds {variable} set", args.waiting));
+        args.notice(&format!(
+            "--waiting {} has no effect: {variable} is set in the program's environment",
+            args.waiting
+        ));
     }
     // What was asked for is told to it, whoever schedules.
     let mut additions = match (args.threads, args.waiting) {
@@ -294,7 +305,7 @@ impl Guardian {
         {
             let rival = if role == Role::Leader { "another coplace run" } else { "a coplace daemon" };
             args.notice(&format!(
-                "{rival} (process {pid}) schedules; what was asked for counts only if this run comes to lead"
+                "{rival} (process {pid}) schedules; the scheduling options count only once this run leads"
             ));
         }
         self.may_start = false;
@@ -374,7 +385,7 @@ impl Guardian {
         // Where nobody schedules, nobody is waited for.
         if !self.may_start && member.is_abandoned() {
             self.may_start = true;
-            self.unmanaged = Some("nobody schedules any more".into());
+            self.unmanaged = Some("no scheduler runs any more".into());
         }
     }
 

@@ -9,18 +9,19 @@ use crate::exit::{Failure, Outcome};
 use crate::table::Table;
 use crate::{scheduler, units};
 
-/// Shows what runs where, with how many threads, in turn with whom
+/// Shows what runs where, with how many threads, and which programs take turns
 #[derive(clap::Args)]
 #[command(
-    long_about = "Shows what runs where, with how many threads, in turn with whom, as the scheduler sees it.
+    long_about = "Shows what runs where, with how many threads, and which programs take turns.
 
-Exit status: 0, or 1 where no scheduler runs.
+All of it is shown as the scheduler sees it.",
+    after_long_help = "Exit status: 0; 1 no scheduler runs.
 
 Example:
   coplace status --json | jq '.apps[] | {id, place, threads}'"
 )]
 pub struct Args {
-    /// Print JSON
+    /// Print everything as JSON
     #[arg(long)]
     json: bool,
 }
@@ -28,7 +29,7 @@ pub struct Args {
 pub fn main(args: &Args) -> Outcome {
     let answer = scheduler::ask(&ToScheduler::Status, |m| matches!(m, FromScheduler::Status { .. }))?;
     let FromScheduler::Status { status } = answer else {
-        return Err(Failure::ours("the scheduler answered something else than its status"));
+        return Err(Failure::ours("the scheduler answered something other than its status"));
     };
     if args.json {
         println!("{:#}", serde_json::to_value(&status).map_err(Failure::ours)?);

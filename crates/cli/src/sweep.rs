@@ -20,14 +20,15 @@ use crate::simulate::scenario::{Batch, Ran, fit_to_machine, left_out, play, work
 use crate::simulate::{How, output};
 use crate::table::Table;
 
-/// Simulates over a grid of machines, arrival rates and policies
+/// Simulates a grid of machines, arrival rates and policies
 #[derive(clap::Args)]
 #[command(
-    long_about = "Simulates a workload on every machine, at every arrival rate and under every policy of a file
-(docs/formats/sweep-file.md), on all cores, and prints a row for each combination. All of one machine and
-rate are played on the same workloads, so that policies can be compared.
+    long_about = "Simulates a grid of machines, arrival rates and policies.
 
-Exit status: 0, 2 for a file that is wrong, with line and column.
+A workload is simulated on every machine, at every arrival rate and under every policy of a file \
+(docs/formats/sweep-file.md), on all cores; one row is printed for each combination. For each machine and \
+rate, all policies are played on the same workloads, so that they can be compared.",
+    after_long_help = "Exit status: 0; 2 wrong file (reported with line and column).
 
 Example: grid.toml
   workload = \"set:B\"
@@ -39,11 +40,11 @@ Example: grid.toml
   coplace sweep grid.toml --csv grid.csv"
 )]
 pub struct Args {
-    /// The grid
+    /// The file that describes the grid (TOML)
     file: PathBuf,
     #[command(flatten)]
     how: How,
-    /// Print JSON
+    /// Print all figures as JSON
     #[arg(long)]
     json: bool,
     /// Write a line for every simulation (- for stdout, instead of the table)

@@ -12,7 +12,7 @@ pub fn parse_duration_ns(text: &str) -> Result<u64, String> {
         "s" => 1e9,
         "min" => 60e9,
         "" => return Err(format!("'{text}' has no unit (write for example 20ms or 1.5s)")),
-        other => return Err(format!("'{other}' is no unit of time (ns, us, ms, s, min)")),
+        other => return Err(format!("'{other}' is not a unit of time (ns, us, ms, s, min)")),
     };
     let number: f64 =
         number.parse().map_err(|_| format!("'{text}' is not a time (write for example 20ms or 1.5s)"))?;

@@ -17,28 +17,28 @@ use crate::table::Table;
 use judge::{Verdict, judge};
 use observe::Observation;
 
-/// Tells which running programs hurt each other now, by how much, and what mends it
+/// Shows which running programs hurt each other now, and what helps
 #[derive(clap::Args)]
 #[command(
-    long_about = "Tells which running programs hurt each other now, by how much, and the command that mends it.
+    long_about = "Shows which running programs hurt each other now, and what helps.
 
-Looks at the running programs from outside for a moment: how many CPUs their threads used, and how
-many they wanted (running or ready to run; the kernel's schedstat). Changes nothing, needs no rights
-and no scheduler; programs of other users are counted as far as this user may see them.
+Observes the programs from outside for a moment: how many CPUs their threads used, and how many they \
+wanted (running or ready to run, from the kernel's schedstat). It changes nothing, and needs neither \
+special rights nor a scheduler. Programs of other users are counted as far as /proc shows them.
 
-The slowdown told is a lower bound: it counts the time for which threads waited for a CPU. Threads of
-one team that spin for a partner that is not running lose more, often ten times as much.
-
-Exit status: 0 nobody hurts anybody, 1 somebody does.
+The slowdown shown is a lower bound: it counts only the time for which threads waited for a CPU. A team \
+whose threads spin for a partner that is not running loses more, often ten times as much.",
+    after_long_help = "Exit status: 0 no program hurts another; 1 some do, or this kernel does not keep \
+the times that are needed.
 
 Example:
   coplace advise --seconds 5"
 )]
 pub struct Args {
-    /// How long to look
+    /// How long to observe, in seconds, from 0.1 to 3600
     #[arg(long, default_value_t = 2.0, value_name = "S", value_parser = parse_seconds)]
     seconds: f64,
-    /// Print JSON
+    /// Print everything as JSON
     #[arg(long)]
     json: bool,
 }
@@ -46,7 +46,7 @@ pub struct Args {
 fn parse_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("a number of seconds from 0.1 to 3600 is expected".into()),
+        _ => Err("expected a number of seconds from 0.1 to 3600".into()),
     }
 }
 
@@ -55,7 +55,7 @@ pub fn main(args: &Args) -> Outcome {
     let observation =
         observe::observe(Duration::from_secs_f64(args.seconds), &root).map_err(Failure::ours)?;
     if observation.blind {
-        let why = "this kernel keeps no times of waiting (/proc/PID/schedstat is empty); nothing can be told";
+        let why = "this kernel does not keep the times that are needed (/proc/PID/schedstat is empty)";
         return Err(Failure::new(DOES_NOT_HOLD, why));
     }
     let cpus: CpuSet = procfs_cpus(&root)?;
@@ -107,10 +107,10 @@ fn render(observation: &Observation, verdict: &Verdict, cpus: &CpuSet, seconds: 
         out.push('\n');
     }
     if observation.hidden > 0 {
-        out += &format!("{} processes of other users could not be looked at\n\n", observation.hidden);
+        out += &format!("{} processes of other users could not be observed\n\n", observation.hidden);
     }
     if verdict.hurt.is_empty() {
-        out += "nobody hurts anybody\n";
+        out += "no program hurts another\n";
     }
     for hurt in &verdict.hurt {
         let by: Vec<String> = hurt.by.iter().take(4).map(|by| format!("{} ({})", by.name, by.pid)).collect();

@@ -11,7 +11,7 @@ pub fn sentence(news: &News) -> String {
         News::Plan { plan, .. } => format!("plan: {plan}"),
         News::Rejected { why } => {
             let why: Vec<String> = why.iter().map(ToString::to_string).collect();
-            format!("the policy's plan was not taken: {}", why.join("; "))
+            format!("the policy's plan was refused: {}", why.join("; "))
         }
         News::Policy { name } => format!("policy: {name}"),
         News::Withheld(withheld) => withheld.to_string(),
@@ -22,7 +22,7 @@ pub fn sentence(news: &News) -> String {
             format!("{app} is expected to run {threads} threads that cannot be resized, as last time")
         }
         News::NarrowStart { app, why } => format!("{app} {why}"),
-        News::Passive { app, why } => format!("the waiting of {app} is made passive: {why}"),
+        News::Passive { app, why } => format!("{app} is told to wait passively: {why}"),
         News::StuckInRegion { app, threads, why } => {
             format!("{app} counts as rigid with {threads} threads until it enters another region: {why}")
         }
@@ -33,14 +33,14 @@ pub fn sentence(news: &News) -> String {
             format!("{app} runs at nice {nice} and takes what more important programs leave")
         }
         News::Nice { app, nice, yields: false } => {
-            format!("{app} runs at nice {nice} beside none that is much more important")
+            format!("{app} runs at nice {nice}, and no other program is much more important")
         }
         News::Stopped { app } => format!("{app} was stopped by somebody else; it leaves the rotation"),
         News::SetFree { app } => {
-            format!("{app} was set free while this scheduler did not act; it is taken in anew")
+            format!("{app} was set free while this scheduler did not act; it is taken in again")
         }
-        News::TakenIn { app, pid, rule } => format!("{app} (process {pid}) was taken in by {rule}"),
-        News::NotTakenIn { pid, rule, why } => format!("{rule} could not take in process {pid}: {why}"),
+        News::TakenIn { app, pid, rule } => format!("{app} (process {pid}) was adopted by {rule}"),
+        News::NotTakenIn { pid, rule, why } => format!("{rule} could not adopt process {pid}: {why}"),
         News::Released { app } => format!("{app} was given back"),
         News::GivenUp { app } => format!("{app} was given up by its run before it started"),
         News::Ended { app } => format!("{app} has ended"),

@@ -14,13 +14,14 @@ use crate::simulate::output;
 use crate::table::Table;
 use crate::{machine, units};
 
-/// Draws recorded runs of bubbles, and plays them through under other schedulers
+/// Shows what a program of bubbles did, and replays it under other schedulers
 #[derive(clap::Args)]
 #[command(
-    long_about = "Draws what a program of bubbles did, and plays it through under other schedulers or on another machine
-without running it. A program records itself where COPLACE_BUBBLES_TRACE names a file.
+    long_about = "Shows what a program of bubbles did, and replays it under other schedulers.
 
-Example: what a program did, and what it would have done
+The program records itself if COPLACE_BUBBLES_TRACE names a file. A replay does not run it, and may be on \
+another machine.",
+    after_long_help = "Example: what a program did, and what it would have done
   COPLACE_BUBBLES_TRACE=run.trace ./program
   coplace lab bubbles trace run.trace --svg run.svg
   coplace lab bubbles replay run.trace --machine 'pack:2 core:4'"
@@ -36,12 +37,12 @@ enum What {
     Replay(ReplayArgs),
 }
 
-/// Shows what a recorded run came to, and draws it
+/// Shows what a recorded run did, and draws it
 #[derive(clap::Args)]
 struct TraceArgs {
-    /// What the program wrote
+    /// The trace that the program wrote
     file: PathBuf,
-    /// Write the picture: a row for each processor, bubbles coloured
+    /// Draw a row for each processor, with bubbles in colours
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Print JSON
@@ -49,31 +50,31 @@ struct TraceArgs {
     json: bool,
 }
 
-/// Plays a recorded program through under other schedulers, without running it
+/// Replays a recorded run under other schedulers, without running the program
 #[derive(clap::Args)]
 #[command(
-    long_about = "Plays a recorded program through without running it: the lists, bubbles and schedulers are real, the time
-is counted. Threads compute as long as they did, wherever they run now, and wait for whom they waited for. What
-comes out is simulated.
+    long_about = "Replays a recorded run under other schedulers, without running the program.
 
-Exit status: 0, 2 for a trace that is wrong or incomplete.
+Lists, bubbles and schedulers are those of the library; time is only counted, so the result is simulated. \
+Threads compute as long as they did wherever they run, and wait for the threads for which they waited.",
+    after_long_help = "Exit status: 0; 2 the trace is wrong or incomplete.
 
 Example: all schedulers on a machine of two packages
   coplace lab bubbles replay run.trace --machine 'pack:2 core:4'"
 )]
 struct ReplayArgs {
-    /// What the program wrote
+    /// The trace that the program wrote
     file: PathBuf,
-    /// Which schedulers; all of them if none is named
+    /// The schedulers, separated by commas [default: all]
     #[arg(long = "scheduler", value_name = "NAME", value_delimiter = ',', value_parser = schedulers::NAMES)]
     schedulers: Vec<String>,
-    /// On which machine: that of the trace, unless it is named (see `coplace simulate --machine`)
+    /// The machine, as for `coplace simulate` [default: that of the trace]
     #[arg(long, value_name = "MACHINE")]
     machine: Option<String>,
-    /// Write the picture of the first scheduler
+    /// Draw what the first scheduler did
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Write what the first scheduler did as a trace
+    /// Write what the first scheduler did, as a trace
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print JSON
@@ -111,7 +112,7 @@ fn replayed(args: &ReplayArgs) -> Outcome {
     let machine = match args.machine.as_ref().or(trace.machine.as_ref()) {
         Some(machine) => machine::named(machine)?,
         None => {
-            let what = "the trace does not say on what machine it was recorded: name one with --machine";
+            let what = "the trace does not say on which machine it was recorded: name one with --machine";
             return Err(Failure::bad_input(what));
         }
     };

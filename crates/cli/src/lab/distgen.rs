@@ -16,53 +16,55 @@ use crate::units::{parse_duration_ns, seconds};
 /// How often it is looked whether to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Reads memory with exactly given stack reuse distances
+/// Reads memory with exactly the given stack reuse distances
 #[derive(clap::Args)]
 #[command(
-    long_about = "Reads memory so that the stack reuse distances of its accesses are exactly those that are asked
-for: how many bytes of other lines lie between two reads of a line. With 32K every read finds its line in
-a first-level cache, with a distance beyond the last-level cache every read goes to memory. Other
-programs beside it show what they lose by it, and it shows what it loses by them.
+    long_about = "Reads memory with exactly the given stack reuse distances.
 
-Each thread has memory of its own. Bandwidth counts the lines of 64 bytes that were read; with --order
-linked the time of an access is the latency of where it is found.
+A distance is how many bytes of other lines lie between two reads of a line. With 32K, every read finds \
+its line in a first-level cache; with a distance beyond the last-level cache, every read goes to memory. \
+Other programs beside it show what they lose to it, and it shows what it loses to them.
 
-Exit status: 0, 2 for wrong usage, 125 where the memory cannot be had.
+Each thread has memory of its own. Bandwidth counts the lines of 64 bytes that were read; with --order \
+linked, the time of an access is the latency of the memory or cache where it is found.",
+    after_long_help = "Exit status: 0; 2 wrong usage; 125 the memory is not available.
 
 Examples:
-  coplace lab distgen 64M --threads 2              # as much memory traffic as can be
+  coplace lab distgen 64M --threads 2              # as much memory traffic as possible
   coplace lab distgen 32K:3,8M:1 --duration 5s     # three of four reads near, one far
   coplace lab distgen 256M --order linked          # latency of the memory"
 )]
 pub struct Args {
-    /// Distances with weights, as 32K:3,8M:1
+    /// Distances and their weights, such as 32K:3,8M:1
     #[arg(value_name = "DISTANCE[:WEIGHT],…")]
     mixture: Mixture,
-    /// How reads follow one another: stream, random (not fetched ahead) or linked (one after the other)
+    /// The order of reads: stream (by address), random (nothing is prefetched) or linked (each needs the one
+    /// before)
     #[arg(long, default_value = "stream")]
     order: Order,
-    /// Threads, each with memory of its own
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    /// Number of threads, each with memory of its own
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
-    /// Bind thread i to CPU i of these, as 0-3,8
+    /// Bind thread i to CPU i of this list, such as 0-3,8
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuSet>,
-    /// Read so many bytes a second in all, as 500M; otherwise as fast as can be
+    /// Bytes per second of all threads together, such as 500M [default: full speed]
     #[arg(long, value_name = "BYTES", value_parser = workload::parse_bytes)]
     rate: Option<u64>,
-    /// Tell what is achieved this often
+    /// How often to print what is achieved
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration_ns)]
     interval: u64,
-    /// End after so long; otherwise when interrupted
+    /// End after this time [default: when interrupted]
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
     duration: Option<u64>,
-    /// End after so many reads of each thread
+    /// End after this many reads of each thread
     #[arg(long, value_name = "N")]
     accesses: Option<u64>,
-    /// Of random orders
-    #[arg(long, default_value_t = 1)]
+    /// Seed of random orders
+    #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Print a line of JSON each interval
+    /// Print one line of JSON for each interval
     #[arg(long)]
     json: bool,
 }

@@ -24,56 +24,58 @@ use crate::units;
 /// Measures how much programs slow each other, pair by pair
 #[derive(clap::Args)]
 #[command(
-    long_about = "Runs every pair of programs, each on half of the CPUs, and writes the matrix of slowdowns. A program is
-a command line, or NAME=COMMAND LINE; words are separated by blanks. In each round both run alone and
-then together; the shorter one is started again until the longer has ended, so that pressure stays
-level; a slowdown is time together over time alone in the same round. Rounds swap the halves and go on
-until the 95% interval of both is narrower than --error, at most --rounds times.
+    long_about = "Measures how much programs slow each other, pair by pair.
 
-Every round is kept in FILE.csv.samples: what was interrupted (or ran out of --budget) goes on where it
-stopped when the same command is given again. With --budget, the pair that is least well predicted
-comes next, and what was not measured stays empty; `lab predict` fills it.
+Runs every pair of programs, each program on half of the CPUs, and writes the matrix of slowdowns. A \
+program is a command line, or NAME=COMMAND LINE; words are separated by blanks. In each round, both \
+programs run alone and then together. The shorter one is restarted until the longer one has ended, so that \
+pressure stays constant. A slowdown is time together ÷ time alone in the same round. The halves are \
+swapped from round to round. A pair is settled, after at least three rounds, when the 95% interval of both \
+slowdowns is within --error, or after --rounds rounds.
 
-Halves are cut from the list of --cpus in the order of cores, so that hardware threads of one core stay
-together. On a machine of several packages name the CPUs of one: programs in different packages hardly
-meet.
+Every round is kept in FILE.csv.samples: the same command continues a measurement that was interrupted or \
+ran out of --budget. With --budget, the pair about which the predictors are least sure comes next. What \
+was not reached stays empty, for `coplace lab predict`.
 
-Programs should end in some seconds, and exit with 0. They see OMP_NUM_THREADS as large as their half.
+Halves are cut from the CPUs in the order of cores, so that hardware threads of one core stay together. On \
+a machine of several packages, name the CPUs of one with --cpus: programs in different packages hardly \
+affect each other.
 
-Exit status: 0, 1 where a program fails, 2 for wrong usage, 130 when interrupted.
+Programs should end within some seconds, and exit with 0. OMP_NUM_THREADS is set to the size of their half.",
+    after_long_help = "Exit status: 0; 1 a program fails; 2 wrong usage; 130 interrupted.
 
 Example: three programs, for ten minutes at most
-  coplace lab matrix --out pairs.csv --budget 10min \"cg=./cg --size A\" \"ft=./ft --size A\" ./sort"
+  coplace lab matrix --out pairs.csv --budget 10min \"cg=./cg --size S\" \"ft=./ft --size S\" ./sort"
 )]
 pub struct Args {
     /// Command lines, or NAME=COMMAND LINE
     #[arg(required = true)]
     programs: Vec<String>,
-    /// The matrix; every round goes to FILE.csv.samples beside it
+    /// The matrix to write; every round is kept in FILE.csv.samples
     #[arg(long, value_name = "FILE.csv")]
     out: PathBuf,
-    /// Relative half width of the 95% interval that is wanted
+    /// A pair is settled when the 95% interval of both slowdowns is within this part
     #[arg(long, value_name = "PART", default_value_t = 0.03)]
     error: f64,
-    /// Rounds of a pair at most
+    /// A pair is settled after this many rounds at the latest
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// No round begins after that time
+    /// Start no round after this time
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ns)]
     budget: Option<u64>,
-    /// The CPUs that are halved; all that this process may use if left out
+    /// The CPUs that are halved [default: all that this process may use]
     #[arg(long, value_name = "LIST")]
     cpus: Option<topology::CpuSet>,
-    /// A single run that takes longer has failed
+    /// End a run that takes longer; it has failed
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = units::parse_duration_ns)]
     longest: u64,
-    /// Print JSON
+    /// Print the slowdowns as JSON, with the half width of their intervals and the number of rounds
     #[arg(long)]
     json: bool,
-    /// Write the heat map
+    /// Draw the heat map
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// No word on the way
+    /// Show no progress
     #[arg(long, short)]
     quiet: bool,
 }
@@ -84,7 +86,10 @@ const LEAST_ROUNDS: usize = 3;
 pub fn main(args: &Args) -> Outcome {
     let programs = parse(&args.programs)?;
     if !(args.error.is_finite() && args.error > 0.0) {
-        return Err(Failure::bad_input(format!("--error {}: a part above 0, as 0.03", args.error)));
+        return Err(Failure::bad_input(format!(
+            "--error {}: expected a part above 0, such as 0.03",
+            args.error
+        )));
     }
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
@@ -110,7 +115,7 @@ pub fn main(args: &Args) -> Outcome {
             Ok(()) => save(args, &samples, &names)?,
             Err(Fault::Stopped) => {
                 save(args, &samples, &names)?;
-                eprintln!("coplace: interrupted; the same command goes on from here");
+                eprintln!("coplace: interrupted; the same command continues from here");
                 return Ok(ExitCode::from(130));
             }
             Err(Fault::Failed(why)) => {
@@ -164,7 +169,7 @@ pub fn halves(wanted: Option<&topology::CpuSet>) -> Result<[Vec<u32>; 2], Failur
         cpus.retain(|&cpu| wanted.contains(cpu));
     }
     if cpus.len() < 2 {
-        return Err(Failure::bad_input("one CPU cannot be halved; pairs need two at least"));
+        return Err(Failure::bad_input("one CPU cannot be halved; a pair needs at least two"));
     }
     // Cores by their first CPU; the two of one core stay together.
     let core = |cpu: u32| machine.core_of(cpu).and_then(|core| core.cpus.lowest()).unwrap_or(cpu);

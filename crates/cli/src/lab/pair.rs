@@ -17,62 +17,64 @@ use crate::table::Table;
 /// Assigns programs to places so that they slow each other least
 #[derive(clap::Args)]
 #[command(
-    long_about = "Assigns programs to places so that they slow each other least: two a place exactly, more a place by
-search, with how far the best can be away. A name that comes twice is two instances. Without names,
-each program of the matrix comes once. What is not measured is predicted; where predictions are no
-better than guesses, or nothing is known, twins (two instances of one program) are kept apart.
+    long_about = "Assigns programs to places so that they slow each other least.
 
-Objectives: mean (slowdown), worst (slowdown), makespan (--seconds tells how long each takes alone),
-energy (a place draws --idle-watts until its last program has ended, a program --busy-watts while it
-runs).
-
-Exit status: 0, 2 for a file or name that is wrong, with line and column.
+With two programs to a place, the best assignment is found exactly; with more, a search finds one and \
+reports how much better the best can be at most. A name that occurs twice stands for two instances. \
+Without names, each program of the matrix occurs once. What was not measured is predicted. If the \
+predictions are no better than guesses, or nothing is known, twins (two instances of one program) are kept \
+apart.",
+    after_long_help = "Exit status: 0; 2 wrong file or name (reported with line and column).
 
 Example: six programs on three places
   coplace lab pair a b c d e f --places 3 --matrix pairs.csv
 
-Example: two instances each of two programs that nothing is known of
+Example: two instances each of two programs of which nothing is known
   coplace lab pair a a b b --places 2"
 )]
 pub struct Args {
-    /// Programs; a name that comes twice is two instances
+    /// Programs; a name that occurs twice stands for two instances
     programs: Vec<String>,
-    /// How many places there are; as many as fit two each if left out
+    /// Number of places [default: enough for two programs each]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     places: Option<u32>,
     #[command(flatten)]
     sources: Sources,
-    /// What is to be small
+    /// What to minimise
     #[arg(long, value_enum, default_value_t = Goal::Mean)]
     objective: Goal,
-    /// How long each program takes alone, in the order of the programs
+    /// Seconds that each program takes alone, in the order of the programs; for makespan and energy
     #[arg(long, value_name = "SECONDS", value_delimiter = ',')]
     seconds: Vec<f64>,
-    /// What an occupied place draws, for --objective energy
+    /// What an occupied place draws until its last program has ended, in watts; for energy
     #[arg(long, value_name = "WATTS", default_value_t = 50.0)]
     idle_watts: f64,
-    /// What a running program draws, for --objective energy
+    /// What a program draws while it runs, in watts; for energy
     #[arg(long, value_name = "WATTS", default_value_t = 20.0)]
     busy_watts: f64,
-    /// Of the random assignments that are compared with, and of the search for more than two a place
-    #[arg(long, default_value_t = 1)]
+    /// Seed of the random assignments that are compared with, and of the search with more than two to a place
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Go through all assignments, too (at most 12 programs), to see how good this one is
+    /// Also go through all assignments (12 programs at most), to show how good this one is
     #[arg(long)]
     exact: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Write a picture: this assignment, random and the worst
+    /// Write a picture of this assignment beside random ones and the worst
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
 enum Goal {
+    /// The mean slowdown
     Mean,
+    /// The worst slowdown
     Worst,
+    /// The makespan (--seconds)
     Makespan,
+    /// The energy (--seconds, --idle-watts, --busy-watts)
     Energy,
 }
 
@@ -162,7 +164,7 @@ fn check(args: &Args, names: &[String]) -> Result<(), Failure> {
     }
     let positive = |value: f64| value.is_finite() && value > 0.0;
     if let Some(seconds) = args.seconds.iter().find(|seconds| !positive(**seconds)) {
-        return Err(Failure::bad_input(format!("--seconds {seconds}: no program takes that long")));
+        return Err(Failure::bad_input(format!("--seconds {seconds}: expected a number above 0")));
     }
     if !(positive(args.idle_watts) && positive(args.busy_watts)) {
         return Err(Failure::bad_input("--idle-watts and --busy-watts must be above 0"));
@@ -287,8 +289,8 @@ impl Shown<'_> {
         }
         if !self.trusted {
             println!(
-                "Placed by the twins rule alone: the predictions' errors are as large as their differences, so that they\n\
-                 tell nothing of who suits whom. Measured pairs (--matrix) or profiles would."
+                "Placed by the twins rule alone: the predictions' errors are as large as their spread, so\n\
+                 they do not show which programs go well together. Measured pairs (--matrix) or profiles would."
             );
         }
         if let Some(message) = describe_unknown(&unknown_programs(knowledge, self.names)) {

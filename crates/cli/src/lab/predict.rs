@@ -17,15 +17,16 @@ use crate::table::Table;
 /// Predicts how much programs slow each other
 #[derive(clap::Args)]
 #[command(
-    long_about = "Predicts how much programs slow each other: of those named, each in the company of the others; without
-names, every cell of the matrix that is empty. A slowdown is response time over time alone: 1 is
-undisturbed. An error is relative: of ± 5%, two of three values lie within 5%.
+    long_about = "Predicts how much programs slow each other.
 
-What is known goes in by --matrix (measured pairs), --elsewhere (the same on other machines) and
---profiles (class, bandwidth, curves); of what nothing is known, the average is told, and said so.
---predictor list names the predictors, --judge tries them all on what is known.
+With names, predicts each of these programs in the company of all others; without names, every empty cell \
+of the matrix. A slowdown is response time ÷ time alone: 1 is undisturbed. An error is relative: with ± \
+5%, two out of three values lie within 5%.
 
-Exit status: 0, 2 for a file or name that is wrong, with line and column.
+What is known is given by --matrix (measured pairs), --elsewhere (those of other machines) and --profiles \
+(class, bandwidth, curves). A program of which nothing is known is predicted as an average program, and \
+the output says so. --predictor list names the predictors; --judge tries them all on what is known.",
+    after_long_help = "Exit status: 0; 2 wrong file or name (reported with line and column).
 
 Example: what a and b lose beside each other
   coplace lab predict a b --matrix pairs.csv
@@ -38,25 +39,25 @@ pub struct Args {
     programs: Vec<String>,
     #[command(flatten)]
     sources: Sources,
-    /// Try every predictor on the known pairs, each hidden once (cross-validation)
+    /// Hide each known pair once, and show how far off every predictor was (cross-validation)
     #[arg(long, conflicts_with_all = ["programs", "csv", "svg"])]
     judge: bool,
-    /// With --judge: parts that the pairs are divided into
+    /// With --judge: number of parts into which the pairs are divided
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
     folds: u32,
-    /// With --judge: percent of the pairs that are shown
+    /// With --judge: percentage of all pairs that is shown
     #[arg(long, value_name = "PERCENT", default_value_t = 90.0)]
     shown: f64,
-    /// With --judge: which pairs are hidden when
-    #[arg(long, default_value_t = 1)]
+    /// With --judge: seed that decides which pairs are hidden when
+    #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Write the completed matrix (- for stdout)
+    /// Write the whole matrix (- for stdout)
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write the heat map
+    /// Draw the heat map
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }

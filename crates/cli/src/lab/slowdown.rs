@@ -26,62 +26,64 @@ use crate::simulate::output;
 use crate::table::Table;
 use crate::units::parse_duration_ns;
 
-/// Measures what a program loses beside memory accesses of known reuse distances, and what it takes from them
+/// Measures what a program and a probe of the memory lose beside each other
 #[derive(clap::Args)]
 #[command(
-    long_about = "Runs a program alone and beside `lab distgen` by turns, with the probe as large as private caches, a part
-of the last-level cache, all of it and more, and shows by how much each slows the other. Where the
-program's curve rises tells what it lives from: at the private caches it shares a core with the probe, where
-the probe nearly fills the last-level cache it has data there, beyond it needs the memory's bandwidth.
+    long_about = "Measures what a program and a probe of the memory lose beside each other.
 
-Before and after the two ran beside each other it is felt whether their CPUs share a cache: whether a line
-passes from one to the other faster than from memory. While they do not, it waits (--patience).
+Runs the program alternately alone and beside `coplace lab distgen` (the probe), with the probe as large \
+as private caches, a part of the last-level cache, all of it and more, and shows how much each slows the \
+other. Where the program's curve rises shows what it depends on: at the size of private caches, it shares \
+a core with the probe; where the probe nearly fills the last-level cache, it has data there; beyond that, \
+it needs the memory's bandwidth.
 
-The program runs on the first half of the CPUs with as many threads, the probe on the other half, cut in
-the order of cores; on a machine of several packages name the CPUs of one with --cpus. A slowdown is the
-median over all rounds of time beside over time alone in the same round, with a 95% interval.
+Before and after the two run beside each other, the command measures whether their CPUs share a cache: \
+whether a line passes from one to the other faster than from memory. While they do not (the host of a \
+virtual machine may move its CPUs), it waits (--patience).
 
-Programs should end in a second or more, and exit with 0.
+The program runs on the first half of the CPUs with as many threads, the probe on the second half, cut in \
+the order of cores. On a machine of several packages, name the CPUs of one with --cpus. A slowdown is the \
+median over all rounds of time beside ÷ time alone in the same round, with a 95% interval.
 
-Exit status: 0, 1 where the program fails, 2 for wrong usage, 130 when interrupted (what was measured
-until then is shown and written).
+Programs should take a second or more, and exit with 0.",
+    after_long_help = "Exit status: 0; 1 the program fails; 2 wrong usage; 130 interrupted (what was \
+measured until then is shown and written).
 
-Examples: as short as can be; curves beside one, two and four threads of the probe
+Examples: as short as possible; curves beside one, two and four threads of the probe
   coplace lab slowdown --rounds 3 --footprints 512K,16M,128M -- ./cg --size S
   coplace lab slowdown --probe-threads 1,2,4 --json cg.json -- ./cg --size S"
 )]
 pub struct Args {
-    /// Bytes of all the probe's threads together, as 512K,16M,128M; from half a second-level cache to four
-    /// times the last-level cache if left out
+    /// Footprints of all the probe's threads together, such as 512K,16M,128M [default: from half a
+    /// second-level cache to four times the last-level cache]
     #[arg(long, value_name = "BYTES,…", value_delimiter = ',', value_parser = parse_bytes)]
     footprints: Vec<u64>,
-    /// Rounds, each with every footprint once
+    /// Number of rounds, each with every footprint once
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Threads of the probe, or several numbers of them, as 1,2,4: a curve each, measured by turns; one for each CPU
-    /// that it has if left out
+    /// Threads of the probe; several numbers, such as 1,2,4, give one curve each, measured by turns [default:
+    /// one for each of its CPUs]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     probe_threads: Vec<u32>,
-    /// How the probe's reads follow one another: stream, random or linked
+    /// The order of the probe's reads: stream, random or linked
     #[arg(long, default_value = "stream")]
     order: Order,
-    /// The CPUs that are halved; all that this process may use if left out
+    /// The CPUs that are halved [default: all that this process may use]
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuSet>,
-    /// A single run that takes longer has failed
+    /// A run that takes longer has failed
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = parse_duration_ns)]
     longest: u64,
-    /// How long to wait, in all, while program and probe share no cache (a virtual machine's host moves its CPUs); 0:
-    /// not at all
+    /// How long to wait in all while program and probe share no cache; 0: not at all
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = parse_patience)]
     patience: u64,
-    /// Of the order of footprints in a round
-    #[arg(long, default_value_t = 1)]
+    /// Seed of the order of footprints in a round
+    #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Write JSON with every round (- for stdout, instead of the table)
+    /// Write the result with every round as JSON (- for stdout, instead of the table)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// No word on the way
+    /// Show no progress
     #[arg(long, short)]
     quiet: bool,
     /// The program and its arguments
@@ -96,7 +98,8 @@ pub fn main(args: &Args) -> Outcome {
         false => args.footprints.clone(),
         true => footprints(&machine).ok_or_else(|| {
             Failure::bad_input(
-                "this machine does not tell the sizes of its caches: say how large the probe is to be, as --footprints 512K,16M,128M",
+                "this machine does not report the sizes of its caches: give those of the probe, as in \
+                 --footprints 512K,16M,128M",
             )
         })?,
     };
@@ -287,13 +290,13 @@ fn render(rounds: &[Round], llc: Option<u64>) -> String {
     }
     let mut out = table.to_string();
     if curve.iter().any(|point| point.suffers.confidence < 0.95) {
-        out += "In parentheses: the whole range of fewer rounds than a 95% interval needs.\n";
+        out += "In parentheses: the whole range, since a 95% interval needs more rounds.\n";
     }
     let apart = rounds.iter().filter(|round| round.is_apart()).count();
     let _ = match apart {
         0 => Ok(()),
         _ if apart == rounds.len() => {
-            writeln!(out, "Program and probe shared no cache: only what memory does to them is seen.")
+            writeln!(out, "Program and probe shared no cache: the curve is that of the memory alone.")
         }
         _ => writeln!(
             out,
@@ -313,11 +316,12 @@ fn render(rounds: &[Round], llc: Option<u64>) -> String {
 pub fn describe_losses(verdict: &Verdict) -> String {
     let percent = |loss: f64| format!("{:.1}%", loss * 100.0);
     format!(
-        "it loses {} beside a probe that nearly fills the last-level cache, {} beside one of this size or more, the first of them {} beside the program{}",
+        "it loses {} beside a probe that nearly fills the last-level cache, {} beside one as large as \
+         that cache or larger; the former probe loses {} beside the program{}",
         percent(verdict.within),
         percent(verdict.beyond),
         percent(verdict.takes),
-        if verdict.sure { "" } else { "; the intervals allow others" }
+        if verdict.sure { "" } else { "; the intervals allow other classes" }
     )
 }
 

@@ -13,47 +13,48 @@ use crate::known::{Sources, grid};
 use crate::simulate::output;
 use crate::table::Table;
 
-/// Goes through all ways to pair two instances of each program, with and without twins
+/// Shows what it is worth to keep two instances of one program apart
 #[derive(clap::Args)]
 #[command(
-    long_about = "Goes through every way to put two instances each of n programs on n places of two, and compares those
-in which no program stands beside its twin with all others: the study of de Blanche and Lundqvist,
-Terrible Twins (COSH 2016), for any matrix. Twins are low, mid and high by what the two lose together: the
-lowest third, the highest third, the rest.
+    long_about = "Shows what it is worth to keep two instances of one program apart.
 
-With --count N only the schedules of N programs are counted; --uniform N shows the paper's statistical
-argument.
+Goes through every way to put two instances each of n programs on n places of two, and compares those in \
+which no program is beside its twin with all others: the study of de Blanche and Lundqvist, Terrible Twins \
+(COSH 2016), for any matrix. Twins are low, mid or high by what the two lose together: low the lowest \
+third, high the highest third, mid the rest.
 
-Exit status: 0, 2 for a file or name that is wrong, with line and column.
+With --count N, only the assignments of N programs are counted; with --uniform N, the paper's statistical \
+argument is shown instead.",
+    after_long_help = "Exit status: 0; 2 wrong file or name (reported with line and column).
 
-Example: ten programs of a matrix
+Example: all programs of a matrix, then three of them
   coplace lab twins --matrix pairs.csv --svg twins.svg
   coplace lab twins --matrix pairs.csv cg ep ft"
 )]
 pub struct Args {
-    /// Programs of the matrix; all if none is named
+    /// Programs of the matrix, 12 at most [default: all]
     programs: Vec<String>,
     #[command(flatten)]
     sources: Sources,
-    /// Count the schedules of so many programs, and those without twins
+    /// Only count the assignments of N programs, and those without twins
     #[arg(long, value_name = "N", conflicts_with_all = ["programs", "matrix", "svg"],
           value_parser = clap::value_parser!(u32).range(1..=20))]
     count: Option<u32>,
-    /// The statistical argument instead: what N programs want together, each uniform between 0 and 1, if
-    /// they are different and if they are one; drawn, and in closed form
+    /// Show the statistical argument instead: the sum of what N programs demand, each uniform between 0 and
+    /// 1, if they are different and if they are instances of one; drawn, and in closed form
     #[arg(long, value_name = "N", conflicts_with_all = ["programs", "matrix", "svg", "count"],
           value_parser = clap::value_parser!(u32).range(1..=12))]
     uniform: Option<u32>,
-    /// With --uniform: of the draws
-    #[arg(long, default_value_t = 1)]
+    /// With --uniform: seed of the draws
+    #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Bins of the histogram
+    /// Number of bins of the histogram
     #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     bins: u32,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Write the histogram
+    /// Draw the histogram
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -78,7 +79,7 @@ pub fn main(args: &Args) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     if args.sources.matrix.is_none() {
-        return Err(Failure::bad_input("--matrix says whose schedules are to be gone through"));
+        return Err(Failure::bad_input("--matrix must name the matrix whose schedules are compared"));
     }
     let predictor = args.sources.predictor()?;
     let knowledge = args.sources.knowledge(&[])?;
@@ -151,7 +152,8 @@ fn uniform(args: &Args, programs: u32) {
         return;
     }
     println!(
-        "What {programs} programs want together, each uniform between 0 and 1: how often at most so much.\n"
+        "What {programs} programs demand together, each uniform between 0 and 1: how often it is at most so \
+         much.\n"
     );
     let heads = [">at most", ">different: drawn", ">exact", ">the same: drawn", ">exact"];
     let mut table = Table::new(&heads);

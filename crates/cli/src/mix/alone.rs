@@ -106,7 +106,7 @@ fn run(program: &Program, interrupts: &AtomicUsize) -> Result<Lone, Failure> {
             Ended::Status(status) => format!("exit {status}"),
             Ended::Signal(signal) => format!("killed by signal {signal}"),
         };
-        let why = format!("{} failed alone ({how}); its slowdown cannot be told", program.name);
+        let why = format!("{} failed alone ({how}); its slowdown cannot be computed", program.name);
         return Err(Failure::new(DOES_NOT_HOLD, why));
     }
     Ok(Lone { took_ns, foreign_share })

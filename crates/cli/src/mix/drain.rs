@@ -16,7 +16,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::exit::Outcome;
 
-/// Reads what is on stdout and stderr, once stdin is closed; started by mixes
+/// Reads what is left on stdout and stderr once stdin is closed; started by mixes
 #[derive(clap::Args)]
 pub struct Args {}
 

@@ -26,14 +26,18 @@ use result::MixResult;
 /// Runs several programs from a file, and shows what each one lost to the others
 #[derive(clap::Args)]
 #[command(
-    long_about = "Starts the programs of a file at their arrival times under one scheduler, and tells what each one
-lost: response time, slowdown against running alone, turns, changes of width; then makespan, mean
-slowdown (ANTT) and throughput (STP). docs/formats/mix-file.md describes the file.
+    long_about = "Runs several programs from a file, and shows what each one lost to the others.
 
-What the programs print is shown with their names on stderr, the table on stdout. Ctrl-C ends every
-program in order; a second one at once.
+The programs are started at their arrival times under one scheduler (docs/formats/mix-file.md describes \
+the file). The table shows for each program its response time, its slowdown against running alone, its \
+turns and its changes of width, and then makespan, mean slowdown (ANTT) and throughput (STP).
 
-Exit status: 0 every program ended well, 1 one did not or the mix was interrupted, 2 bad file.
+What the programs print is shown on stderr with their names, the table on stdout. The first Ctrl-C lets \
+every program run and sends it SIGTERM (and SIGKILL after 5 s); the second kills every program.
+
+The scheduling options override the file and the configuration, and are refused if a daemon schedules.",
+    after_long_help = "Exit status: 0 every program ended well; 1 one did not, or the mix was interrupted; \
+2 wrong file.
 
 Example: two.toml
   [[program]]
@@ -45,38 +49,38 @@ Example: two.toml
   coplace mix two.toml --policy CO --slice 50ms --html two.html"
 )]
 pub struct Args {
-    /// The programs
+    /// The file of programs (TOML)
     file: PathBuf,
     #[command(flatten)]
     choices: Choices,
-    /// Write the result as JSON (-: stdout, instead of the table)
+    /// Write the result as JSON (- for stdout, instead of the table)
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     json: Option<PathBuf>,
-    /// Write the result as CSV, a line each program (-: stdout, instead of the table)
+    /// Write the result as CSV, one line for each program (- for stdout, instead of the table)
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     csv: Option<PathBuf>,
-    /// Write a page with a picture of who ran where
+    /// Write a page with a picture of what ran where, which zooms in to single turns
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     html: Option<PathBuf>,
     /// Write the picture alone
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     svg: Option<PathBuf>,
-    /// Record events and plans into this file, for `coplace replay`
+    /// Record events and plans in FILE, for `coplace replay`; refused if a daemon schedules
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     trace: Option<PathBuf>,
-    /// Write what each program prints into this directory instead of showing it
+    /// Write what the programs print to DIR/NAME.out and .err instead of showing it
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     output: Option<PathBuf>,
-    /// Run each program alone first, for the slowdowns
+    /// First run each program alone, to compute slowdowns
     #[arg(long)]
     measure_alone: bool,
-    /// Only tell what would be started and how it would be placed
+    /// Only show what would be started, and the plan after each arrival
     #[arg(long)]
     dry_run: bool,
     /// Start further programs even after one has failed
     #[arg(long)]
     keep_going: bool,
-    /// No progress, no output of the programs, no picture
+    /// Show no progress, no output of the programs, no picture
     #[arg(short, long)]
     quiet: bool,
 }

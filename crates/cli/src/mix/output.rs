@@ -156,8 +156,9 @@ pub fn open(
     let pipes = (out.as_ref().and_then(Tail::pipe), err.as_ref().and_then(Tail::pipe));
     let drain = match pipes {
         (None, None) => None,
-        (out, err) => drain::start(out, err)
-            .map_err(|error| Failure::ours(format!("{id}: nobody could take over its output: {error}")))?,
+        (out, err) => drain::start(out, err).map_err(|error| {
+            Failure::ours(format!("{id}: no process could take over its output: {error}"))
+        })?,
     };
     let show = (show && program.stdout.is_none(), show && program.stderr.is_none());
     Ok((Files { stdin, stdout, stderr }, Output { stdout: out, stderr: err, show, _drain: drain }))

@@ -21,7 +21,7 @@ pub fn show(mix: &Mix, options: &Options) -> Outcome {
         Some(cpus) => allowed(cpus, &mask)?,
         None => mask,
     };
-    println!("{} on CPUs {allowed}; if nobody ended before:\n", policy.name());
+    println!("{} on CPUs {allowed}; if no program ends in between:\n", policy.name());
     let mut engine = Engine::new(machine, allowed.clone(), allowed, policy);
     for instance in mix.instances() {
         let program = &mix.programs[instance.program];

@@ -13,14 +13,15 @@ use crate::exit::{Failure, Outcome};
 use crate::scheduler;
 use crate::table::Table;
 
-/// Lists the policies, shows or changes the one in force, helps to write one in Lua
+/// Lists the policies, shows or changes the one in force, helps to write your own
 #[derive(clap::Args)]
 #[command(
-    long_about = "Lists the policies, shows the one in force, or changes it while programs run. A file that ends in .lua
-is a policy, too: `new` writes one to begin from, `test` tries it on random machines and programs.
+    long_about = "Lists the policies, shows or changes the one in force, helps to write your own.
 
-Exit status: 0, 1 where no scheduler runs (get, set) or a plan is wrong (test), 2 for a policy or
-setting that does not exist.
+A policy is named by its letters or its words, or is a Lua file: `new` writes one to start from, `test` \
+tries one on random machines with random programs.",
+    after_long_help = "Exit status: 0; 1 no scheduler runs (get, set), or a plan is wrong (test); 2 a \
+policy or setting does not exist.
 
 Example: programs share in turns of two CPUs each
   coplace policy set CO --set allowed_widths=[2]
@@ -35,32 +36,32 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// The policy in force
+    /// Shows the policy in force
     Get {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Change the policy of the scheduler that runs, until it ends
+    /// Changes the policy while programs run, until the scheduler ends
     Set {
-        /// Letters or words, or a Lua file: TA, "equal parts", mine.lua
+        /// Letters, words or a Lua file, such as TA, "equal parts" or mine.lua
         #[arg(value_parser = crate::policy_name::policy_letters)]
         policy: String,
-        /// A setting of the policy, in TOML: `allowed_widths=[2]` (repeatable)
+        /// A setting of the policy, in TOML, such as `allowed_widths=[2]`; repeatable
         #[arg(long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Write a policy in Lua to begin from, and annotations for your editor beside it
+    /// Writes a policy in Lua to start from, and annotations for editors beside it
     New {
-        /// The file, mine.lua
+        /// The file to write, such as mine.lua
         file: PathBuf,
     },
-    /// Try a policy on random machines with random programs and events
+    /// Tries a policy on random machines with random programs and events
     Test(own::TestArgs),
-    /// All policies, and what each does
+    /// Lists all policies, and what each does
     List {
         /// Print JSON
         #[arg(long)]
@@ -94,7 +95,7 @@ pub fn main(args: &Args) -> Outcome {
 fn request_policy(request: &ToScheduler, json: bool) -> Outcome {
     let answer = scheduler::ask(request, |message| matches!(message, FromScheduler::Policy { .. }))?;
     let FromScheduler::Policy { letters, words } = answer else {
-        return Err(Failure::ours("the scheduler answered something else than its policy"));
+        return Err(Failure::ours("the scheduler answered something other than its policy"));
     };
     match json {
         true => println!("{:#}", serde_json::json!({ "letters": letters, "words": words })),

@@ -23,7 +23,7 @@ pub fn new(file: &Path) -> Outcome {
     }
     if file.file_name().is_some_and(|name| name == STUBS_NAME) {
         return Err(Failure::bad_input(format!(
-            "{name}: {STUBS_NAME} is for the annotations; take another name"
+            "{name}: {STUBS_NAME} is for the annotations; choose another name"
         )));
     }
     let mut opened = OpenOptions::new().write(true).create_new(true).open(file).map_err(|error| {
@@ -52,13 +52,13 @@ pub fn new(file: &Path) -> Outcome {
 
 #[derive(clap::Args)]
 pub struct TestArgs {
-    /// The Lua file; built-in policies are taken, too
+    /// The Lua file, or a built-in policy
     #[arg(value_parser = policy_name::policy_letters)]
     policy: String,
-    /// The first sequence's seed
+    /// Seed of the first sequence of events
     #[arg(long, default_value = "1", value_name = "N")]
     seed: u64,
-    /// How many sequences of events
+    /// Number of sequences of events
     #[arg(long, default_value = "1000", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     cases: u64,
     /// Print JSON

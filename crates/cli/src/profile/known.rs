@@ -86,7 +86,10 @@ fn named(store: &Store, name: &str) -> Result<Vec<Program>, Failure> {
     };
     let found = if whole.is_empty() { programs.iter().filter(file).cloned().collect() } else { whole };
     if found.is_empty() {
-        return Err(Failure::new(DOES_NOT_HOLD, format!("nothing is known of {name}; coplace profile list")));
+        return Err(Failure::new(
+            DOES_NOT_HOLD,
+            format!("nothing is known of {name}; see `coplace profile list`"),
+        ));
     }
     Ok(found)
 }
@@ -204,7 +207,7 @@ pub fn import(store: &mut Store, file: &Path) -> Outcome {
         let line = line.map_err(failed)?;
         let sample = serde_json::from_str(&line).map_err(|error| {
             Failure::bad_input(format!(
-                "{}, line {}: {error}; nothing was taken in",
+                "{}, line {}: {error}; nothing was imported",
                 file.display(),
                 index + 1
             ))

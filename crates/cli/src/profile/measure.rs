@@ -186,7 +186,7 @@ impl Subject<'_> {
         self.add(store, Kind::Reuse, Summary::new(&run, native, &self.machine).json())?;
         Ok(cut_off.then(|| {
             let limit_s = limit.as_secs_f64();
-            format!("reuse distances of the first {limit_s} s only: it {ended}, and speaks for no class")
+            format!("reuse distances of the first {limit_s} s only: it {ended}, and suggests no class")
         }))
     }
 
@@ -218,7 +218,7 @@ impl Subject<'_> {
     /// Why there are none.
     fn slowdowns(&self, store: &mut Store) -> Result<Option<String>, Failure> {
         let Some((footprints, llc)) = class_footprints(&self.machine).zip(llc_bytes(&self.machine)) else {
-            let why = "no slowdowns: this machine does not tell the size of its last-level cache";
+            let why = "no slowdowns: this machine does not report the size of its last-level cache";
             return Ok(Some(why.into()));
         };
         let allowed = rustix::thread::sched_getaffinity(None).map_err(Failure::ours)?;
@@ -235,7 +235,8 @@ impl Subject<'_> {
         if cpus.len() <= self.threads as usize {
             let threads = self.threads;
             let why = format!(
-                "no slowdowns: {threads} threads leave no CPU behind the same last-level cache to the probe: take fewer --threads"
+                "no slowdowns: {threads} threads leave the probe no CPU behind the same last-level cache: \
+                 use fewer --threads"
             );
             return Ok(Some(why));
         }

@@ -52,7 +52,7 @@ pub fn verdicts(samples: &[&Sample]) -> [Verdict; 4] {
     };
     [
         by_flows("counters", Kind::Counters, "this processor's counters do not tell the flows"),
-        by_flows("distances", Kind::Reuse, "no three levels of caches, or the program did not end"),
+        by_flows("distances", Kind::Reuse, "not three levels of caches, or the program did not end"),
         verdict_by_slowdowns(samples),
         verdict_by_bursts(samples),
     ]
@@ -69,7 +69,7 @@ fn verdict_by_slowdowns(samples: &[&Sample]) -> Verdict {
     let (own, rounds) = slowdowns(samples);
     let nothing = match own.len() {
         0 => "not measured".to_owned(),
-        rounds => format!("{rounds} rounds, without all that a class takes: measure it again"),
+        rounds => format!("{rounds} rounds, without all that a class requires: measure it again"),
     };
     verdict_by_rounds("slowdowns", &own, &rounds, &nothing)
 }

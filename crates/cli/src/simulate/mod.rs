@@ -17,26 +17,31 @@ use crate::choices::toml_settings;
 use crate::exit::{Failure, Outcome};
 use crate::machine;
 
-/// Shows what a policy would do on any machine, without running anything
+/// Shows what policies would do with a workload, on any machine
 #[derive(clap::Args)]
 #[command(
-    long_about = "Plays a workload on a modelled machine under one or several policies, and says what each would come to:
-makespan, slowdowns, reconfigurations, fairness. The policies are the real ones; the machine and its
-programs are modelled (docs/simulator.md). Or, with --steps, shows the plan for 1, 2, 3 ... programs.
+    long_about = "Shows what policies would do with a workload, on any machine.
 
-WORKLOAD is a file of simulated programs (TOML), a file in the Standard Workload Format (.swf), a record
-of live programs (`coplace record`, `mix --trace`, `daemon --trace`), or set:A to set:D, workloads drawn
-like those of the paper's sets (40 jobs; --seeds says how many).
+Plays the workload on a modelled machine under one or several policies, without running any program, and \
+shows makespan, slowdowns, reconfigurations and fairness. The policies are the real ones; the machine and \
+its programs are modelled (docs/simulator.md). With --steps instead of a workload, shows the plans for 1, \
+2, 3 ... programs.
 
-MACHINE is `this`, a file of hwloc XML (lstopo machine.xml), a directory with a copy of /sys, or a
-description: levels with their counts, widest first (pack, [numa], l3, l2, core, pu).
+WORKLOAD is a file of simulated programs (TOML); a file in the Standard Workload Format (.swf, .swf.gz); a \
+record of live programs (`coplace record`, `coplace mix --trace`, `coplace daemon --trace`); or set:A to \
+set:D, workloads of 40 jobs drawn like those of the sets of Schönherr, Juurlink and Richling (2013); \
+--seeds says how many.
 
-Example: ten workloads of the paper's set B on its machine, under four policies
+MACHINE is `this`; a file of hwloc XML (lstopo machine.xml); a directory with a copy of /sys; or a \
+description: levels with their counts, widest first (pack, [numa], l3, l2, core, pu).",
+    after_long_help = "Exit status: 0; 1 the checker refused a plan of --steps; 2 wrong input.
+
+Example: ten workloads of set B under four policies
   coplace simulate set:B --seeds 10 --machine 'pack:4 [numa] l3:1 core:6' --policy BP,EQ,TA,CO
-Example: what would equal parts have made of the mix that was recorded?
+Example: what would equal parts have made of a recorded mix?
   coplace mix mix.toml --policy TA --trace t.jsonl
   coplace simulate t.jsonl --policy TA,EQ
-Example: the steps of that machine
+Example: the steps of a machine
   coplace simulate --machine 'pack:4 [numa] l3:1 core:6 pu:1' --steps 30 --policy TA,CO
 Example: equilibrium over levels on two processors of two cores
   coplace simulate --machine 'pack:2 core:2' --steps 8 --policy LV"
@@ -45,23 +50,23 @@ pub struct Args {
     /// The workload: a TOML or SWF file, a record, or set:A to set:D
     #[arg(value_name = "WORKLOAD", required_unless_present = "steps", conflicts_with_all = ["steps", "down", "svg"])]
     workload: Option<String>,
-    /// The machine; that of a record if not given, else `this`
+    /// The machine [default: the recorded one for a record, otherwise `this`]
     #[arg(long)]
     machine: Option<String>,
-    /// From 1 to this many programs
+    /// Show the plans for 1 to N programs that arrive one after another
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     steps: Option<u32>,
-    /// One or several, separated by commas; TA and CO for --steps, else BP, EQ, TA and CO, if not given
+    /// Policies, separated by commas [default: BP,EQ,TA,CO; with --steps TA,CO]
     #[arg(long, value_delimiter = ',', value_name = "POLICY", value_parser = crate::policy_name::policy_letters)]
     policy: Vec<String>,
-    /// A setting of the policies, in TOML: `allowed_widths=[2]` (repeatable)
+    /// A setting for all policies, in TOML, such as `allowed_widths=[2]`; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// TA, CO: who shares memory and caches is chosen by these: `twins`, `profile` (with --notebook full), or predictions
-    /// from a slowdown matrix (.csv) or from profiles (.toml)
+    /// For TA and CO, what decides which programs share memory and caches: `twins`, `profile` (with
+    /// --notebook full), or a file with a slowdown matrix (.csv) or profiles (.toml)
     #[arg(long, value_name = "twins|profile|FILE")]
     neighbours: Option<String>,
-    /// Of a workload that is drawn: how many, with the seeds from --seed on
+    /// Draw N workloads, with the seeds from --seed on
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     seeds: u64,
     /// The first seed
@@ -69,19 +74,19 @@ pub struct Args {
     seed: u64,
     #[command(flatten)]
     how: How,
-    /// Show also what happens as the programs end, in the order of their arrival
+    /// With --steps: also show what happens as the programs end, in the order of their arrival
     #[arg(long, requires = "steps")]
     down: bool,
-    /// Write a picture of the steps
+    /// With --steps: write a picture
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Print JSON
+    /// Print everything as JSON
     #[arg(long)]
     json: bool,
-    /// Write a line for every job of every simulation (- for stdout)
+    /// Write a line for every job of every simulation (- for stdout, instead of the table)
     #[arg(long, value_name = "FILE", conflicts_with = "steps")]
     csv: Option<PathBuf>,
-    /// Write a page with pictures: programs over time, who ran where, slowdowns, policies side by side
+    /// Write a page with pictures: programs over time, what ran where, slowdowns, policies side by side
     #[arg(long, value_name = "FILE", conflicts_with = "steps")]
     html: Option<PathBuf>,
 }
@@ -89,19 +94,19 @@ pub struct Args {
 /// How workloads are played, by one simulation or by many.
 #[derive(clap::Args)]
 pub struct How {
-    /// How OpenMP's runtime lets threads wait
+    /// How threads wait in OpenMP's runtime
     #[arg(long, value_enum, default_value_t = Waiting::Spinning)]
     waiting: Waiting,
-    /// What the modelled node knows about its programs, for the policies that ask
+    /// What the modelled node knows about its programs, for the policies that use it
     #[arg(long, value_enum, default_value_t = Notebook::None)]
     notebook: Notebook,
-    /// Another model of programs and laws (docs/simulator.md)
+    /// A file with another model of programs and laws (docs/simulator.md)
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
-    /// Leave jobs out that are wrong or not for the machine, and count them
+    /// Leave out and count jobs that are wrong, too wide, or slower on more CPUs without saying so
     #[arg(long)]
     pub lenient: bool,
-    /// Simulations at a time; what comes out does not depend on it
+    /// Simulations at a time; the result does not depend on it [default: all CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub workers: Option<u32>,
 }
@@ -131,13 +136,13 @@ enum Waiting {
     Spinning,
     /// They sleep (OMP_WAIT_POLICY=passive)
     Passive,
-    /// They spin for ever (OMP_WAIT_POLICY=active)
+    /// They spin forever (OMP_WAIT_POLICY=active)
     Active,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Notebook {
-    /// Nothing, and nothing is learned
+    /// Nothing, and it learns nothing
     None,
     /// Nothing at first; it learns from the rates of their regions
     Empty,

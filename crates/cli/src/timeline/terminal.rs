@@ -28,7 +28,7 @@ pub fn render(timeline: &Timeline, columns: usize, colour: bool) -> String {
         out.push('\n');
     }
     if cpus.len() > MOST_ROWS {
-        let _ = writeln!(out, "        and {} CPUs more", cpus.len() - MOST_ROWS);
+        let _ = writeln!(out, "        and {} more CPUs", cpus.len() - MOST_ROWS);
     }
     let end = units::format_ns(timeline.end_ns);
     let _ = writeln!(out, "        0{end:>width$}", width = cells - 1);

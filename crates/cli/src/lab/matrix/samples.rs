@@ -46,7 +46,9 @@ impl Samples {
         for (at, line) in whole.lines().enumerate() {
             let sample: Sample = serde_json::from_str(line).map_err(|error| {
                 let position = format!("{}:{}:{}", path.display(), at + 1, error.column());
-                Failure::bad_input(format!("{position}: this is no sample of `coplace lab matrix`: {error}"))
+                Failure::bad_input(format!(
+                    "{position}: this is not a sample of `coplace lab matrix`: {error}"
+                ))
             })?;
             all.push(sample);
         }

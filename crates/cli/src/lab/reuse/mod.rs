@@ -18,23 +18,23 @@ use crate::exit::{DOES_NOT_HOLD, Failure, INTERRUPTED, Outcome};
 use crate::units::parse_duration_ns;
 pub use summary::Summary;
 
-/// Shows which reuse distances a program's accesses have, and what caches would miss
+/// Finds the distances at which a program reuses its memory
 #[derive(clap::Args)]
 #[command(
-    long_about = "Runs a program, unchanged, under a Valgrind tool that finds the stack reuse distance of each of its
-accesses: how many bytes of other lines it touched since it touched this one. A cache that is larger than
-the distance has the line still, so the distances say what a cache of any size would miss. Beforehand the
-program runs once natively (its output goes nowhere), for the accesses a second: a program whose accesses
-go far, but seldom, hurts nobody.
+    long_about = "Finds the distances at which a program reuses its memory.
 
-Exact, a run takes some tens of times as long as native: 28 times for sparse matrices, 26 to 52 for
-products of dense ones in vectors. With --sample 0.01 it is 7 and 7 to 14 times, less than Valgrind alone
-takes for them. Threads that wait by spinning are measured spinning: OMP_WAIT_POLICY=passive is set unless it is
-set already.
+Runs the program, unchanged, under a Valgrind tool that finds the stack reuse distance of each access: how \
+many bytes of other lines the program touched since it last touched this one. A cache larger than the \
+distance still has the line, so the distances show what a cache of any size would miss. First the program \
+runs once natively (its output is discarded), for the accesses per second: a program whose accesses are \
+distant but rare hurts no other.
 
-Exit status: the program's results are shown with 0, also when the time was up; 1 where valgrind or the
-tool is missing, 2 for a program that cannot be measured, 130 when interrupted in the native run (under
-the tool, what was seen until then is shown).
+Exact, a run takes some 20 to 52 times its native CPU time; with --sample 0.01 some 3 to 10 times, less \
+than Valgrind alone takes (experiments/reuse). Threads that wait by spinning are measured spinning, so \
+OMP_WAIT_POLICY=passive is set unless it is set already.",
+    after_long_help = "Exit status: 0 the results are shown, also if the time limit was reached; 1 \
+valgrind or the tool is missing; 2 the program cannot be measured; 130 interrupted in the native run \
+(under the tool, what was seen until then is shown).
 
 Examples:
   coplace lab reuse -- ./cg --size S
@@ -42,34 +42,34 @@ Examples:
   coplace lab reuse --limit 60s --children -- ./pipeline.sh"
 )]
 pub struct Args {
-    /// Look at this share of the lines only, as 0.01
+    /// Examine only this share of the lines, such as 0.01
     #[arg(long, value_name = "SHARE", value_parser = parse_share, conflicts_with = "sample_size")]
     sample: Option<f64>,
-    /// Look at no more than so many lines at a time
+    /// Examine at most this many lines at a time
     #[arg(long, value_name = "LINES", value_parser = clap::value_parser!(u32).range(64..=1 << 28))]
     sample_size: Option<u32>,
     /// Leave out what threads do in their own stacks
     #[arg(long)]
     without_stack: bool,
-    /// Count instruction fetches, too, apart from the rest
+    /// Count instruction fetches, too, separately
     #[arg(long)]
     fetches: bool,
-    /// Only the whole program, no histogram for each thread
+    /// Measure only the whole program, without a histogram for each thread
     #[arg(long)]
     without_threads: bool,
-    /// Look at the programs that it starts, too
+    /// Also measure the programs that it forks and executes
     #[arg(long)]
     children: bool,
-    /// Stop after so long, and show what was seen until then
+    /// Stop after this time, and show what was seen until then
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
     limit: Option<u64>,
-    /// Do not run it natively beforehand
+    /// Do not run the program natively first; then accesses per second are unknown
     #[arg(long)]
     without_native: bool,
-    /// Caches to compare with: this machine's, or a file or description as for `simulate`
+    /// The machine whose caches to compare with, as for `coplace simulate`
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
-    /// Write JSON (- for stdout, instead of the table)
+    /// Write the results as JSON (- for stdout, instead of the table)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write the histograms as CSV
@@ -78,7 +78,7 @@ pub struct Args {
     /// Draw the histogram and the miss-ratio curve
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Write every access (8 bytes each, as docs/formats/reuse.md tells)
+    /// Write every access, 8 bytes each (docs/formats/reuse.md)
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// The program and its arguments
@@ -89,7 +89,9 @@ pub struct Args {
 fn parse_share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
-        _ => Err(format!("'{text}' is no share of the lines (above 0, at most 1; write for example 0.01)")),
+        _ => {
+            Err(format!("'{text}' is not a share of the lines (above 0, at most 1; write for example 0.01)"))
+        }
     }
 }
 
@@ -120,7 +122,8 @@ pub fn main(args: &Args) -> Outcome {
             let (status, cost) = tool::native(&args.program, until, None).map_err(failed)?;
             if status.code().is_none() {
                 eprintln!(
-                    "coplace: natively the program did not end by itself ({status}): there are no accesses a second"
+                    "coplace: natively the program did not end by itself ({status}): accesses per second are \
+                     unknown"
                 );
             }
             status.code().is_some().then_some(cost)
