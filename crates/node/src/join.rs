@@ -311,11 +311,13 @@ pub fn take_over(home: &Home, role: Role) -> Result<SchedulerLock, JoinError> {
             return Err(held.into());
         }
         match Client::connect(&home.socket()) {
-            Ok(mut client) => match client.ask(&ToScheduler::Yield, &mut Vec::new(), is_done) {
-                Err(ClientError::Refused(why)) => return Err(ClientError::Refused(why).into()),
-                // It has yielded, or it has just gone by itself.
-                _ => {}
-            },
+            Ok(mut client) => {
+                let answer = client.ask(&ToScheduler::Yield, &mut Vec::new(), is_done);
+                // Otherwise it has yielded, or it has just gone by itself.
+                if let Err(error @ ClientError::Refused(_)) = answer {
+                    return Err(error.into());
+                }
+            }
             Err(error @ ClientError::Version(_)) => return Err(error.into()),
             Err(_) => {}
         }

@@ -174,11 +174,11 @@ impl Held {
 
     /// The file that will be executed, if it can be told.
     pub fn file(&self) -> Option<PathBuf> {
-        self.candidates.iter().map(|path| self.full(path)).find(|path| path.is_file())
+        self.candidates.iter().map(|path| self.resolve(path)).find(|path| path.is_file())
     }
 
-    fn full(&self, path: &Path) -> PathBuf {
-        full(path, self.directory.as_deref())
+    fn resolve(&self, path: &Path) -> PathBuf {
+        resolve(path, self.directory.as_deref())
     }
 
     /// The environment that it will get, without what `let_go` adds.
@@ -217,7 +217,7 @@ impl Held {
         let error = io::Error::from_raw_os_error(failure.errno);
         let path = match failure.errno {
             // All were missing, or one is there and its interpreter is not.
-            libc::ENOENT => self.candidates.iter().find(|path| self.full(path).exists()),
+            libc::ENOENT => self.candidates.iter().find(|path| self.resolve(path).exists()),
             _ => self.candidates.get(failure.candidate as usize),
         };
         match (failure.stage, path) {
@@ -226,7 +226,7 @@ impl Held {
             }
             (Stage::Descriptors, _) => LaunchError::System(error),
             (Stage::Execute, Some(path)) => {
-                let why = describe_exec_error(&self.full(path), &error);
+                let why = describe_exec_error(&self.resolve(path), &error);
                 LaunchError::NotExecutable { path: path.clone(), why }
             }
             (Stage::Execute, None) => {
@@ -346,7 +346,7 @@ fn check(program: &OsStr, candidates: &[PathBuf], directory: Option<&Path>) -> R
     }
     let mut denied = None;
     for path in candidates {
-        let full = full(path, directory);
+        let full = resolve(path, directory);
         let Ok(meta) = std::fs::metadata(&full) else { continue };
         let executable = rustix::fs::access(&full, rustix::fs::Access::EXEC_OK);
         match executable {
@@ -367,7 +367,7 @@ fn check(program: &OsStr, candidates: &[PathBuf], directory: Option<&Path>) -> R
 }
 
 /// The path as this process finds it: the program's own counts from the directory that it is started in.
-fn full(path: &Path, directory: Option<&Path>) -> PathBuf {
+fn resolve(path: &Path, directory: Option<&Path>) -> PathBuf {
     directory.map_or_else(|| path.to_owned(), |directory| directory.join(path))
 }
 

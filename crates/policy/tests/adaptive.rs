@@ -230,7 +230,7 @@ fn no_other_policy_starts_a_program_narrow() {
 }
 
 #[test]
-fn the_speedup_that_is_told_counts_cpus_and_not_cores() {
+fn a_reported_speedup_counts_cpus_and_not_cores() {
     let mut bench = Bench::new("pack:2 [numa] l3:1 core:2 pu:2", "adaptive", &Settings::default());
     bench.arrive("a team 8 speedup 2:1900,4:3600,8:6500 left 100s");
     let lines = bench.lines.join("\n");

@@ -223,9 +223,13 @@ pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> S
             crowd > 1 && places[place].len() == 1 && need.own_threads.unwrap_or(need.least_threads) > 1;
         need.scope.is_none() && !brings_several && places[place].len() >= need.floor as usize
     };
+    // Where several share a place in turn, each has its weight's part of it.
+    let weight = |program: usize| cx.needs[members[program]].weight;
+    let alike = |one: usize, other: usize| crowd == 1 || weight(one) == weight(other);
     let begin = |at: Vec<usize>, on: Vec<Vec<usize>>| {
         let (domain, domains) = (&domain, domains.len());
-        let mut exchange = Exchange { domain, domains, both: &both, moving: &moving, may: &may, at, on };
+        let mut exchange =
+            Exchange { domain, domains, both: &both, moving: &moving, may: &may, alike: &alike, at, on };
         exchange.improve();
         exchange
     };

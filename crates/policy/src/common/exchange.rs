@@ -23,6 +23,8 @@ pub(super) struct Exchange<'e> {
     pub moving: &'e dyn Fn(usize, usize) -> f64,
     /// Whether a program may be moved to a place.
     pub may: &'e dyn Fn(usize, usize) -> bool,
+    /// Whether two programs leave everybody's share as it is when they exchange places.
+    pub alike: &'e dyn Fn(usize, usize) -> bool,
     /// Where each program stands.
     pub at: Vec<usize>,
     /// Who stands on each place.
@@ -126,7 +128,8 @@ impl Exchange<'_> {
                     let (here, there) = (self.at[one], self.at[other]);
                     steps_left = steps_left.saturating_sub(1);
                     let apart = self.domain[there] != NONE && self.domain[there] != self.domain[here];
-                    if !apart || !(self.may)(one, there) || !(self.may)(other, here) {
+                    let may = apart && (self.may)(one, there) && (self.may)(other, here);
+                    if !may || !(self.alike)(one, other) {
                         continue;
                     }
                     if self.gain(&around, one, other) > LEAST {
@@ -167,6 +170,7 @@ mod tests {
                 both: &both,
                 moving: &|program, place| moves[program * 8 + place],
                 may: &|_, _| true,
+                alike: &|_, _| true,
                 at,
                 on,
             };
