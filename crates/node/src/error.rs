@@ -20,7 +20,7 @@ pub enum Error {
     #[error(transparent)]
     Linux(#[from] linux::Error),
     /// A program's file in the registry could not be written; nothing is done that is not noted first.
-    #[error("{0}; the program runs on, but what is not on record is not done to it")]
+    #[error("{0}; the program runs on, and nothing is done to it that is not on record")]
     Registry(#[from] RegistryError),
     /// What a running program has (masks, groups) could not be read, or could not be given back as it is.
     #[error(transparent)]

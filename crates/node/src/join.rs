@@ -318,7 +318,9 @@ pub fn take_over(home: &Home, role: Role) -> Result<SchedulerLock, JoinError> {
                     return Err(error.into());
                 }
             }
-            Err(error @ ClientError::Version(_)) => return Err(error.into()),
+            Err(error @ (ClientError::Version { .. } | ClientError::GreetingRefused(_))) => {
+                return Err(error.into());
+            }
             Err(_) => {}
         }
         linux::clock::sleep_until(now_ns() + SHORTEST_PAUSE_NS);

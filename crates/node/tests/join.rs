@@ -284,7 +284,10 @@ fn refusal_of_takeover(answer: FromScheduler) -> (String, Duration) {
     });
     let began = machine::ran();
     let why = match take_over(&home, Role::Daemon) {
-        Err(JoinError::Client(error @ ClientError::Version(_))) if !error.is_lost() => error.to_string(),
+        Err(JoinError::Client(error @ (ClientError::Version { .. } | ClientError::GreetingRefused(_)))) => {
+            assert!(!error.is_lost());
+            error.to_string()
+        }
         other => panic!("{:?}", other.err()),
     };
     leader.join().unwrap();

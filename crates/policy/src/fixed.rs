@@ -134,7 +134,7 @@ impl Policy for Fixed {
                 None => waiting.push(need.app.id.clone()),
             }
         }
-        // Whom the plan itself has wait, waits as planned.
+        // A program that the plan itself lists as waiting or suspended is not left out of it.
         waiting.retain(|app| live.contains(app));
         let remarks = if waiting.is_empty() { Vec::new() } else { vec![Remark::Unplanned { apps: waiting }] };
         let tree = match tree {

@@ -34,7 +34,7 @@ fn sequence(seed: u64) -> Result<u64, String> {
     })
 }
 
-/// Of a program that exchanged its place in turn with a heavier one, for the sake of their neighbours.
+/// 51215: programs of different weights exchanged places that several share in turn.
 #[test]
 fn seeds_that_showed_unfair_shares_show_none_now() {
     assert_eq!(sequence(51215).err(), None);

@@ -29,12 +29,19 @@ pub enum ClientError {
     #[error("the scheduler ended the connection")]
     Ended,
     /// The scheduler gave an answer that was not expected.
-    #[error("the scheduler answered something else than it was asked")]
+    #[error("the scheduler gave an unexpected answer")]
     Unexpected,
-    /// The scheduler speaks another version of the protocol than [`VERSION`]. In words: which each side speaks, and
-    /// what to do.
+    /// The scheduler greeted with another version than [`VERSION`].
+    #[error(
+        "the scheduler speaks version {theirs} of the protocol and this coplace version {VERSION}; use one coplace for both"
+    )]
+    Version {
+        /// The version that the scheduler speaks.
+        theirs: u32,
+    },
+    /// The scheduler refused the greeting, as it does where it speaks another version; what it said, with both versions.
     #[error("{0}")]
-    Version(String),
+    GreetingRefused(String),
     /// What the scheduler said against the request ([`FromScheduler::Refused`]).
     #[error("{0}")]
     Refused(String),
@@ -48,7 +55,8 @@ impl ClientError {
             ClientError::NotThere { .. } | ClientError::Ended | ClientError::Line(LineError::Io(_)) => true,
             ClientError::Line(LineError::Json(_) | LineError::TooLong)
             | ClientError::Unexpected
-            | ClientError::Version(_)
+            | ClientError::Version { .. }
+            | ClientError::GreetingRefused(_)
             | ClientError::Refused(_) => false,
         }
     }
@@ -93,11 +101,8 @@ impl Client {
                 client.scheduler_pid = pid;
                 Ok(client)
             }
-            FromScheduler::Hello { version, .. } => Err(ClientError::Version(format!(
-                "the scheduler speaks version {version} of the protocol and this coplace version {VERSION}; use one coplace for both"
-            ))),
-            // Nothing else is refused at this point, and the scheduler names both versions itself.
-            FromScheduler::Refused { why } => Err(ClientError::Version(why)),
+            FromScheduler::Hello { version, .. } => Err(ClientError::Version { theirs: version }),
+            FromScheduler::Refused { why } => Err(ClientError::GreetingRefused(why)),
             _ => Err(ClientError::Unexpected),
         }
     }

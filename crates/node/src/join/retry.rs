@@ -110,7 +110,8 @@ mod tests {
         }
         for error in [
             JoinError::from(ClientError::Refused("not yours".into())),
-            ClientError::Version("use one coplace for both".into()).into(),
+            ClientError::Version { theirs: 0 }.into(),
+            ClientError::GreetingRefused("use one coplace for both".into()).into(),
             ClientError::Unexpected.into(),
             LockError::Io { path: home.lock(), error: io::ErrorKind::PermissionDenied.into() }.into(),
         ] {

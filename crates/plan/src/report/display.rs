@@ -241,8 +241,8 @@ impl Remark {
             Remark::ByEvidence { programs, nodes } => {
                 write!(f, "{programs} programs on {nodes} nodes of memory by what is known of them.")
             }
-            Remark::Evidence { app, cores, nodes, facts } => {
-                write!(f, "{app}: {cores} cores, or single CPUs, of {nodes} nodes; ")?;
+            Remark::Evidence { app, cpus, nodes, facts } => {
+                write!(f, "{app}: {cpus} CPUs of {nodes} nodes; ")?;
                 match &facts[..] {
                     [] => write!(f, "nothing is known of {app}."),
                     facts => write!(f, "{}.", list(facts, ", ")),
@@ -291,8 +291,8 @@ mod tests {
         let raised = Remark::WeightRaised { apps: ids(&["a"]), weight: 250, shortest_slice_ns: 5_000_000 };
         assert_eq!(raised.to_string(), "a count as weight 0.25: no turn is shorter than 5ms.");
         let app = AppId::new("a").unwrap();
-        let evidence = Remark::Evidence { app, cores: 6, nodes: 2, facts: Vec::new() };
-        assert_eq!(evidence.to_string(), "a: 6 cores, or single CPUs, of 2 nodes; nothing is known of a.");
+        let evidence = Remark::Evidence { app, cpus: 6, nodes: 2, facts: Vec::new() };
+        assert_eq!(evidence.to_string(), "a: 6 CPUs of 2 nodes; nothing is known of a.");
     }
 
     #[test]

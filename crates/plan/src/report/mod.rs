@@ -220,8 +220,8 @@ pub enum Remark {
     Evidence {
         /// Which program.
         app: AppId,
-        /// Cores that it got; single CPUs where CPUs are not dealt out by cores.
-        cores: u32,
+        /// CPUs that it got.
+        cpus: u32,
         /// Nodes of memory that they lie in.
         nodes: u32,
         /// What is known of it; empty if nothing is.
@@ -427,7 +427,7 @@ mod tests {
         let remarks = vec![
             Remark::LeftOver { cpus: cpus.clone(), width: 2 },
             Remark::LevelsInTurn,
-            Remark::Evidence { app: id("a"), cores: 2, nodes: 1, facts: vec![Fact::Left(known)] },
+            Remark::Evidence { app: id("a"), cpus: 2, nodes: 1, facts: vec![Fact::Left(known)] },
             Remark::Rejected { policy: "mine".into(), why: vec![Rejection::Failed("7: no".into())] },
             Remark::Script("hello".into()),
         ];

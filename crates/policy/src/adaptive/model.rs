@@ -227,7 +227,7 @@ impl Facts {
         ];
         Remark::Evidence {
             app: app.id.clone(),
-            cores: row.iter().sum::<usize>() as u32,
+            cpus: (row.iter().sum::<usize>() * ground.cell_cpus) as u32,
             nodes: row.iter().filter(|cells| **cells > 0).count() as u32,
             facts: facts.into_iter().flatten().collect(),
         }
