@@ -143,22 +143,32 @@ impl Policy for EquilibriumOverLevels {
     }
 }
 
-/// Raises weights to what the shortest slice is worth on the finest level, while the others stand
-/// still for as long as is allowed.
-fn raise_weights(cx: &mut Context<'_>, cuts: &[Cut]) -> Option<Remark> {
+/// Raises weights to what the shortest slice is worth on the finest level that is wide enough for the program,
+/// while the others stand still for as long as is allowed.
+fn raise_weights(cx: &mut Context<'_>, cuts: &[Cut]) -> Vec<Remark> {
     let all: u64 = cx.needs.iter().map(|need| need.weight).sum();
-    let finest = &cuts[level(cx, cuts, cx.needs.len()).0];
+    let average = all.div_ceil(cx.needs.len().max(1) as u64);
+    let in_use = &cuts[..=level(cx, cuts, cx.needs.len()).0];
     let (settings, cpus) = (cx.settings, cx.snapshot.usable.len() as u64);
-    let worth = u128::from(all) * u128::from(finest.width) * u128::from(settings.min_slice_ns);
-    let least = worth.div_ceil((u128::from(settings.max_still_ns) * u128::from(cpus)).max(1));
-    let least = u64::try_from(least).unwrap_or(u64::MAX).min(all.div_ceil(cx.needs.len().max(1) as u64));
-    let mut apps = Vec::new();
-    for need in cx.needs.iter_mut().filter(|need| need.weight < least) {
-        need.weight = least;
-        apps.push(need.app.id.clone());
+    let least = |floor: u32| {
+        let width = in_use.iter().rev().map(|cut| cut.width).find(|&width| width >= floor);
+        let width = width.unwrap_or(in_use[0].width);
+        let worth = u128::from(all) * u128::from(width) * u128::from(settings.min_slice_ns);
+        let least = worth.div_ceil((u128::from(settings.max_still_ns) * u128::from(cpus)).max(1));
+        u64::try_from(least).unwrap_or(u64::MAX).min(average)
+    };
+    let mut raised: BTreeMap<u64, Vec<AppId>> = BTreeMap::new();
+    for need in &mut cx.needs {
+        let least = least(need.floor);
+        // Those that must not be stopped have no turns.
+        if need.weight < least && need.app.stoppable {
+            need.weight = least;
+            raised.entry(least).or_default().push(need.app.id.clone());
+        }
     }
     let shortest_slice_ns = settings.min_slice_ns;
-    (!apps.is_empty()).then_some(Remark::WeightRaised { apps, weight: least, shortest_slice_ns })
+    let remark = |(weight, apps)| Remark::WeightRaised { apps, weight, shortest_slice_ns };
+    raised.into_iter().map(remark).collect()
 }
 
 struct Equilibrium<'a, 'c> {

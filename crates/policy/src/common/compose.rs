@@ -257,12 +257,13 @@ fn arrange(cx: &Context<'_>, divide: &dyn Divide, candidates: &[usize]) -> (Opti
 /// has its turn, and what it is entitled to of it, before the layer's slot ends; else it would
 /// stand still for several rounds, or get more than the others.
 fn fit_inner_turns(cx: &Context<'_>, layers: &[Vec<Part>], slices: &mut [u64], first: usize) {
+    let longest = cx.settings.max_still_ns.saturating_mul(if cx.exact_shares { 2 } else { 1 });
     let needed = |part: &Part| {
         let weights = || part.members.iter().map(|&index| cx.needs[index].weight);
         let (all, least) = (weights().sum::<u64>(), weights().min().unwrap_or(1).max(1));
         let one_each = cx.settings.min_slice_ns.saturating_mul(part.members.len() as u64);
         let by_weight = cx.settings.min_slice_ns.saturating_mul(all).div_ceil(least);
-        if takes_turns(cx, part) { by_weight.min(cx.settings.max_still_ns).max(one_each) } else { 1 }
+        if takes_turns(cx, part) { by_weight.min(longest).max(one_each) } else { 1 }
     };
     let mut stretch = (1, 1);
     for (parts, &own) in layers.iter().zip(&slices[first..]) {
@@ -342,14 +343,16 @@ fn takes_turns(cx: &Context<'_>, part: &Part) -> bool {
 fn shares_equally(cx: &Context<'_>, part: &Part) -> bool {
     let (cpus, count) = (part.place.len(), part.members.len());
     let weight = |index: usize| cx.needs[index].weight;
-    let mut threads = part.members.iter().map(|&index| thin(cx, index, part).threads);
-    let first = threads.next();
+    let threads: Vec<u32> = part.members.iter().map(|&index| thin(cx, index, part).threads).collect();
+    // Programs that cannot use their equal part of the CPUs would leave some of them to nobody.
+    let filled = threads[0] as usize * count >= cpus;
     // One that may stand on a part of it only is the denser there.
     let open =
         |&index: &usize| cx.needs[index].scope.is_none() || cx.needs[index].open(&part.place) == part.place;
     (count >= cpus || cpus.is_multiple_of(count))
+        && filled
         && part.members.iter().all(open)
-        && threads.all(|threads| Some(threads) == first)
+        && threads.windows(2).all(|pair| pair[0] == pair[1])
         && part.members.windows(2).all(|pair| weight(pair[0]) == weight(pair[1]))
 }
 
