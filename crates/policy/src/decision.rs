@@ -138,9 +138,18 @@ pub struct LevelMemory {
     /// Since when it is the same ones, in nanoseconds.
     #[serde(default)]
     pub changed_ns: u64,
-    /// LV: since when programs that keep their partition are asked for narrower teams.
+    /// LV: the programs that keep their partition for a while and are asked for narrower teams.
     #[serde(default)]
-    pub asked_ns: BTreeMap<AppId, u64>,
+    pub asked: BTreeMap<AppId, Asked>,
+}
+
+/// A program that is about to get a narrower partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Since when it is asked for a narrower team, in the snapshot's time.
+    pub since_ns: u64,
+    /// The partition that it is about to get.
+    pub place: CpuSet,
 }
 
 /// What a policy decides.

@@ -42,7 +42,7 @@ mod ue;
 
 pub use adaptive::account::{Account, Served};
 pub use builtin::{Listed, UnknownPolicy, list};
-pub use decision::{Decision, Failed, LevelMemory, Memory, NarrowStart, Policy};
+pub use decision::{Asked, Decision, Failed, LevelMemory, Memory, NarrowStart, Policy};
 pub use neighbours::{Neighbours, Predictions};
 pub use places::Places;
 pub use registry::by_name;

@@ -60,7 +60,8 @@
 //! - the grace period: `a_narrowing_program_keeps_its_partition_until_it_shrank`
 //! - who scales better is wider: `the_best_scaling_program_goes_a_level_up`
 //! - programs that cannot use more: `a_saturated_program_has_its_own_partition_all_the_time`
-//! - shares of equal programs within 10% once nothing has changed for `settle_ns` and `grace_ns`, over every
+//! - shares of equal programs within 10% once nothing has changed for the longer of `settle_ns` and `hold_ns`, and then
+//!   for `grace_ns` (another level is a new beginning, and may be held back), over every
 //!   round of turns (`2 × max_still_ns` at most, longer only where the report says so); the rest is turns
 //!   that cannot be shorter than `min_slice_ns`. Before that programs stand where they came to: a partition
 //!   with one program may stand beside one with all others, and whoever has less than an equal has no
@@ -88,7 +89,7 @@ use workload::AppId;
 
 use crate::common::compose::{Divide, Division, compose};
 use crate::common::context::{Context, Part};
-use crate::common::keep::stay;
+use crate::common::keep::{Claim, stay};
 use crate::common::levels::{Cut, allowed_cuts, claims, describe, id, level};
 use crate::common::levels::{one_each, outside_of, parts, spread, together};
 use crate::common::seats::{rank, seats};
@@ -116,7 +117,10 @@ impl Policy for EquilibriumOverLevels {
             // Before levels are balanced programs stand where they came to, or still stand.
             share_bound: Some(ShareBound::Floor(1.0)),
             settled: Some(Settled {
-                after_ns: self.settings.settle_ns.saturating_add(self.settings.grace_ns),
+                after_ns: {
+                    let settings = &self.settings;
+                    settings.settle_ns.max(settings.hold_ns).saturating_add(settings.grace_ns)
+                },
                 bound: ShareBound::Ratio(1.1),
             }),
             waiting_bound: Some(WaitingBound::Terminations(0)),
@@ -216,7 +220,7 @@ impl Divide for Equilibrium<'_, '_> {
         };
         let mut memory = self.remember(cuts[finest].width);
         let grace = self.grace(cuts, &mut layers);
-        memory.asked_ns = grace.since_ns;
+        memory.asked = grace.asked;
         layers.retain(|layer| !layer.parts.is_empty());
         layers.sort_by_key(|layer| layer.level);
         for layer in &layers {
@@ -234,7 +238,7 @@ impl Divide for Equilibrium<'_, '_> {
         Division {
             layers: layers.into_iter().map(|layer| layer.parts).collect(),
             always: beside.parts,
-            asked: grace.asked,
+            asked: grace.threads,
             level: memory,
             wake_at_ns: [held_until, settled_at_ns, grace.wake_at_ns].into_iter().flatten().min(),
             remarks,
@@ -292,7 +296,7 @@ impl Equilibrium<'_, '_> {
             for (Reverse(weight), class) in self.by_weight(&rest, cut.width) {
                 let ranks: Vec<u64> =
                     class.iter().map(|&index| rank(&cx.needs[index], cut.width, wider)).collect();
-                let dealt = seats(&cut.places, &claims(cx, &cut.places, &class), &ranks);
+                let dealt = seats(&cut.places, &self.claims(&cut.places, &class), &ranks);
                 let mut left = vec![true; class.len()];
                 for (place, seated) in dealt.into_iter().enumerate() {
                     seated.iter().for_each(|&at| left[at] = false);
@@ -321,6 +325,18 @@ impl Equilibrium<'_, '_> {
             rest.retain(|&index| without_seat[index]);
         }
         layers
+    }
+
+    /// Whoever is about to get a narrower partition counts as standing there, lest another be chosen for it, and asked
+    /// for a narrower team in turn, at every decision.
+    fn claims<'s>(&'s self, places: &[CpuSet], members: &[usize]) -> Vec<Claim<'s>> {
+        let mut claims = claims(self.cx, places, members);
+        for (claim, &index) in claims.iter_mut().zip(members) {
+            if let Some(asked) = self.cx.memory.level.asked.get(id(self.cx, index)) {
+                claim.before = Some(&asked.place);
+            }
+        }
+        claims
     }
 
     /// Those of `members` that partitions of `width` CPUs are wide enough for, heaviest first.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::{Engine, Event, Recorder};
-use plan::Plan;
+use plan::{Plan, Violation};
 use policy::{Policy, Settings};
 use topology::Machine;
 use workload::{Scenario, Waiting};
@@ -77,8 +77,8 @@ pub struct Outcome {
     pub decisions: u64,
     /// Decisions whose plan the checker did not let pass.
     pub rejected: u64,
-    /// Promises about sequences of plans that were broken.
-    pub complaints: u64,
+    /// Promises about sequences of plans that were broken, and when (ns).
+    pub complaints: Vec<(u64, Violation)>,
     /// When each plan came into force, if they are kept.
     pub plans: Vec<(u64, Plan)>,
 }
@@ -154,7 +154,7 @@ fn play(
             present: Vec::new(),
             decisions: 0,
             rejected: 0,
-            complaints: 0,
+            complaints: Vec::new(),
             plans: Vec::new(),
         },
         keep_plans: setup.keep_plans,
@@ -272,7 +272,7 @@ impl Run<'_> {
             let (step, Ok(())) = self.engine.run_step(now_ns, events, &mut self.world);
             self.outcome.decisions += 1;
             self.outcome.rejected += u64::from(!step.rejected.is_empty());
-            self.outcome.complaints += step.complaints.len() as u64;
+            self.outcome.complaints.extend(step.complaints.into_iter().map(|broken| (now_ns, broken)));
             if self.keep_plans && self.outcome.plans.last().is_none_or(|(_, plan)| *plan != *step.plan) {
                 self.outcome.plans.push((now_ns, Plan::clone(&step.plan)));
             }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use coplace_sim::{Figures, Knowledge, Model, Outcome, Setup, many, simulate};
+use plan::Violation;
 use policy::{LevelDecision, Settings, by_name};
 use topology::Machine;
 use workload::{AppId, Curve, Demand, Job, Malleability, Profile, Random, Scenario, Waiting};
@@ -118,8 +119,13 @@ fn settings(random: &mut Random) -> Settings {
 /// What must hold of every simulation.
 fn wrong(outcome: &Outcome, scenario: &Scenario) -> Vec<String> {
     let mut wrong = Vec::new();
-    if outcome.rejected + outcome.complaints > 0 {
-        wrong.push(format!("{} plans rejected, {} promises broken", outcome.rejected, outcome.complaints));
+    if outcome.rejected > 0 {
+        wrong.push(format!("{} plans rejected", outcome.rejected));
+    }
+    for (at_ns, broken) in &outcome.complaints {
+        let plan = outcome.plans.iter().rev().find(|(since_ns, _)| since_ns <= at_ns);
+        let plan = plan.map_or(String::new(), |(since_ns, plan)| format!(", {plan} since {since_ns} ns"));
+        wrong.push(format!("at {at_ns} ns: {broken}{plan}"));
     }
     let cpus = f64::from(outcome.cpus);
     for (job, planned) in outcome.jobs.iter().zip(&scenario.jobs) {
@@ -189,6 +195,15 @@ fn every_simulation_ends_with_nothing_lost_and_no_plan_refused() {
         .unwrap_or_else(|why| panic!("{why}"));
 }
 
+/// LV under `settle_ns`, `hold_ns` and `grace_ns`. 21416: a level that was held back changed after the time for which equal
+/// shares were promised. 73066: whose team was to become narrower was chosen anew when its grace period ended.
+#[test]
+fn seeds_that_showed_unequal_shares_show_none_now() {
+    for seed in [21416, 73066] {
+        assert_eq!(trial(seed), Ok(()));
+    }
+}
+
 #[test]
 fn a_failure_states_its_seed_and_repeat_command() {
     let result = swarm(40, 20, |seed| if seed < 47 { Ok(()) } else { Err(format!("{seed} is wrong")) });
@@ -219,7 +234,8 @@ fn a_job_lost_in_a_simulation_is_noticed() {
         !wrong(&outcome, &scenario).is_empty()
     };
     assert!(spoil(&|outcome| outcome.rejected = 1));
-    assert!(spoil(&|outcome| outcome.complaints = 1));
+    let broken = Violation::Missing { app: scenario.jobs[0].id.clone() };
+    assert!(spoil(&|outcome| outcome.complaints.push((0, broken.clone()))));
     assert!(spoil(&|outcome| outcome.jobs[0].started_ns = outcome.jobs[0].ended_ns + 1));
     assert!(spoil(&|outcome| outcome.jobs[0].cpu_ns *= 1e6));
     assert!(spoil(&|outcome| outcome.jobs[0].entitled_ns *= 2.0));

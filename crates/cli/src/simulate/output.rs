@@ -49,7 +49,7 @@ pub fn policy(ran: &Ran) -> Value {
         "name": ran.name,
         "figures": figures,
         "rejected": ran.played.iter().map(|played| played.rejected).sum::<u64>(),
-        "complaints": ran.played.iter().map(|played| played.complaints).sum::<u64>(),
+        "complaints": ran.played.iter().map(|played| played.complaints.len() as u64).sum::<u64>(),
     })
 }
 
@@ -148,7 +148,7 @@ pub fn table(asked: &Asked, ran: &[Ran]) -> String {
         let (rejected, complaints) = ran
             .played
             .iter()
-            .fold((0, 0), |sum, played| (sum.0 + played.rejected, sum.1 + played.complaints));
+            .fold((0, 0), |sum, played| (sum.0 + played.rejected, sum.1 + played.complaints.len() as u64));
         if rejected + complaints > 0 {
             let _ = writeln!(
                 text,

@@ -8,15 +8,16 @@ use plan::Remark;
 use workload::AppId;
 
 use super::{Equilibrium, Layer, standing};
+use crate::Asked;
 use crate::common::context::Part;
 use crate::common::levels::{Cut, id};
 
-/// Since when programs are asked for narrower teams, and what follows from that.
+/// Which programs are asked for narrower teams, and what follows from that.
 #[derive(Default)]
 pub(super) struct Grace {
-    pub since_ns: BTreeMap<AppId, u64>,
+    pub asked: BTreeMap<AppId, Asked>,
     /// Threads that they are asked for while they keep their partition.
-    pub asked: BTreeMap<AppId, u32>,
+    pub threads: BTreeMap<AppId, u32>,
     pub wake_at_ns: Option<u64>,
     pub remark: Option<Remark>,
 }
@@ -40,13 +41,13 @@ impl Equilibrium<'_, '_> {
                 };
                 let app = id(cx, index);
                 let now_ns = cx.snapshot.now_ns;
-                let since_ns = cx.memory.level.asked_ns.get(app).copied().unwrap_or(now_ns);
+                let since_ns = cx.memory.level.asked.get(app).map_or(now_ns, |asked| asked.since_ns);
                 let end_ns = since_ns.saturating_add(cx.settings.grace_ns);
                 if end_ns <= now_ns {
                     return true;
                 }
-                grace.since_ns.insert(app.clone(), since_ns);
-                grace.asked.insert(app.clone(), threads);
+                grace.asked.insert(app.clone(), Asked { since_ns, place: place.clone() });
+                grace.threads.insert(app.clone(), threads);
                 grace.wake_at_ns = Some(grace.wake_at_ns.map_or(end_ns, |wake| wake.min(end_ns)));
                 back.push((level, Part { place: before.clone(), members: vec![index] }));
                 false
