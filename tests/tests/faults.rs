@@ -13,6 +13,10 @@ use workload::Random;
 /// What is promised: within this time of losing their scheduler programs are free, or under another.
 const PROMISED: Duration = Duration::from_secs(1);
 
+/// Teams that spin, without a scheduler on a machine that others keep busy, wait for one another for minutes. What was to
+/// be seen of them without one has been seen by then, and a daemon comes to help.
+const HELP_AFTER: Duration = Duration::from_secs(20);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Victim {
     Daemon,
@@ -135,6 +139,7 @@ fn play(round: &Round) -> Option<Duration> {
         processes::signal(victim, libc::SIGKILL);
     }
     let (killed, killed_at) = (Instant::now(), machine::ran());
+    let mut came = killed;
     let promised = || machine::ran() - killed_at > PROMISED;
 
     let mut again = round.daemon_again_after;
@@ -148,6 +153,7 @@ fn play(round: &Round) -> Option<Duration> {
         {
             again = None;
             adopted = false;
+            came = Instant::now();
             let mut daemon = home.coplace();
             daemons.push(home.start("again", daemon.arg("daemon")));
         }
@@ -168,8 +174,11 @@ fn play(round: &Round) -> Option<Duration> {
             let alive = programs(&home);
             let all = alive.iter().all(|pid| known.contains(&u64::from(*pid)));
             adopted = role == Some("daemon".into()) && all;
-            let late = killed.elapsed() > Duration::from_secs(30);
+            let late = came.elapsed() > Duration::from_secs(30);
             assert!(adopted || !late, "not adopted: {alive:?} of {known:?}; {round:?}{}", home.traces());
+        }
+        if adopted && again.is_none() && killed.elapsed() > HELP_AFTER && scheduler().is_none() {
+            again = Some(HELP_AFTER);
         }
         // A program that has not begun yet is none of the living.
         let ended = || runs.iter().all(Child::verified);
