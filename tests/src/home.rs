@@ -37,7 +37,9 @@ impl Home {
         let directory =
             tempfile::Builder::new().prefix("coplace-").tempdir().expect("a directory can be made");
         let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        fs::write(directory.path().join("config.toml"), "").expect("the directory can be written");
+        // What other programs of the machine use is no matter of most tests.
+        let config = directory.path().join("config.toml");
+        fs::write(config, "unmanaged = 'ignore'\n").expect("the directory can be written");
         fs::create_dir(directory.path().join("out")).expect("the directory can be written");
         Home { directory, mark, user: None, _lock: lock }
     }

@@ -46,3 +46,20 @@ pub fn pass(time: Duration) {
         thread::sleep(POLL_INTERVAL);
     }
 }
+
+/// How long the machine's CPUs have been idle, all together.
+pub fn idle() -> Duration {
+    let text = std::fs::read_to_string("/proc/stat").expect("it is readable");
+    let ticks = text.split_whitespace().nth(4).and_then(|text| text.parse::<u64>().ok());
+    // SAFETY: it takes a number.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    Duration::from_secs_f64(ticks.expect("it says how long CPUs were idle") as f64 / per_second as f64)
+}
+
+/// Whether other programs keep a CPU busy; takes two seconds.
+pub fn is_busy() -> bool {
+    let (began, before) = (Instant::now(), idle());
+    thread::sleep(Duration::from_secs(2));
+    let used = began.elapsed() * super::processes::cpu_count() as u32;
+    used.saturating_sub(idle() - before) > began.elapsed() / 2
+}

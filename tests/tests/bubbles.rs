@@ -19,8 +19,7 @@ fn ten_thousand_threads_follow_their_partition_and_return() {
         return skipped("a partition that shrinks", "there is only one CPU");
     }
     let home = Home::new();
-    // A CPU that a foreign program keeps busy is to be the threads' as well.
-    let daemon = home.daemon(&["--policy", "TA", "--unmanaged", "ignore"]);
+    let daemon = home.daemon(&["--policy", "TA"]);
     let start = |name: &str, arguments: &[&str]| {
         home.start(name, home.coplace().args(["run", "--name", name, "--"]).args(arguments))
     };

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use coplace_tests::{Home, app, processes, skipped};
+use coplace_tests::{Home, app, machine, processes, skipped};
 use serde_json::Value;
 
 /// A first burst may cost a quarter of a second, which takes two CPUs twelve seconds to earn.
@@ -36,16 +36,6 @@ fn bandwidth(home: &Home) -> (u64, f64) {
     (number(" short bursts") as u64, number("% of the machine"))
 }
 
-/// How long the CPUs of the machine have been idle, all together.
-fn idle() -> Duration {
-    let text = std::fs::read_to_string("/proc/stat").expect("it is readable");
-    let ticks =
-        text.split_whitespace().nth(4).and_then(|text| text.parse::<u64>().ok()).expect("it has idle time");
-    // SAFETY: it takes a number.
-    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    Duration::from_secs_f64(ticks as f64 / per_second as f64)
-}
-
 #[test]
 fn idle_cpu_bursts_measure_loss_and_stop_for_a_newcomer() {
     if processes::cpu_count() < 2 {
@@ -74,9 +64,9 @@ fn idle_cpu_bursts_measure_loss_and_stop_for_a_newcomer() {
     };
     // One thread: the other CPU is idle.
     let mut narrow = start("narrow", "1");
-    let (began, idle_before) = (Instant::now(), idle());
+    let (began, idle_before) = (Instant::now(), machine::idle());
     while bursts(&home).is_empty() {
-        let is_busy = idle() - idle_before < began.elapsed() / 10;
+        let is_busy = machine::idle() - idle_before < began.elapsed() / 10;
         if is_busy && began.elapsed() > MOMENT {
             assert_eq!(bandwidth(&home).0, 0, "bursts where no CPU is idle");
             narrow.signal(libc::SIGTERM);
