@@ -59,8 +59,8 @@ void coplace_wake(coplace_thread *thread);
 void coplace_join(coplace_thread *thread, void **result);
 /* Lets it go on by itself. The handle is used up. */
 void coplace_detach(coplace_thread *thread);
-/* Wants it to end at its next cancellation point: coplace_yield, coplace_yield_to, coplace_sleep_ns and
- * coplace_cancellation_point. Its frames are left as they are; values of keys are destroyed. */
+/* Wants it to end at its next cancellation point: coplace_yield, coplace_yield_to, coplace_sleep_ns,
+ * coplace_park and coplace_cancellation_point. Its frames are left as they are; values of keys are destroyed. */
 void coplace_cancel(coplace_thread *thread);
 void coplace_cancellation_point(void);
 /* Ends the calling thread with this result. Not the first thread of a run. */
@@ -69,6 +69,14 @@ void coplace_exit(void *result) __attribute__((noreturn));
 void coplace_yield(void);
 /* Lets this one run next here if it waits for a processor that it may have; else as coplace_yield. */
 void coplace_yield_to(coplace_thread *thread);
+/* The calling thread, for others that unpark it or yield to it while it runs. Not to be joined or detached. */
+coplace_thread *coplace_self(void);
+/* Waits until somebody unparks it; comes back at once if that has happened since it parked the last time. It may
+ * also come back without that: look again whether what it waits for is there. */
+void coplace_park(void);
+/* Lets a thread come back from coplace_park, or pass it the next time, once. It has not been joined or detached, or
+ * has not ended yet. */
+void coplace_unpark(coplace_thread *thread);
 /* Waits so many nanoseconds without a processor. */
 void coplace_sleep_ns(uint64_t ns);
 /* Calls work(argument), which may block the kernel thread, on another one and waits for it. */

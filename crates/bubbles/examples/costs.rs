@@ -59,6 +59,25 @@ fn blocking(count: u64) {
     other.join().expect("it ends");
 }
 
+fn parking(count: u64) {
+    let me = ThreadId::current();
+    // Nothing else unparks the two: each `park` is a turn.
+    let other = spawn(move || {
+        for _ in 0..count {
+            park();
+            me.unpark();
+        }
+    });
+    yield_now();
+    time("park", 2 * count, || {
+        for _ in 0..count {
+            other.unpark();
+            park();
+        }
+    });
+    other.join().expect("it ends");
+}
+
 fn bubble(count: u64, members: u64) {
     time("bubble-member", count * members, || {
         for _ in 0..count {
@@ -104,6 +123,7 @@ fn main() {
             }
         });
         blocking(2000 * scale);
+        parking(2000 * scale);
         // fib(20) makes 10,945 threads.
         black_box(fib(20));
         time("fork-join", 10_945 * (scale / 10).max(1), || {

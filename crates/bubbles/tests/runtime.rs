@@ -112,6 +112,77 @@ fn yield_to_lets_the_named_one_run_next() {
 }
 
 #[test]
+fn an_unpark_before_park_is_kept_once() {
+    run(&on("core:1"), || {
+        ThreadId::current().unpark();
+        ThreadId::current().unpark();
+        park();
+        let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let me = ThreadId::current();
+        let other = {
+            let order = order.clone();
+            spawn(move || {
+                order.lock().expect("nobody panics").push("unparks");
+                me.unpark();
+            })
+        };
+        // The second one gave no further permit.
+        park();
+        order.lock().expect("nobody panics").push("goes on");
+        other.join().expect("it ends");
+        assert_eq!(*order.lock().expect("nobody panics"), ["unparks", "goes on"]);
+    })
+    .expect("it runs");
+}
+
+#[test]
+fn parked_threads_hand_a_value_on_and_lose_no_wake_up() {
+    const ROUNDS: usize = 20_000;
+    for machine in ["core:1", "core:2", "pack:2 core:2"] {
+        run(&on(machine), || {
+            // Whose turn it is; each waits for its own.
+            let turn = Arc::new(AtomicUsize::new(0));
+            let ids: Arc<std::sync::Mutex<Vec<ThreadId>>> = Arc::default();
+            let threads: Vec<JoinHandle<()>> = (0..3)
+                .map(|own| {
+                    let (turn, ids) = (turn.clone(), ids.clone());
+                    Builder::new().dormant().spawn(move || {
+                        let next = ids.lock().expect("nobody panics")[(own + 1) % 3];
+                        for round in 0..ROUNDS {
+                            while turn.load(Ordering::Relaxed) != 3 * round + own {
+                                park();
+                            }
+                            turn.store(3 * round + own + 1, Ordering::Relaxed);
+                            next.unpark();
+                        }
+                    })
+                })
+                .collect();
+            *ids.lock().expect("nobody panics") = threads.iter().map(JoinHandle::id).collect();
+            threads.iter().for_each(JoinHandle::wake);
+            for thread in threads {
+                thread.join().expect("it ends");
+            }
+            assert_eq!(turn.load(Ordering::Relaxed), 3 * ROUNDS, "{machine}");
+        })
+        .expect("it runs");
+    }
+}
+
+#[test]
+fn a_thread_that_was_cancelled_ends_when_it_is_unparked() {
+    run(&on("core:2"), || {
+        let thread = spawn(park);
+        thread.cancel();
+        thread.unpark();
+        assert!(matches!(thread.join(), Err(JoinError::Cancelled)));
+        let ended = spawn(ThreadId::current).join().expect("it ends");
+        ended.unpark();
+    })
+    .expect("it runs");
+}
+
+#[test]
 fn a_cancelled_thread_unwinds_at_its_next_cancellation_point() {
     struct Mark(Arc<AtomicBool>);
     impl Drop for Mark {

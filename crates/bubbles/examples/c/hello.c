@@ -34,6 +34,21 @@ static void *leaves(void *argument)
 	coplace_exit(argument);
 }
 
+struct exchange {
+	coplace_thread *asks;
+	int asked, answered;
+};
+
+static void *answers(void *argument)
+{
+	struct exchange *exchange = argument;
+	while (!__atomic_load_n(&exchange->asked, __ATOMIC_ACQUIRE))
+		coplace_park();
+	__atomic_store_n(&exchange->answered, 1, __ATOMIC_RELEASE);
+	coplace_unpark(exchange->asks);
+	return NULL;
+}
+
 static int destroyed;
 
 static void destroy(void *value)
@@ -94,6 +109,14 @@ static void first(void *argument)
 	coplace_key key = coplace_key_make();
 	coplace_join(coplace_spawn(has_value, &key), &result);
 	check(*(int *)result == 7 && destroyed == 7, "values are a thread's own, and destroyed with it");
+	struct exchange exchange = { .asks = coplace_self() };
+	thread = coplace_spawn(answers, &exchange);
+	coplace_yield();
+	__atomic_store_n(&exchange.asked, 1, __ATOMIC_RELEASE);
+	coplace_unpark(thread);
+	while (!__atomic_load_n(&exchange.answered, __ATOMIC_ACQUIRE))
+		coplace_park();
+	coplace_join(thread, NULL);
 	check(coplace_make(NULL, 99, 0, add, NULL) == NULL, "99 is no priority");
 	check(coplace_use_scheduler("none") != 0 && coplace_use_scheduler("spread") == 0, "schedulers have names");
 	*(int *)argument = 1;

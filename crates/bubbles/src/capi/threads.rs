@@ -86,6 +86,21 @@ pub extern "C" fn coplace_yield_to(thread: Record) {
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn coplace_self() -> Record {
+    runtime::current()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn coplace_park() {
+    runtime::park();
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn coplace_unpark(thread: Record) {
+    runtime::unpark_record(thread);
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn coplace_sleep_ns(ns: u64) {
     runtime::sleep(Duration::from_nanos(ns));
 }

@@ -34,6 +34,7 @@ pub(crate) use threads::foreign;
 pub(crate) use threads::handle::{remove_record, wake_record};
 pub(crate) use threads::life::detach;
 pub(crate) use threads::local::Key;
+pub(crate) use threads::park::unpark_record;
 pub(crate) use threads::sync::RawMutex;
 pub(crate) use workers::worker::current;
 
@@ -42,6 +43,7 @@ pub use threads::channel::{Receiver, Sender, channel};
 pub use threads::handle::{Builder, JoinError, JoinHandle, ThreadId, spawn};
 pub use threads::join::join;
 pub use threads::local::Local;
+pub use threads::park::park;
 pub use threads::pause::{aside, cancellation_point, sleep, yield_now, yield_to};
 pub use threads::sync::{Barrier, Condvar, Mutex, MutexGuard, Semaphore};
 pub use threads::tree::placement;

@@ -26,6 +26,13 @@ pub(crate) const CANCELLED: u8 = 1;
 /// `flags`: it was made by the C interface, whose frames are not unwound.
 pub(crate) const FOREIGN: u8 = 2;
 
+/// `permit`: its next `park` waits.
+pub(crate) const NO_PERMIT: u8 = 0;
+/// `permit`: its next `park` does not wait.
+pub(crate) const PERMIT: u8 = 1;
+/// `permit`: it waits in `park`, and is queued nowhere.
+pub(crate) const PARKED: u8 = 2;
+
 /// Records are never freed, so that a stale address still leads to a record, whose number tells
 /// that it is another's.
 #[repr(C, align(64))]
@@ -43,6 +50,8 @@ pub(crate) struct Thread {
     pub entry: Cell<unsafe fn(&Thread)>,
     pub number: AtomicU64,
     pub flags: AtomicU8,
+    /// Whether it may pass `park`.
+    pub permit: AtomicU8,
     pub values: Values,
     /// What it offers to whoever is idle.
     pub offers: Offers<Thread>,
@@ -75,6 +84,7 @@ impl Thread {
             entry: Cell::new(nothing),
             number: AtomicU64::new(0),
             flags: AtomicU8::new(0),
+            permit: AtomicU8::new(NO_PERMIT),
             values: Values::new(),
             offers: Offers::new(),
             name: UnsafeCell::new(None),
@@ -92,6 +102,7 @@ impl Thread {
         self.stack_bytes.set(0);
         self.number.store(number, Ordering::Relaxed);
         self.flags.store(0, Ordering::Relaxed);
+        self.permit.store(NO_PERMIT, Ordering::Relaxed);
     }
 
     /// Who changes how numbers are rounded without having said so is found out where that costs nothing.

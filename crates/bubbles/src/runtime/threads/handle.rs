@@ -168,7 +168,7 @@ impl std::error::Error for JoinError {}
 
 /// A thread that can be joined. Dropping it lets the thread go on by itself.
 pub struct JoinHandle<T> {
-    record: &'static Thread,
+    pub(super) record: &'static Thread,
     outcome: PhantomData<fn() -> T>,
 }
 
@@ -222,7 +222,7 @@ impl<T> JoinHandle<T> {
         self.record.set_priority(priority);
     }
 
-    /// Wants it to end: it does when it comes to [`yield_now`](crate::yield_now), [`sleep`](crate::sleep) or
+    /// Wants it to end: it does when it comes to [`yield_now`](crate::yield_now), [`sleep`](crate::sleep), [`park`](crate::park) or
     /// [`cancellation_point`](crate::cancellation_point) the next time, by unwinding. A thread that waits notices after it was woken.
     pub fn cancel(&self) {
         self.record.cancel();

@@ -7,6 +7,7 @@ pub(super) mod handle;
 pub(super) mod join;
 pub(super) mod life;
 pub(super) mod local;
+pub(super) mod park;
 pub(super) mod pause;
 pub(super) mod sync;
 pub(super) mod tree;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::foreign;
 use super::handle::ThreadId;
 use super::life::Cancelled;
-use crate::runtime::records::thread::{CANCELLED, FOREIGN};
+use crate::runtime::records::thread::{CANCELLED, FOREIGN, Thread};
 use crate::runtime::workers::helpers::Job;
 use crate::runtime::workers::{pool, worker};
 
@@ -16,9 +16,7 @@ pub fn yield_now() {
     let worker = worker::enter();
     let thread = worker.thread();
     worker.yield_processor().leave();
-    if thread.flags.load(Ordering::Relaxed) & CANCELLED != 0 {
-        end_cancelled();
-    }
+    end_if_cancelled(thread);
 }
 
 /// Lets a certain thread run next on this processor, if it waits for one that it may have here;
@@ -41,7 +39,13 @@ pub fn yield_to(other: ThreadId) {
 /// Ends the running thread, by unwinding, if it was cancelled.
 #[inline]
 pub fn cancellation_point() {
-    if worker::current().flags.load(Ordering::Relaxed) & CANCELLED != 0 {
+    end_if_cancelled(worker::current());
+}
+
+/// The same, by who knows the running thread already.
+#[inline]
+pub(super) fn end_if_cancelled(thread: &Thread) {
+    if thread.flags.load(Ordering::Relaxed) & CANCELLED != 0 {
         end_cancelled();
     }
 }

@@ -3,6 +3,7 @@
 pub(super) mod affinity;
 pub(super) mod clock;
 pub(super) mod helpers;
+mod here;
 pub(super) mod kept;
 pub(super) mod limits;
 pub(super) mod overflow;

@@ -1,9 +1,9 @@
 //! What others may see of a worker, and ask of it.
 
-use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
+use super::here;
 use crate::parking::Parking;
 use crate::runtime::records::thread::Thread;
 
@@ -28,15 +28,10 @@ pub(crate) struct Status {
     pub parking: Parking,
 }
 
-thread_local! {
-    /// The status of this kernel thread's worker; null where it is none.
-    pub(super) static HERE: Cell<*const Status> = const { Cell::new(ptr::null()) };
-}
-
 /// The status of this kernel thread's worker, if it is one, for signal handlers and whoever is not sure.
 pub(crate) fn here() -> Option<&'static Status> {
     // SAFETY: workers live as long as their kernel threads run.
-    unsafe { HERE.with(Cell::get).as_ref() }
+    unsafe { here::get().as_ref() }
 }
 
 impl Status {

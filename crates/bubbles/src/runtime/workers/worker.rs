@@ -6,10 +6,11 @@ use std::ops::Deref;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
+use super::here;
 use super::kept::Kept;
 use super::overflow;
 use super::pool::Lists;
-use super::status::{HERE, Status};
+use super::status::Status;
 use crate::hierarchy::Yielded;
 use crate::runtime::records::thread::Thread;
 use crate::runtime::switching::context::{Context, switch};
@@ -53,12 +54,11 @@ impl Deref for Worker {
 }
 
 /// Enters the runtime: from here to `leave` the thread stays on this worker and nothing interrupts it.
-/// Not inlined, as a thread may come back from a switch on another kernel thread, whose variable it is
-/// that is wanted then.
+/// Not inlined: signals know by its address whether a thread holds a worker's before it has entered (`preempt`).
 #[inline(never)]
 #[unsafe(link_section = "bubbles_enter")]
 pub(crate) fn enter() -> &'static Worker {
-    let here = HERE.with(Cell::get);
+    let here = here::get();
     if here.is_null() {
         outside();
     }
@@ -77,7 +77,7 @@ fn outside() -> ! {
 #[inline(never)]
 #[unsafe(link_section = "bubbles_enter")]
 pub(crate) fn leave() {
-    let here = HERE.with(Cell::get);
+    let here = here::get();
     // SAFETY: as in `enter`, which found it not to be null.
     unsafe { (*here).set_inside(false) };
 }
@@ -86,7 +86,7 @@ pub(crate) fn leave() {
 #[inline(never)]
 #[unsafe(link_section = "bubbles_enter")]
 pub(crate) fn is_inside() -> bool {
-    let here = HERE.with(Cell::get);
+    let here = here::get();
     // SAFETY: as in `enter`.
     !here.is_null() && unsafe { (*here).runs() }.is_some()
 }
@@ -95,7 +95,7 @@ pub(crate) fn is_inside() -> bool {
 #[inline(never)]
 #[unsafe(link_section = "bubbles_enter")]
 pub(crate) fn current_thread() -> (&'static Thread, bool) {
-    let here = HERE.with(Cell::get);
+    let here = here::get();
     if here.is_null() {
         outside();
     }
@@ -276,7 +276,7 @@ impl Worker {
     /// The worker's own loop, on its kernel thread's stack, until all threads have ended.
     pub fn work(&'static self, lists: &'static Lists) {
         self.lists.set(lists);
-        HERE.with(|here| here.set(ptr::from_ref(self).cast()));
+        here::set(ptr::from_ref(self).cast());
         overflow::own_stack();
         self.own.set(sanitize::own());
         // SAFETY: `gettid` takes nothing.
@@ -314,7 +314,7 @@ impl Worker {
             lists.world.sleep(lists, self);
         }
         self.kernel_thread.store(0, Ordering::Release);
-        HERE.with(|here| here.set(ptr::null()));
+        here::set(ptr::null());
         self.kept.release_all();
         overflow::leave_stack();
     }
