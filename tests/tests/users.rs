@@ -58,7 +58,7 @@ fn roots_daemon_resizes_the_programs_of_two_users() {
             user=$1; shift
             HOME=$PWD/$user XDG_RUNTIME_DIR=$PWD/$user setpriv --reuid $user --regid $user --clear-groups \"$@\"
         }}
-        {coplace} daemon --policy TA & daemon=$!
+        {coplace} daemon --policy TA --unmanaged ignore & daemon=$!
         until {coplace} status >/dev/null 2>&1; do sleep 0.05; done
         as {FIRST} {coplace} run --name long -- {regions} --size S --scale 12 >long.out 2>&1 & long=$!
         until {coplace} status --json | tr -d '\\n ' | grep -q '\"team\":[2-9]'; do sleep 0.05; done
