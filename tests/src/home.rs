@@ -238,7 +238,15 @@ impl Home {
     /// Nothing of a home whose programs have ended is left: no process, no cgroup.
     pub fn is_left_clean(&self) {
         self.until("every process of this home has ended", || self.processes().is_empty());
-        assert_eq!(self.groups(), Vec::<PathBuf>::new());
+        let members = |group: &Path| fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        let below = |group: &PathBuf| -> Vec<PathBuf> {
+            let entries = fs::read_dir(group).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+        };
+        let left: Vec<PathBuf> =
+            self.groups().into_iter().flat_map(|group| [below(&group), vec![group]].concat()).collect();
+        let left: Vec<(String, &PathBuf)> = left.iter().map(|group| (members(group), group)).collect();
+        assert!(left.is_empty(), "groups are left, with these processes: {left:?}; {}", self.traces());
     }
 }
 

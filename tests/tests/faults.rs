@@ -314,6 +314,7 @@ fn lose_records_and_leader(turns: &str, what: &str) {
         command.args(["run", "--quiet", "--turns", turns, "--rigid", "--name", name, "--"]);
         home.start(name, command.args([&app("rigid"), "--threads", "2", "--size", "X"]))
     };
+    eprintln!("turns by {turns}, {what} is removed");
     let mut runs = ["a", "b", "c"].map(run);
     home.until("they take turns", || {
         home.status().is_some_and(|status| {

@@ -68,7 +68,8 @@ fn idle_cpu_bursts_measure_loss_and_stop_for_a_newcomer() {
     while bursts(&home).is_empty() {
         let is_busy = machine::idle() - idle_before < began.elapsed() / 10;
         if is_busy && began.elapsed() > MOMENT {
-            assert_eq!(bandwidth(&home).0, 0, "bursts where no CPU is idle");
+            let (_, percent) = bandwidth(&home);
+            assert!(percent <= 1.0, "the probe took {percent}% of the machine's time");
             narrow.signal(libc::SIGTERM);
             narrow.ended_within(Duration::from_secs(60));
             daemon.signal(libc::SIGTERM);

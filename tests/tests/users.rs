@@ -60,9 +60,9 @@ fn roots_daemon_resizes_the_programs_of_two_users() {
         }}
         {coplace} daemon --policy TA --unmanaged ignore & daemon=$!
         until {coplace} status >/dev/null 2>&1; do sleep 0.05; done
-        as {FIRST} {coplace} run --name long -- {regions} --size S --scale 12 >long.out 2>&1 & long=$!
+        as {FIRST} {coplace} run --name long -- {regions} --size S --scale 40 >long.out 2>&1 & long=$!
         until {coplace} status --json | tr -d '\\n ' | grep -q '\"team\":[2-9]'; do sleep 0.05; done
-        as {SECOND} {coplace} run --name short -- {regions} --size S >short.out 2>&1 & short=$!
+        as {SECOND} {coplace} run --name short -- {regions} --size S --scale 5 >short.out 2>&1 & short=$!
         while kill -0 $long 2>/dev/null; do {coplace} status --json | tr -d '\\n'; echo; sleep 0.05; done
         wait $long && wait $short; ended=$?
         kill $daemon; wait $daemon
