@@ -332,6 +332,15 @@ fn lose_records_and_leader(turns: &str, what: &str) {
     home.until(&format!("{turns}, {what}: every program goes on"), || {
         before.iter().all(|(pid, ran_ns)| processes::run_ns(*pid) > ran_ns + 50_000_000)
     });
+    // Nobody knows any more of the groups of one that ends before that.
+    home.until(&format!("{turns}, {what}: every program is free, or under another run"), || {
+        let status = home.status().unwrap_or_default();
+        let known = |pid: &u32| {
+            let apps = status["apps"].as_array();
+            apps.is_some_and(|apps| apps.iter().any(|app| app["pid"] == *pid))
+        };
+        all.iter().all(|pid| known(pid) || !held(*pid).1)
+    });
     all.into_iter().for_each(processes::end);
     for run in &mut runs {
         run.ended_within(Duration::from_secs(30));
