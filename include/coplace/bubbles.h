@@ -74,8 +74,8 @@ coplace_thread *coplace_self(void);
 /* Waits until somebody unparks it; comes back at once if that has happened since it parked the last time. It may
  * also come back without that: look again whether what it waits for is there. */
 void coplace_park(void);
-/* Lets a thread come back from coplace_park, or pass it the next time, once. It has not been joined or detached, or
- * has not ended yet. */
+/* Lets a thread come back from coplace_park, or pass it the next time, once. A thread that has been detached must not
+ * have ended, and none may have been joined. */
 void coplace_unpark(coplace_thread *thread);
 /* Waits so many nanoseconds without a processor. */
 void coplace_sleep_ns(uint64_t ns);

@@ -60,6 +60,6 @@ pub fn idle() -> Duration {
 pub fn is_busy() -> bool {
     let (began, before) = (Instant::now(), idle());
     thread::sleep(Duration::from_secs(2));
-    let used = began.elapsed() * super::processes::cpu_count() as u32;
+    let used = began.elapsed() * crate::processes::cpu_count() as u32;
     used.saturating_sub(idle() - before) > began.elapsed() / 2
 }

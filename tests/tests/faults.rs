@@ -13,8 +13,8 @@ use workload::Random;
 /// What is promised: within this time of losing their scheduler programs are free, or under another.
 const PROMISED: Duration = Duration::from_secs(1);
 
-/// Teams that spin, without a scheduler on a machine that others keep busy, wait for one another for minutes. What was to
-/// be seen of them without one has been seen by then, and a daemon comes to help.
+/// Teams that spin, without a scheduler on a machine that others keep busy, wait for one another for minutes. There a
+/// daemon comes to help after this time; what was to be seen of them without one has been seen by then.
 const HELP_AFTER: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,7 +108,7 @@ fn confined(pid: u32) -> bool {
 }
 
 /// Plays a round; the longest that a program stood still, or `None` if all had ended before the kill.
-fn play(round: &Round) -> Option<Duration> {
+fn play(round: &Round, is_busy: bool) -> Option<Duration> {
     let home = Home::new();
     let config = format!("turns = '{}'\n{}\n", round.turns, round.policy);
     fs::write(home.path().join("config.toml"), config).unwrap();
@@ -177,7 +177,7 @@ fn play(round: &Round) -> Option<Duration> {
             let late = came.elapsed() > Duration::from_secs(30);
             assert!(adopted || !late, "not adopted: {alive:?} of {known:?}; {round:?}{}", home.traces());
         }
-        if adopted && again.is_none() && killed.elapsed() > HELP_AFTER && scheduler().is_none() {
+        if is_busy && adopted && again.is_none() && killed.elapsed() > HELP_AFTER && scheduler().is_none() {
             again = Some(HELP_AFTER);
         }
         // A program that has not begun yet is none of the living.
@@ -221,7 +221,7 @@ fn schedulers_and_guards_that_are_killed_harm_no_program() {
             .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number")))
     };
     let (count, seed) = (number("COPLACE_FAULTS", 10), number("COPLACE_SEED", 1));
-    let mechanisms = mechanisms();
+    let (mechanisms, is_busy) = (mechanisms(), machine::is_busy());
     let mut longest = Duration::ZERO;
     let mut killed: BTreeMap<Victim, u64> = BTreeMap::new();
     let mut done = 0;
@@ -233,7 +233,7 @@ fn schedulers_and_guards_that_are_killed_harm_no_program() {
         let mut random = Random::for_purpose(at, "faults");
         let round = Round::draw(&mut random, &mechanisms);
         eprintln!("COPLACE_FAULTS=1 COPLACE_SEED={at} repeats this round: {round:?}");
-        if let Some(still) = play(&round) {
+        if let Some(still) = play(&round, is_busy) {
             done += 1;
             *killed.entry(round.victim).or_default() += 1;
             longest = longest.max(still);

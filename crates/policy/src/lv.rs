@@ -112,20 +112,18 @@ impl Policy for EquilibriumOverLevels {
     }
 
     fn promise(&self) -> Promise {
+        let Settings { settle_ns, hold_ns, grace_ns, .. } = self.settings;
         Promise {
             equal_shapes: true,
             // Before levels are balanced programs stand where they came to, or still stand.
             share_bound: Some(ShareBound::Floor(1.0)),
             settled: Some(Settled {
-                after_ns: {
-                    let settings = &self.settings;
-                    settings.settle_ns.max(settings.hold_ns).saturating_add(settings.grace_ns)
-                },
+                after_ns: settle_ns.max(hold_ns).saturating_add(grace_ns),
                 bound: ShareBound::Ratio(1.1),
             }),
             waiting_bound: Some(WaitingBound::Terminations(0)),
             // Who keeps its partition until its team is narrower stands where the next plan would not.
-            keeps_cpus: self.settings.grace_ns == 0,
+            keeps_cpus: grace_ns == 0,
         }
     }
 

@@ -9,20 +9,6 @@ use std::arch::{asm, global_asm};
 
 use super::status::Status;
 
-#[cfg(target_arch = "x86_64")]
-global_asm!(
-    ".pushsection .tbss.coplace_bubbles_here,\"awT\",@nobits",
-    ".p2align 3",
-    ".globl coplace_bubbles_here",
-    ".hidden coplace_bubbles_here",
-    ".type coplace_bubbles_here, @object",
-    ".size coplace_bubbles_here, 8",
-    "coplace_bubbles_here:",
-    ".zero 8",
-    ".popsection",
-);
-
-#[cfg(target_arch = "aarch64")]
 global_asm!(
     ".pushsection .tbss.coplace_bubbles_here,\"awT\",%nobits",
     ".p2align 3",
@@ -35,62 +21,46 @@ global_asm!(
     ".popsection",
 );
 
+/// Where this kernel thread has the variable. Not to be kept across a switch.
+#[inline(always)]
+fn address() -> *mut *const Status {
+    let address;
+    // SAFETY: it adds up the thread's own pointer and the variable's distance from it.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr fs:[0]",
+            "add {0}, qword ptr [rip + coplace_bubbles_here@GOTTPOFF]",
+            out(reg) address,
+            options(nostack, readonly),
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(
+            "adrp {0}, :gottprel:coplace_bubbles_here",
+            "ldr {0}, [{0}, :gottprel_lo12:coplace_bubbles_here]",
+            "mrs {1}, tpidr_el0",
+            "add {0}, {1}, {0}",
+            out(reg) address,
+            out(reg) _,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    address
+}
+
 /// Null where the kernel thread is no worker.
 #[inline(always)]
 pub(super) fn get() -> *const Status {
-    let status: *const Status;
-    // SAFETY: it reads the variable of this kernel thread.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        asm!(
-            "mov {0}, qword ptr [rip + coplace_bubbles_here@GOTTPOFF]",
-            "mov {0}, qword ptr fs:[{0}]",
-            out(reg) status,
-            options(nostack, readonly, preserves_flags),
-        );
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        asm!(
-            "adrp {0}, :gottprel:coplace_bubbles_here",
-            "ldr {0}, [{0}, :gottprel_lo12:coplace_bubbles_here]",
-            "mrs {1}, tpidr_el0",
-            "ldr {0}, [{1}, {0}]",
-            out(reg) status,
-            out(reg) _,
-            options(nostack, readonly, preserves_flags),
-        );
-    }
-    status
+    // SAFETY: only this kernel thread uses its variable, which lives as long as it does.
+    unsafe { address().read() }
 }
 
 pub(super) fn set(status: *const Status) {
-    // SAFETY: it writes the variable of this kernel thread.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        asm!(
-            "mov {0}, qword ptr [rip + coplace_bubbles_here@GOTTPOFF]",
-            "mov qword ptr fs:[{0}], {1}",
-            out(reg) _,
-            in(reg) status,
-            options(nostack, preserves_flags),
-        );
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        asm!(
-            "adrp {0}, :gottprel:coplace_bubbles_here",
-            "ldr {0}, [{0}, :gottprel_lo12:coplace_bubbles_here]",
-            "mrs {1}, tpidr_el0",
-            "str {2}, [{1}, {0}]",
-            out(reg) _,
-            out(reg) _,
-            in(reg) status,
-            options(nostack, preserves_flags),
-        );
-    }
+    // SAFETY: as in `get`.
+    unsafe { address().write(status) }
 }
 
 #[cfg(test)]
