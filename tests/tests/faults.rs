@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use coplace_tests::{Child, Home, app, machine, processes};
@@ -305,8 +306,9 @@ fn programs_are_held_again_after_stalls_of_their_scheduler() {
     home.is_left_clean();
 }
 
-/// Three spinning programs in turns; what is on record of them is removed, and then the run that schedules is killed.
-fn lose_records_and_leader(turns: &str, what: &str) {
+/// Three spinning programs in turns; what is on record of them is lost, and then the run that schedules is killed.
+/// Answers with what the runs have said on stderr.
+fn lose_records_and_leader(turns: &str, what: &str, lose: impl Fn(&Path)) -> String {
     let home = Home::new();
     fs::write(home.path().join("config.toml"), "unmanaged = 'ignore'\n").unwrap();
     let run = |name: &str| {
@@ -314,7 +316,7 @@ fn lose_records_and_leader(turns: &str, what: &str) {
         command.args(["run", "--quiet", "--turns", turns, "--rigid", "--name", name, "--"]);
         home.start(name, command.args([&app("rigid"), "--threads", "2", "--size", "X"]))
     };
-    eprintln!("turns by {turns}, {what} is removed");
+    eprintln!("turns by {turns}: {what}");
     let mut runs = ["a", "b", "c"].map(run);
     home.until("they take turns", || {
         home.status().is_some_and(|status| {
@@ -323,7 +325,7 @@ fn lose_records_and_leader(turns: &str, what: &str) {
         })
     });
     let leader = home.status().and_then(|status| status["pid"].as_u64()).expect("it schedules") as u32;
-    fs::remove_dir_all(home.path().join(what)).expect("it is there");
+    lose(&home.path().join("h"));
     processes::signal(leader, libc::SIGKILL);
     let all = programs(&home);
     assert_eq!(all.len(), 3, "{}", home.traces());
@@ -346,13 +348,70 @@ fn lose_records_and_leader(turns: &str, what: &str) {
         run.ended_within(Duration::from_secs(30));
     }
     home.is_left_clean();
+    home.until("nothing is left on record", || files_on_record(&home) == 0);
+    runs.iter().map(|run| run.stderr()).collect()
 }
 
 #[test]
 fn programs_whose_records_were_removed_survive_a_kill() {
     for turns in mechanisms() {
-        for what in ["h/apps", "h"] {
-            lose_records_and_leader(turns, what);
+        for what in ["apps", ""] {
+            lose_records_and_leader(turns, &format!("h/{what} is removed"), |home| {
+                fs::remove_dir_all(home.join(what)).expect("it is there");
+            });
         }
     }
+}
+
+/// Writes nonsense over what is on record with one of these endings, and into a file that is none of ours.
+fn damage(home: &Path, endings: &[&str]) {
+    let apps = home.join("apps");
+    let on_record =
+        fs::read_dir(&apps).expect("it is there").map(|entry| entry.expect("it can be read").path());
+    let ends = |path: &PathBuf| endings.iter().any(|end| path.extension() == Some(end.as_ref()));
+    for path in on_record.filter(ends).chain([apps.join("stranger.json")]) {
+        fs::write(path, "nonsense {").expect("it can be written");
+    }
+}
+
+fn files_on_record(home: &Home) -> usize {
+    fs::read_dir(home.path().join("h/apps")).map_or(0, Iterator::count)
+}
+
+#[test]
+fn damaged_records_are_named_and_survived() {
+    for turns in mechanisms() {
+        for endings in [&["json"][..], &["json", "copy"], &["json", "copy", "traces"]] {
+            let what = format!("{endings:?} are damaged");
+            let named = lose_records_and_leader(turns, &what, |home| damage(home, endings));
+            assert!(named.contains("stranger.json is no record of a program"), "{named}");
+            let consequence = if endings.len() == 1 { "a is known by its copy" } else { "it is put away" };
+            assert!(named.contains(consequence), "{named}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_record_comes_back_after_a_kill_of_all() {
+    let home = Home::new();
+    let mut command = home.coplace();
+    command.args(["run", "--quiet", "--rigid", "--name", "a", "--"]);
+    let _run = home.start("a", command.args([&app("rigid"), "--threads", "2", "--size", "X"]));
+    home.until("it runs", || programs(&home).len() == 1);
+    let program = programs(&home);
+    let ours = home.processes().into_iter().filter(|pid| !program.contains(pid));
+    ours.for_each(|pid| processes::signal(pid, libc::SIGKILL));
+    home.until("coplace is gone", || home.processes() == program);
+    damage(&home.path().join("h"), &["json"]);
+    let daemon = home.daemon(&[]);
+    let status = home.status().expect("a daemon runs");
+    let pids: Vec<_> = status["apps"].as_array().into_iter().flatten().map(|app| &app["pid"]).collect();
+    assert_eq!(pids, [program[0]]);
+    let named = daemon.stderr();
+    assert!(named.contains("a.json") && named.contains("a is known by its copy"), "{named}");
+    assert!(named.contains("stranger.json"), "{named}");
+    program.into_iter().for_each(processes::end);
+    home.until("nothing is left on record", || files_on_record(&home) == 0);
+    daemon.signal(libc::SIGTERM);
+    home.is_left_clean();
 }

@@ -52,8 +52,9 @@ pub fn run(home: &Home) -> io::Result<()> {
     detach();
     linux::clock::raise_priority();
     let root = Root::live();
-    // What the guard before may have been about to write.
+    // What the guard before may have been about to write, and records of which it alone knew what they were about.
     Registry::new(home).sweep();
+    Registry::new(home).remove_set_aside();
     let (mut seen, mut holder) = (Seen::default(), None);
     loop {
         if let Some(lease) = Lease::open(home).filter(|lease| lease.view().is_fresh(linux::clock::now_ns())) {
@@ -97,7 +98,7 @@ fn detach() {
 /// Until the holder ends or ceases to beat. While it does neither, a look costs no more than a wait,
 /// a read and the names in two directories: there are ten of them a second.
 fn watch(lease: &OpenLease, root: &Root, home: &Home, seen: &mut Seen) {
-    seen.sample(home);
+    seen.watch(home, root);
     let holder = PidFd::open(identity::to_linux(lease.view().holder), root);
     // Without a handle on the holder every look is a whole one.
     let Ok(holder) = holder else {
@@ -105,7 +106,7 @@ fn watch(lease: &OpenLease, root: &Root, home: &Home, seen: &mut Seen) {
         return;
     };
     while holder.wait_exit(POLL_NS).is_ok_and(|ended| !ended) && lease.beats(linux::clock::now_ns()) {
-        seen.sample(home);
+        seen.watch(home, root);
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod error;
 mod notes;
+mod unreadable;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -21,12 +22,15 @@ use crate::identity;
 use crate::prior_state::PriorState;
 
 pub use error::{NoRecord, RegistryError};
+pub use unreadable::{Unreadable, set_aside_program};
 
 /// Our files are nobody else's to read.
 const MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 /// A file that is being written has this and its writer's number in place of its extension.
 const DRAFT: &str = "new-";
+/// What a record ends in.
+const RECORD: &str = "json";
 /// What a file of traces ends in.
 const TRACES: &str = "traces";
 /// A file larger than this is none of ours.
@@ -63,13 +67,13 @@ pub struct Traces {
 /// What `list` found.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// In order of arrival.
+    /// In order of arrival; those that came back from their copies among them.
     pub records: Vec<AppRecord>,
-    /// Files that are no records, and why: skipped, never touched.
-    pub skipped: Vec<(PathBuf, NoRecord)>,
+    /// What stands where records stand and is none.
+    pub unreadable: Vec<Unreadable>,
 }
 
-/// The files of programs in a home's directory `apps`: the record, the traces and the notes of each.
+/// The files of programs in a home's directory `apps`: the record and its copy, the traces and the notes of each.
 #[derive(Clone, Debug)]
 pub struct Registry {
     directory: PathBuf,
@@ -82,7 +86,7 @@ impl Registry {
     }
 
     fn record_path(&self, id: &AppId) -> PathBuf {
-        self.directory.join(format!("{id}.json"))
+        self.directory.join(format!("{id}.{RECORD}"))
     }
 
     fn traces_path(&self, id: &AppId) -> PathBuf {
@@ -97,15 +101,21 @@ impl Registry {
     /// Puts a program on record, also where somebody has removed the directory: what is not on record nobody sets free.
     pub fn write(&self, record: &AppRecord) -> Result<(), RegistryError> {
         let path = self.record_path(&record.id);
+        let is_new = !host::exists(&path);
         match write_whole(&path, record) {
             Err(error) if error.is_not_found() => {
                 let failed =
                     |error: io::Error| RegistryError::Write { path: path.clone(), error: error.into() };
                 create_with_parents(&self.directory, DIRECTORY_MODE).map_err(failed)?;
-                write_whole(&path, record)
+                write_whole(&path, record)?;
             }
-            written => written,
+            written => written?,
         }
+        let copied = self.write_copy(record);
+        if copied.is_err() && is_new {
+            let _ = host::with(|host| host.remove_file(&path));
+        }
+        copied
     }
 
     /// Puts on record what was done to a program, or is about to be, in place of what stood there.
@@ -135,7 +145,8 @@ impl Registry {
     pub fn remove(&self, id: &AppId) {
         // The record after the traces: without it nobody would look for them. The notes last: what others note of who
         // is on record is removed by us, and of who is not by themselves.
-        for path in [self.traces_path(id), self.record_path(id)].into_iter().chain(self.note_paths(id)) {
+        let files = [self.traces_path(id), self.record_path(id), self.copy_path(id)];
+        for path in files.into_iter().chain(self.note_paths(id)) {
             let _ = host::with(|host| host.remove_file(&path));
         }
     }
@@ -147,8 +158,8 @@ impl Registry {
             let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
             let abandoned = end.strip_prefix(DRAFT).is_some_and(|writer| !writer_lives(writer));
             // A scheduler that was late may have written about a program that was forgotten meanwhile.
-            let orphaned = (end == TRACES || notes::ENDINGS.contains(&end))
-                && !host::exists(&path.with_extension("json"));
+            let orphaned = ([TRACES, unreadable::COPY].contains(&end) || notes::ENDINGS.contains(&end))
+                && !host::exists(&path.with_extension(RECORD));
             if abandoned || orphaned {
                 // Whoever else removes it at the same time has done our work.
                 let _ = host::with(|host| host.remove_file(&path));
@@ -168,17 +179,33 @@ impl Registry {
         let mut paths: Vec<PathBuf> =
             names.into_iter().map(|entry| self.directory.join(entry.name)).collect();
         paths.sort();
-        for path in paths.into_iter().filter(|path| path.extension().is_some_and(|end| end == "json")) {
-            match read_whole::<AppRecord>(&path) {
-                Ok(record) if self.record_path(&record.id) == path => listing.records.push(record),
-                Ok(record) => listing.skipped.push((path, NoRecord::Describes(record.id))),
+        for path in paths.into_iter().filter(|path| path.extension().is_some_and(|end| end == RECORD)) {
+            match self.read_record(&path) {
+                Ok(record) => listing.records.push(record),
                 // It ended between the two looks.
                 Err(_) if !host::exists(&path) => {}
-                Err(why) => listing.skipped.push((path, why)),
+                Err(why) => {
+                    let copy = self.read_record(&path.with_extension(unreadable::COPY)).ok();
+                    listing.unreadable.push(Unreadable {
+                        path,
+                        why,
+                        recovered: copy.as_ref().map(|record| record.id.clone()),
+                    });
+                    listing.records.extend(copy);
+                }
             }
         }
         listing.records.sort_by(|a, b| (a.arrived_ns, &a.id).cmp(&(b.arrived_ns, &b.id)));
         Ok(listing)
+    }
+
+    /// The record of the program after which the file is named.
+    fn read_record(&self, path: &Path) -> Result<AppRecord, NoRecord> {
+        let record: AppRecord = read_whole(path)?;
+        match self.record_path(&record.id) == path.with_extension(RECORD) {
+            true => Ok(record),
+            false => Err(NoRecord::Describes(record.id)),
+        }
     }
 }
 
@@ -269,7 +296,7 @@ pub(crate) mod tests {
         registry.remove(&late.id);
         registry.remove(&late.id);
         assert_eq!(registry.list().unwrap().records, [early]);
-        assert_eq!(fs::read_dir(&registry.directory).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(&registry.directory).unwrap().count(), 2, "a record and its copy");
     }
 
     #[test]
@@ -332,8 +359,8 @@ pub(crate) mod tests {
         std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
         let listing = registry.list().unwrap();
         assert_eq!(listing.records.len(), 1);
-        let skipped: Vec<_> = listing.skipped.iter().map(|(path, _)| path.clone()).collect();
-        assert_eq!(skipped, [damaged.clone(), link.clone(), renamed]);
+        let unreadable: Vec<_> = listing.unreadable.iter().map(|file| file.path.clone()).collect();
+        assert_eq!(unreadable, [damaged.clone(), link.clone(), renamed]);
         assert!(damaged.exists() && fs::symlink_metadata(link).is_ok());
     }
 

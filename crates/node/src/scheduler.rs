@@ -221,14 +221,17 @@ impl Scheduler {
     /// Programs of an earlier scheduler that still live are set free, whatever was done to them,
     /// and taken in anew.
     fn adopt(&mut self) {
-        self.registry.sweep();
         let listing = match self.registry.list() {
             Ok(listing) => listing,
             Err(error) => return self.note_failed(None, error),
         };
-        for (path, why) in listing.skipped {
-            self.note_failed(None, format!("{}: {why}; skipped", path.display()));
+        for file in &listing.unreadable {
+            self.registry.set_aside(file);
+            self.note_failed(file.recovered.as_ref(), file);
+            // Who reads `explain` later may ask another scheduler.
+            eprintln!("coplace: {file}");
         }
+        self.registry.sweep();
         let mut events = Vec::new();
         let until_ns = now_ns() + LONG_PATIENCE_NS;
         for record in listing.records {
@@ -239,6 +242,9 @@ impl Scheduler {
                 false => restore::set_free(&record, &Root::live(), &self.home),
             };
             if identity::is_alive(record.process) {
+                if let Err(error) = self.registry.complete(&record, &listing.unreadable) {
+                    self.note_failed(Some(&record.id), error);
+                }
                 events.extend(match record.started {
                     true => self.begin_managing(record),
                     false => self.enter(record),

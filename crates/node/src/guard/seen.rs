@@ -1,15 +1,16 @@
-//! What a guard has seen on record, for the case that somebody removes the records of programs that are held: a cleaner
-//! of temporary files, or a logout.
+//! What a guard has seen on record, for the case that somebody removes or damages the records of programs that are held:
+//! a cleaner of temporary files, or a logout.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use linux::Root;
 use linux::host::{self, OpenFile};
 use protocol::{AppRecord, ProcessId};
+use workload::AppId;
 
 use crate::home::{Home, LOCK_PATIENCE_NS};
-use crate::registry::{Registry, Traces};
+use crate::registry::{self, Registry, Traces};
 use crate::restore;
 
 #[derive(Debug, Default)]
@@ -40,30 +41,56 @@ impl Seen {
             return;
         }
         let Ok(listing) = Registry::new(home).list() else { return };
-        let damaged = |record: &AppRecord| {
-            listing.skipped.iter().any(|(path, _)| path.file_stem() == Some(record.id.as_str().as_ref()))
-        };
-        self.records.retain(damaged);
+        let lost_files = listing.unreadable.iter().filter(|file| file.recovered.is_none());
+        let damaged: BTreeSet<&OsStr> =
+            lost_files.filter_map(|file| file.path.file_stem()).chain(set_aside(&names)).collect();
+        let listed: BTreeSet<&AppId> = listing.records.iter().map(|record| &record.id).collect();
+        self.records.retain(|record| {
+            damaged.contains(OsStr::new(record.id.as_str())) && !listed.contains(&record.id)
+        });
         self.records.extend(listing.records);
         self.names = names;
+    }
+
+    /// Looks, and sets free those whose records the scheduler has set aside: it found nothing on record of what was
+    /// done to them.
+    pub fn watch(&mut self, home: &Home, root: &Root) {
+        self.sample(home);
+        if set_aside(&self.names).next().is_none() {
+            return;
+        }
+        let aside: BTreeSet<OsString> = set_aside(&self.names).map(OsStr::to_owned).collect();
+        let is_aside = |record: &AppRecord| aside.contains(OsStr::new(record.id.as_str()));
+        let affected = self.records.iter().filter(|record| is_aside(record)).cloned().collect();
+        set_unrecorded_free(affected, home, root);
+        Registry::new(home).remove_set_aside();
     }
 
     /// Sets free those whose records were removed or damaged while a scheduler that is lost now held them. Programs that
     /// are on record again have a scheduler or somebody else who sees to them.
     pub fn set_lost_free(&mut self, home: &Home, root: &Root) {
         self.sample(home);
-        let registry = Registry::new(home);
-        let listed = registry.list().unwrap_or_default().records;
-        let on_record: BTreeSet<ProcessId> = listed.into_iter().map(|record| record.process).collect();
-        let damaged = self.records.iter().filter(|record| !on_record.contains(&record.process)).cloned();
-        let lost: Vec<AppRecord> = self.lost.drain(..).chain(damaged).collect();
-        let until_ns = linux::clock::now_ns() + LOCK_PATIENCE_NS;
-        for record in lost.into_iter().filter(|record| !on_record.contains(&record.process)) {
-            let _lock = home.lock_programs_until(until_ns, || ());
-            // What was done to it is unknown: all that looks like ours is undone.
-            restore::set_free_by(&record, &Traces::default(), &home.group_name(), root);
-        }
+        let known = self.lost.drain(..).chain(self.records.iter().cloned()).collect();
+        set_unrecorded_free(known, home, root);
+        Registry::new(home).remove_set_aside();
     }
+}
+
+/// Sets those free that are not on record.
+fn set_unrecorded_free(programs: Vec<AppRecord>, home: &Home, root: &Root) {
+    let listed = Registry::new(home).list().unwrap_or_default().records;
+    let on_record: BTreeSet<ProcessId> = listed.into_iter().map(|record| record.process).collect();
+    let until_ns = linux::clock::now_ns() + LOCK_PATIENCE_NS;
+    for record in programs.into_iter().filter(|record| !on_record.contains(&record.process)) {
+        let _lock = home.lock_programs_until(until_ns, || ());
+        // What was done to it is unknown: all that looks like ours is undone.
+        restore::set_free_by(&record, &Traces::default(), &home.group_name(), root);
+    }
+}
+
+/// The programs, by name, whose records were set aside.
+fn set_aside(names: &BTreeSet<OsString>) -> impl Iterator<Item = &OsStr> {
+    names.iter().filter_map(|name| registry::set_aside_program(name))
 }
 
 /// `None`: there is none.
@@ -130,6 +157,29 @@ mod tests {
 
     #[test]
     fn a_damaged_record_stays_as_it_was_seen() {
+        let (_dir, home) = scratch_home();
+        let registry = Registry::new(&home);
+        let mut seen = Seen::default();
+        registry.write(&record("a", 1)).unwrap();
+        seen.sample(&home);
+        for file in ["a.json", "a.copy"] {
+            fs::write(home.apps().join(file), "nonsense").unwrap();
+        }
+        registry.write(&record("b", 2)).unwrap();
+        seen.sample(&home);
+        assert_eq!(seen.records, [record("a", 1), record("b", 2)]);
+        registry.list().unwrap().unreadable.iter().for_each(|file| registry.set_aside(file));
+        registry.sweep();
+        seen.sample(&home);
+        assert_eq!(seen.records, [record("a", 1), record("b", 2)]);
+        seen.watch(&home, &Root::live());
+        seen.sample(&home);
+        assert_eq!(seen.records, [record("b", 2)]);
+        assert_eq!(fs::read_dir(home.apps()).unwrap().count(), 2, "b's record and its copy");
+    }
+
+    #[test]
+    fn a_record_that_came_back_from_its_copy_counts_once() {
         let (_dir, home) = scratch_home();
         let registry = Registry::new(&home);
         let mut seen = Seen::default();
