@@ -88,6 +88,7 @@ pub struct Parking(AtomicU32);
 /// What a worker finds when it looks for the last time before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
+    /// Nothing: it may sleep.
     Nothing,
     /// Something that it may be unable to take yet.
     Something,
@@ -98,10 +99,12 @@ pub enum Found {
 /// All workers that sleep.
 pub struct Sleepers<S> {
     count: AtomicUsize,
+    /// By which they sleep and are woken.
     pub system: S,
 }
 
 impl<S: System> Sleepers<S> {
+    /// Nobody sleeps yet.
     pub fn new(system: S) -> Sleepers<S> {
         Sleepers { count: AtomicUsize::new(0), system }
     }

@@ -376,7 +376,7 @@ pub(crate) mod tests {
         assert!(error.contains("blocked.json"), "{error}");
         let left: BTreeSet<_> =
             fs::read_dir(&registry.directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, ["blocked.json".into(), "cg.json".into()].into());
+        assert_eq!(left, ["blocked.json".into(), "cg.copy".into(), "cg.json".into()].into());
         // No directory can be where a file is.
         let place = dir.path().to_owned();
         drop(dir);
