@@ -35,15 +35,17 @@ impl Seen {
             self.directory = now;
             self._held = host::with(|host| host.open(&home.apps(), false)).ok();
         }
-        let names = host::with(|host| host.names(&home.apps())).unwrap_or_default();
-        let names: BTreeSet<OsString> = names.into_iter().map(|entry| entry.name).collect();
+        let names = names_on_record(home);
         if names == self.names {
             return;
         }
         let Ok(listing) = Registry::new(home).list() else { return };
+        // Once more: what was set aside before it was read is not in the list, and what is set aside after it was is not
+        // in the names of before.
+        let names_after = names_on_record(home);
         let lost_files = listing.unreadable.iter().filter(|file| file.recovered.is_none());
         let damaged: BTreeSet<&OsStr> =
-            lost_files.filter_map(|file| file.path.file_stem()).chain(set_aside(&names)).collect();
+            lost_files.filter_map(|file| file.path.file_stem()).chain(set_aside(&names_after)).collect();
         let listed: BTreeSet<&AppId> = listing.records.iter().map(|record| &record.id).collect();
         self.records.retain(|record| {
             damaged.contains(OsStr::new(record.id.as_str())) && !listed.contains(&record.id)
@@ -91,6 +93,11 @@ fn set_unrecorded_free(programs: Vec<AppRecord>, home: &Home, root: &Root) {
 /// The programs, by name, whose records were set aside.
 fn set_aside(names: &BTreeSet<OsString>) -> impl Iterator<Item = &OsStr> {
     names.iter().filter_map(|name| registry::set_aside_program(name))
+}
+
+fn names_on_record(home: &Home) -> BTreeSet<OsString> {
+    let names = host::with(|host| host.names(&home.apps())).unwrap_or_default();
+    names.into_iter().map(|entry| entry.name).collect()
 }
 
 /// `None`: there is none.

@@ -56,6 +56,11 @@ impl Registry {
         write_whole(&self.copy_path(&record.id), record)
     }
 
+    /// Whether a successor finds its record, or the copy.
+    pub fn is_known(&self, id: &AppId) -> bool {
+        [self.record_path(id), self.copy_path(id)].iter().any(|path| self.read_record(path).is_ok())
+    }
+
     /// For who takes a program in: a record that was damaged, or has no copy (as of an earlier version, or of a writer
     /// that died in the middle), is written again.
     pub fn complete(&self, record: &AppRecord, unreadable: &[Unreadable]) -> Result<(), RegistryError> {
@@ -116,6 +121,7 @@ mod tests {
         let listing = registry.list().unwrap();
         assert_eq!(listing.records, [cg.clone()]);
         assert_eq!(listing.unreadable[0].recovered, Some(cg.id.clone()));
+        assert!(registry.is_known(&cg.id));
         registry.set_aside(&listing.unreadable[0]);
         assert!(registry.has(&cg.id));
         registry.complete(&cg, &listing.unreadable).unwrap();
@@ -157,6 +163,7 @@ mod tests {
         fs::copy(registry.record_path(&good.id), registry.directory.join("renamed.json")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", registry.directory.join("link.json")).unwrap();
         fs::create_dir(registry.directory.join("directory.json")).unwrap();
+        assert!(registry.has(&a.id) && !registry.is_known(&a.id));
         let listing = registry.list().unwrap();
         listing.unreadable.iter().for_each(|file| registry.set_aside(file));
         registry.sweep();
