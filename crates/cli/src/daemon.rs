@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use linux::Root;
+use linux::cgroup2::scope;
 use node::home::Home;
 use node::join::take_over;
 use node::scheduler::{Ended, Scheduler};
@@ -59,6 +61,8 @@ pub fn main(args: Args) -> Outcome {
     let probes = !args.observe && (args.probe || Config::load().map_err(Failure::bad_input)?.probe);
     // Before anything is taken over: what the probe lacks is told while nobody depends on us.
     let probe = if probes { probing::start()? } else { None };
+    // Where it is not possible `doctor` says why.
+    let _ = scope::enter(std::process::id(), &Root::live());
     let lock = take_over(&home, role).map_err(join_failure)?;
     let mut scheduler = Scheduler::start(home.clone(), lock, role, options).map_err(start_failure)?;
     if let Some(probe) = probe {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use linux::Root;
 use linux::capabilities::{Mechanism, State, Survey, survey};
 use linux::cgroup::Version;
+use linux::cgroup2::scope;
 use node::home::Home;
 use node::mechanism::{Mechanisms, Reason};
 use probe::latency::Latency;
@@ -94,6 +95,8 @@ fn diagnose(root: &Root) -> Result<Diagnosis, Failure> {
         Config::default()
     });
     let machine = Machine::discover();
+    // As programs are brought there: what can be done shows there only.
+    let scope = scope::enter(std::process::id(), root);
     let survey = survey(root);
     let home = Home::find();
     let name = home
@@ -126,6 +129,7 @@ fn diagnose(root: &Root) -> Result<Diagnosis, Failure> {
             faults.push(format!("{without}: {absent}"));
         }
     }
+    reasons.extend(scope.err().map(|error| error.to_string()));
     reasons.dedup();
     let mechanisms = rows(&survey, chosen.as_ref().ok());
     let allowed = linux::procfs::own_pid(root)

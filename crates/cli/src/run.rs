@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use linux::cgroup2::scope;
 use linux::clock::now_ns;
 use linux::{Root, procfs};
 use node::home::Home;
@@ -263,8 +264,13 @@ impl Guardian {
     ) -> Result<(), JoinError> {
         let home = Home::find()?;
         let library = preload::find(&home);
-        let mut member = Membership::new(home, Some(options))?;
         let process = held.process();
+        if home.may_schedule() {
+            // Before we may lead: by then it shows what can be done there. Where it cannot be brought there, `doctor`
+            // says why.
+            let _ = scope::enter(process.pid, &Root::live());
+        }
+        let mut member = Membership::new(home, Some(options))?;
         let pages = member.home().create_pages(process)?;
         let terms = Terms {
             attached: false,

@@ -6,6 +6,7 @@
 //! reaches frozen processes; leaving idle resets the weight.
 
 mod delegation;
+pub mod scope;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use crate::error::{Absent, Error, Result};
 use crate::root::{Root, number, read, write};
 
 pub use crate::cgroup::DELEGATE;
-pub use delegation::{check_user_manager, delegated_scope, find_base};
+pub use delegation::find_base;
 
 /// Where this user may make groups, and with which controllers.
 #[derive(Clone, Debug)]
@@ -96,6 +97,11 @@ impl Hierarchy {
             return None;
         }
         let mut own = Hierarchy::below(self.mount.clone(), base).ok()?;
+        if scope::is_one(&own.base) {
+            // Nobody but us and our programs is in there: what stands in it itself gives way.
+            own.controllers.retain(|controller| self.has(controller));
+            return Some(own);
+        }
         let enabled = read(&own.base.join("cgroup.subtree_control")).unwrap_or_default();
         let enabled: BTreeSet<&str> = enabled.split_ascii_whitespace().collect();
         own.controllers.retain(|controller| enabled.contains(controller.as_str()) && self.has(controller));

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use linux::Root;
+use linux::cgroup2::scope;
 use linux::clock::{now_ns, process_cpu_ns};
 use linux::unmanaged::Sample;
 use node::home::Home;
@@ -95,6 +97,10 @@ pub fn drive(mix: &Mix, mut how: How) -> Result<Driven, Failure> {
     how.options.trace = Some(trace.clone());
     if let Some(directory) = &how.output {
         std::fs::create_dir_all(directory).map_err(|error| Failure::unwritable(directory, error))?;
+    }
+    if home.may_schedule() {
+        // All programs with us. Where that is not possible `doctor` says why.
+        let _ = scope::enter(std::process::id(), &Root::live());
     }
     let membership = Membership::new(home, Some(how.options.clone())).map_err(join_failure)?;
     let before = status(&membership)?;

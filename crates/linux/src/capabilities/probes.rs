@@ -10,7 +10,7 @@ use super::Mechanism;
 use crate::affinity;
 use crate::cgroup::{self, create_dir};
 use crate::cgroup1;
-use crate::cgroup2::{self, DELEGATE};
+use crate::cgroup2::{self, DELEGATE, scope};
 use crate::clock;
 use crate::error::{Absent, Error};
 use crate::perf;
@@ -101,9 +101,12 @@ fn try_version2(root: &Root) -> Result<Table, Error> {
     let controller = |name: &str, file: &str| -> Found {
         if !hierarchy.has(name) {
             let why = format!("the controller '{name}' is not in {}/cgroup.controllers", base.display());
-            let remedy = format!(
-                "as root add it to cgroup.subtree_control of the groups above (a v1 mount of it must go first); as a user {DELEGATE}"
-            );
+            let remedy = match scope::is_one(&base) {
+                true => scope::DELEGATE_TO_USERS.to_owned(),
+                false => format!(
+                    "as root add it to cgroup.subtree_control of the groups above (a v1 mount of it must go first); as a user {DELEGATE}"
+                ),
+            };
             return Err(Absent::new("", why, remedy));
         }
         let path = dir.join(file);

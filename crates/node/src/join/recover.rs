@@ -35,7 +35,8 @@ impl Membership {
     /// successor knows what was done to it.
     fn set_unrecorded_free(&self) {
         let registry = Registry::new(&self.home);
-        let is_unrecorded = |program: &&Program| program.record.started && !registry.is_known(&program.record.id);
+        let is_unrecorded =
+            |program: &&Program| program.record.started && !registry.is_known(&program.record.id);
         let programs = self.programs.iter().filter(|_| self.home.may_schedule());
         programs.filter(is_unrecorded).for_each(|program| self.set_program_free(program));
     }

@@ -1,0 +1,164 @@
+//! coplace for an ordinary user of a stock Debian 12 (systemd, nothing but cgroup v2), in emulation. Times mean nothing
+//! there.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use coplace_tests::guest::{Guest, PATIENCE};
+use coplace_tests::skipped_here;
+use serde_json::Value;
+
+const SCOPE: &str = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/app.slice/coplace.scope";
+
+/// The one guest that all tests share; where it cannot be booted, the test counts as skipped.
+fn stock() -> Option<MutexGuard<'static, Result<Guest, String>>> {
+    static GUEST: OnceLock<Mutex<Result<Guest, String>>> = OnceLock::new();
+    let guest = GUEST.get_or_init(|| Mutex::new(Guest::boot("stock-bookworm", &[], &[])));
+    let guest = guest.lock().unwrap_or_else(PoisonError::into_inner);
+    match guest.as_ref() {
+        Ok(_) => Some(guest),
+        Err(why) => {
+            skipped_here(why);
+            None
+        }
+    }
+}
+
+/// An ordinary user who has logged in, for one test.
+struct User<'a>(&'a mut Guest);
+
+impl User<'_> {
+    /// Runs a script in a login session of its own.
+    fn try_sh(&mut self, script: &str) -> (i64, String) {
+        assert!(!script.contains('\''), "{script}");
+        self.0.try_sh(&format!("su - user -c '{script}'"))
+    }
+
+    fn sh(&mut self, script: &str) -> String {
+        let (status, output) = self.try_sh(script);
+        assert_eq!(status, 0, "{script}\n{output}");
+        output
+    }
+
+    /// Starts a program under coplace, in a login session of its own.
+    fn start(&mut self, name: &str, options: &str, program: &str) {
+        self.sh(&format!(
+            "coplace run {options} --unmanaged ignore --name {name} -- {program} > {name}.out 2> {name}.err & sleep 0.2"
+        ));
+    }
+
+    fn status(&mut self) -> Value {
+        let (_, output) = self.try_sh("coplace status --json");
+        serde_json::from_str(&output).unwrap_or_default()
+    }
+
+    fn until<T>(&mut self, what: &str, mut found: impl FnMut(&mut Self) -> Option<T>) -> T {
+        let since = Instant::now();
+        loop {
+            if let Some(found) = found(self) {
+                return found;
+            }
+            if since.elapsed() > PATIENCE {
+                let status = self.status();
+                let more =
+                    self.0.try_sh("tail -n 5 /home/user/*.err; systemd-cgls --no-pager; journalctl -n 20").1;
+                panic!("not within {PATIENCE:?}: {what}\n{status:#}\n{more}");
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Ends every program, and waits until nothing of coplace is left, the scope included.
+    fn end(mut self) {
+        self.0.try_sh("pkill -TERM -u user -x rigid; pkill -TERM -u user -x breathe");
+        self.until("the scope is gone", |user| {
+            let (status, _) = user.0.try_sh(&format!("pgrep -u user coplace || test -e {SCOPE}"));
+            (status != 0).then_some(())
+        });
+    }
+
+    /// What each of these programs' files (`cgroup.freeze`, `cpu.idle`) has shown, until each has shown both values.
+    fn until_both_values(&mut self, names: &[&str], file: &str) {
+        let mut seen: BTreeSet<(usize, String)> = BTreeSet::new();
+        self.until(&format!("{file} of each changes"), |user| {
+            for (at, name) in names.iter().enumerate() {
+                let script =
+                    format!("for i in $(seq 20); do cat {SCOPE}/coplace/*/{name}/{file}; sleep 0.02; done");
+                let (_, output) = user.0.try_sh(&script);
+                seen.extend(output.lines().map(|line| (at, line.to_owned())));
+            }
+            (0..names.len())
+                .all(|at| ["0", "1"].map(|value| (at, value.to_owned())).iter().all(|is| seen.contains(is)))
+                .then_some(())
+        });
+    }
+}
+
+fn until_two_programs(user: &mut User<'_>) -> Value {
+    user.until("two programs take turns", |user| {
+        let status = user.status();
+        let apps = status["apps"].as_array()?;
+        let turns = |app: &Value| app["account"]["turns"].as_u64() > Some(0);
+        (apps.len() == 2 && apps.iter().all(turns)).then_some(status)
+    })
+}
+
+#[test]
+fn a_users_spinning_programs_take_turns_by_the_freezer() {
+    let Some(mut guest) = stock() else { return };
+    let mut user = User(guest.as_mut().unwrap());
+    for name in ["a", "b"] {
+        user.start(name, "--rigid", "/apps/static/rigid --threads 4 --size X");
+    }
+    let status = until_two_programs(&mut user);
+    assert_eq!(status["turns"], "freezing (cgroup v2); filling: cpu.idle (cgroup v2)", "{status:#}");
+    user.until_both_values(&["a", "b"], "cgroup.freeze");
+    user.end();
+}
+
+#[test]
+fn a_users_programs_fill_each_others_turns_by_cpu_idle() {
+    let Some(mut guest) = stock() else { return };
+    let mut user = User(guest.as_mut().unwrap());
+    for name in ["a", "b"] {
+        user.start(name, "--rigid --turns idle", "/apps/static/rigid --threads 4 --size X");
+    }
+    until_two_programs(&mut user);
+    user.until_both_values(&["a", "b"], "cpu.idle");
+    user.end();
+}
+
+#[test]
+fn a_users_resized_programs_have_packages_of_their_own() {
+    let Some(mut guest) = stock() else { return };
+    let mut user = User(guest.as_mut().unwrap());
+    for name in ["a", "b"] {
+        user.start(name, "", "/apps/breathe 10 1");
+    }
+    user.until("each has a package and a team of its width", |user| {
+        let status = user.status();
+        let apps = status["apps"].as_array()?;
+        let places: BTreeSet<&str> = apps.iter().filter_map(|app| app["place"].as_str()).collect();
+        let teams = apps.iter().all(|app| app["team"] == 2);
+        (places == ["0-1", "2-3"].into() && teams).then_some(())
+    });
+    user.end();
+}
+
+#[test]
+fn a_session_with_a_limit_is_not_left() {
+    let Some(mut guest) = stock() else { return };
+    let mut user = User(guest.as_mut().unwrap());
+    // The user's own session limits itself through the system's manager, as an administrator would.
+    let script = "cat > /tmp/limited <<EOF\nread -r session < /dev/null\nEOF\ntrue";
+    user.0.sh(script);
+    let (_, said) = user.0.try_sh(
+        "su - user -c 'sleep 1; exec coplace doctor' & sleep 0.5
+         session=$(systemctl list-units --plain --no-legend --state=running \"session-*.scope\" | tail -n 1 | cut -d \" \" -f 1)
+         systemctl set-property --runtime $session CPUQuota=50%
+         wait",
+    );
+    assert!(said.contains("has a limit of its own (cpu.max)"), "{said}");
+    assert!(said.contains("SIGSTOP and SIGCONT"), "{said}");
+}
