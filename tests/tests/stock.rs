@@ -70,7 +70,7 @@ impl User<'_> {
     }
 
     /// Ends every program, and waits until nothing of coplace is left, the scope included.
-    fn end(mut self) {
+    fn end(&mut self) {
         self.0.try_sh("pkill -TERM -u user -x rigid; pkill -TERM -u user -x breathe");
         self.until("the scope is gone", |user| {
             let (status, _) = user.0.try_sh(&format!("pgrep -u user coplace || test -e {SCOPE}"));
@@ -146,19 +146,47 @@ fn a_users_resized_programs_have_packages_of_their_own() {
     user.end();
 }
 
+/// What `coplace doctor` says in a session of its own that is limited before.
 #[test]
 fn a_session_with_a_limit_is_not_left() {
     let Some(mut guest) = stock() else { return };
-    let mut user = User(guest.as_mut().unwrap());
-    // The user's own session limits itself through the system's manager, as an administrator would.
-    let script = "cat > /tmp/limited <<EOF\nread -r session < /dev/null\nEOF\ntrue";
-    user.0.sh(script);
-    let (_, said) = user.0.try_sh(
-        "su - user -c 'sleep 1; exec coplace doctor' & sleep 0.5
-         session=$(systemctl list-units --plain --no-legend --state=running \"session-*.scope\" | tail -n 1 | cut -d \" \" -f 1)
-         systemctl set-property --runtime $session CPUQuota=50%
-         wait",
-    );
+    let guest = guest.as_mut().unwrap();
+    let said = guest.sh("su - user -c 'sleep 2; coplace doctor' > /tmp/said 2>&1 & sleep 1
+         session=$(loginctl --no-legend list-sessions | awk '$3 == \"user\" { print $1 }' | tail -n 1)
+         systemctl set-property --runtime session-$session.scope CPUQuota=50%
+         wait; cat /tmp/said");
     assert!(said.contains("has a limit of its own (cpu.max)"), "{said}");
-    assert!(said.contains("SIGSTOP and SIGCONT"), "{said}");
+    assert!(said.contains("turns       SIGSTOP"), "{said}");
+}
+
+#[test]
+fn a_process_without_a_login_session_stays_where_it_is() {
+    let Some(mut guest) = stock() else { return };
+    let guest = guest.as_mut().unwrap();
+    let said = guest.sh("setpriv --reuid=user --regid=user --clear-groups env HOME=/tmp coplace doctor");
+    assert!(said.contains("turns       SIGSTOP"), "{said}");
+}
+
+#[test]
+fn an_administrator_hands_cpusets_down_by_the_line_of_doctor() {
+    let Some(mut guest) = stock() else { return };
+    let mut user = User(guest.as_mut().unwrap());
+    let said = user.sh("coplace doctor");
+    let (_, rest) = said.split_once("to get it: as root: mkdir").unwrap_or_else(|| panic!("{said}"));
+    let (line, _) = rest.split_once("; then log in anew").expect("the whole of it is there");
+    user.0.sh(&format!("mkdir{line}"));
+    user.until("the user's systemd has ended", |user| {
+        user.0.try_sh("loginctl terminate-user user");
+        (user.0.try_sh("pgrep -u user").0 != 0).then_some(())
+    });
+    for name in ["a", "b"] {
+        user.start(name, "--placement cpuset", "/apps/breathe 10 1");
+    }
+    user.until("each has a cpuset of one package", |user| {
+        let (_, shown) = user.0.try_sh(&format!("cat {SCOPE}/coplace/*/?/cpuset.cpus"));
+        let places: BTreeSet<&str> = shown.lines().collect();
+        (places == ["0-1", "2-3"].into()).then_some(())
+    });
+    user.end();
+    user.0.sh("rm -r /etc/systemd/system/user@.service.d && systemctl daemon-reload");
 }

@@ -22,8 +22,8 @@ pub(super) fn is_ours(dir: &Path) -> bool {
 }
 
 /// The highest directory that this user may make groups under and move its programs into: the
-/// mount point as root, else the user manager's subtree if we run inside it, else our own group if
-/// it was delegated to us, else the scope of this user's programs, where there is one.
+/// mount point as root, else the scope of this user's programs or the user manager's subtree if we run
+/// inside it, else our own group if it was delegated to us, else that scope, where there is one.
 pub fn find_base(mount: &Mount, root: &Root) -> Result<PathBuf> {
     if is_ours(&mount.point) {
         return Ok(mount.point.clone());
@@ -34,7 +34,8 @@ pub fn find_base(mount: &Mount, root: &Root) -> Result<PathBuf> {
     let manager_name = format!("user@{uid}.service");
     let manager_dir = own_dir.ancestors().find(|dir| dir.file_name() == Some(OsStr::new(&manager_name)));
     let scope = scope::dir(mount, uid);
-    let candidates = manager_dir.into_iter().chain([own_dir.as_path(), &scope]);
+    let around = Some(scope.as_path()).filter(|scope| own_dir.starts_with(scope));
+    let candidates = around.into_iter().chain(manager_dir).chain([own_dir.as_path(), &scope]);
     for dir in candidates {
         if is_ours(dir) {
             return Ok(dir.to_owned());

@@ -119,7 +119,7 @@ mod tests {
         registry.write(&cg).unwrap();
         fs::write(registry.record_path(&cg.id), "nonsense {").unwrap();
         let listing = registry.list().unwrap();
-        assert_eq!(listing.records, [cg.clone()]);
+        assert_eq!(listing.records, std::slice::from_ref(&cg));
         assert_eq!(listing.unreadable[0].recovered, Some(cg.id.clone()));
         assert!(registry.is_known(&cg.id));
         registry.set_aside(&listing.unreadable[0]);
