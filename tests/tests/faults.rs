@@ -391,6 +391,43 @@ fn damaged_records_are_named_and_survived() {
     }
 }
 
+/// With nothing left on record, the next scheduler finds programs by their groups and pages.
+#[test]
+fn strays_run_on_after_a_kill_of_all() {
+    for turns in mechanisms() {
+        eprintln!("turns by {turns}");
+        let home = Home::new();
+        let runs = ["a", "b"].map(|name| {
+            let mut command = home.coplace();
+            command.args(["run", "--quiet", "--turns", turns, "--rigid", "--name", name, "--"]);
+            home.start(name, command.args([&app("rigid"), "--threads", "2", "--size", "X"]))
+        });
+        home.until("they take turns", || {
+            home.status().is_some_and(|status| {
+                let apps = status["apps"].as_array().expect("a list");
+                apps.len() == 2 && apps.iter().all(|app| app["account"]["turns"].as_u64() > Some(1))
+            })
+        });
+        let all = programs(&home);
+        let ours = home.processes().into_iter().filter(|pid| !all.contains(pid));
+        ours.for_each(|pid| processes::signal(pid, libc::SIGKILL));
+        home.until("coplace is gone", || home.processes().len() == all.len());
+        drop(runs);
+        damage(&home.path().join("h"), &["json", "copy"]);
+        let daemon = home.daemon(&[]);
+        let before: BTreeMap<u32, u64> = all.iter().map(|pid| (*pid, processes::run_ns(*pid))).collect();
+        home.until(&format!("{turns}: every program goes on"), || {
+            before.iter().all(|(pid, ran_ns)| processes::run_ns(*pid) > ran_ns + 50_000_000)
+        });
+        assert!(daemon.stderr().contains("is set free"), "{}", daemon.stderr());
+        all.into_iter().for_each(processes::end);
+        home.until("no program is left", || programs(&home).is_empty());
+        daemon.signal(libc::SIGTERM);
+        home.is_left_clean();
+        assert_eq!(files_on_record(&home), 0);
+    }
+}
+
 #[test]
 fn a_damaged_record_comes_back_after_a_kill_of_all() {
     let home = Home::new();

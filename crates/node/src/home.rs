@@ -258,15 +258,23 @@ impl Home {
         let directory = self.all_pages();
         for entry in host::with(|host| host.names(&directory)).unwrap_or_default() {
             let path = directory.join(&entry.name);
-            let process = entry.name.to_str().and_then(|name| {
-                let (pid, start) = name.split_once('.')?;
-                Some(ProcessId { pid: pid.parse().ok()?, start_time_ticks: start.parse().ok()? })
-            });
+            let process = entry.name.to_str().and_then(process_of_pages);
             if process.is_some_and(|process| !identity::is_alive(process)) && !keep(&path) {
                 // Whoever else removes it at the same time has done our work.
                 let _ = host::with(|host| host.remove_tree(&path));
             }
         }
+    }
+
+    /// Processes that live and have pages here, whether or not they are on record, each with its directory.
+    pub fn processes_with_pages(&self) -> Vec<(ProcessId, PathBuf)> {
+        let directory = self.all_pages();
+        let names = host::with(|host| host.names(&directory)).unwrap_or_default();
+        let found = names.into_iter().filter_map(|entry| {
+            let process = process_of_pages(entry.name.to_str()?)?;
+            identity::is_alive(process).then(|| (process, directory.join(&entry.name)))
+        });
+        found.collect()
     }
 
     /// A short name, the same for the same home at all times, for cgroups: `coplace-` and a hash.
@@ -337,6 +345,12 @@ pub(crate) fn create_with_parents(path: &Path, mode: u32) -> io::Result<()> {
         }
         made => made,
     }
+}
+
+/// The process whose directory of pages has this name.
+fn process_of_pages(name: &str) -> Option<ProcessId> {
+    let (pid, start) = name.split_once('.')?;
+    Some(ProcessId { pid: pid.parse().ok()?, start_time_ticks: start.parse().ok()? })
 }
 
 #[cfg(test)]

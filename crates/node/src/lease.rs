@@ -1,14 +1,14 @@
-//! The scheduler's sign of life: a small mapped file that it beats and guards read.
+//! The scheduler's sign of life: a small file that it writes with each beat and guards read.
 //!
 //! Who schedules is settled by the lock; the lease tells whether the holder still acts. A lock
 //! cannot tell that: a scheduler that is stopped or starved holds it for ever.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linux::clock::now_ns;
-use linux::host::{self, Mapping, OpenFile};
+use linux::host::{self, OpenFile};
 use protocol::ProcessId;
 
 use crate::home::Home;
@@ -20,13 +20,15 @@ pub const FRESH_NS: u64 = 400_000_000;
 pub const BEAT_NS: u64 = 100_000_000;
 
 /// Seven words: magic, version, pid, start time, epoch, beat, 0. All but the beat are constant for
-/// the life of the file, which is replaced as a whole when the holder changes.
+/// the life of the file, which is replaced as a whole when the holder changes. All are written with each beat, so that
+/// what somebody else writes there, or cuts off, lasts until the next. (Mapped, a file that is cut off kills.)
 const WORDS: usize = 7;
 const BYTES: usize = WORDS * 8;
 const MAGIC: u64 = u64::from_le_bytes(*b"cplease1");
+const EPOCH_WORD: usize = 4;
 const BEAT_WORD: usize = 5;
 
-/// The lease's file could not be written, mapped or put in its place.
+/// The lease's file could not be written, opened or put in its place.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the lease {path}: {error}")]
 pub struct LeaseError {
@@ -37,9 +39,12 @@ pub struct LeaseError {
 /// Held by the scheduler. Dropping it says that it stopped in order.
 #[derive(Debug)]
 pub struct Lease {
-    map: Mapping,
+    file: Box<dyn OpenFile>,
     path: PathBuf,
-    epoch: u64,
+    /// All that is written but for the beat.
+    words: [u64; WORDS],
+    /// The latest beat, in CLOCK_MONOTONIC nanoseconds.
+    beat_ns: AtomicU64,
     late: AtomicBool,
 }
 
@@ -51,23 +56,15 @@ impl Lease {
         let epoch = epoch_at(&path).map_or(1, |epoch| epoch.wrapping_add(1));
         let lease_error = |error| LeaseError { path: path.clone(), error };
         let own = identity::own();
-        let words: [u64; WORDS] = [
-            MAGIC,
-            u64::from(protocol::VERSION),
-            u64::from(own.pid),
-            own.start_time_ticks,
-            epoch,
-            now_ns(),
-            0,
-        ];
         let new = path.with_extension(format!("new-{}", own.pid));
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let (version, began_ns) = (u64::from(protocol::VERSION), now_ns());
+        let words = [MAGIC, version, u64::from(own.pid), own.start_time_ticks, epoch, began_ns, 0];
         let locked = host::with(|host| {
-            // Written and not only stretched: a store into a mapped hole of a full disk kills by SIGBUS.
-            host.create(&new, &bytes, 0o600)?;
-            let map = host.map(&new, BYTES)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            host.create(&new, &bytes_of(words), 0o600)?;
+            let file = host.open(&new, true)?;
             host.rename(&new, &path)?;
-            Ok(Lease { map, path: path.clone(), epoch, late: AtomicBool::new(false) })
+            let beat_ns = AtomicU64::new(began_ns);
+            Ok(Lease { file, path: path.clone(), words, beat_ns, late: AtomicBool::new(false) })
         });
         if locked.is_err() {
             let _ = host::with(|host| host.remove_file(&new));
@@ -82,7 +79,11 @@ impl Lease {
 
     /// `after_ns` is asked once the beat stands: whoever found the one before too old did so earlier.
     fn beat_at(&self, now_ns: u64, after_ns: impl FnOnce() -> u64) {
-        let before_ns = self.map.word(BEAT_WORD).swap(now_ns, Ordering::AcqRel);
+        let before_ns = self.beat_ns.swap(now_ns, Ordering::AcqRel);
+        // Where that fails (a full disk, on which somebody has cut the file off) the guard acts, and is noticed.
+        let mut words = self.words;
+        words[BEAT_WORD] = now_ns;
+        let _ = self.file.write(&bytes_of(words));
         if !is_recent(before_ns, after_ns()) {
             self.late.store(true, Ordering::Release);
         }
@@ -137,6 +138,12 @@ impl OpenLease {
     }
 }
 
+fn bytes_of(words: [u64; WORDS]) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    bytes.chunks_exact_mut(8).zip(words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_ne_bytes()));
+    bytes
+}
+
 fn is_recent(beat_ns: u64, now_ns: u64) -> bool {
     now_ns.saturating_sub(beat_ns) < FRESH_NS
 }
@@ -144,7 +151,7 @@ fn is_recent(beat_ns: u64, now_ns: u64) -> bool {
 impl Drop for Lease {
     fn drop(&mut self) {
         // Only a file that is still this lease: a successor may have replaced it.
-        if epoch_at(&self.path) == Some(self.epoch) {
+        if epoch_at(&self.path) == Some(self.words[EPOCH_WORD]) {
             let _ = host::with(|host| host.remove_file(&self.path));
         }
     }
@@ -167,7 +174,7 @@ impl LeaseView {
 }
 
 fn epoch_at(path: &Path) -> Option<u64> {
-    Some(read_words(&*host::with(|host| host.open(path, false)).ok()?)?[4])
+    Some(read_words(&*host::with(|host| host.open(path, false)).ok()?)?[EPOCH_WORD])
 }
 
 fn read_words(file: &dyn OpenFile) -> Option<[u64; WORDS]> {
@@ -220,7 +227,8 @@ mod tests {
         let home = Home::at(dir.path()).unwrap();
         let first = Lease::acquire(&home).unwrap();
         let second = Lease::acquire(&home).unwrap();
-        assert_eq!(second.epoch, first.epoch + 1);
+        let epoch = |lease: &Lease| lease.words[EPOCH_WORD];
+        assert_eq!(epoch(&second), epoch(&first) + 1);
         second.beat_at(77, || 77);
         drop(first);
         assert_eq!(Lease::read(&home).unwrap().beat_ns, 77);
@@ -248,6 +256,20 @@ mod tests {
             fs::write(home.lease(), text).unwrap();
             assert_eq!(Lease::read(&home), None);
         }
-        assert_eq!(Lease::acquire(&home).unwrap().epoch, 1);
+        assert_eq!(Lease::acquire(&home).unwrap().words[EPOCH_WORD], 1);
+    }
+
+    #[test]
+    fn a_damaged_or_truncated_lease_is_whole_with_the_next_beat() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path()).unwrap();
+        let lease = Lease::acquire(&home).unwrap();
+        for damage in [&b""[..], b"short", &[7; 200]] {
+            // As by dd and truncate: the file itself stays.
+            fs::write(home.lease(), damage).unwrap();
+            assert_eq!(Lease::read(&home), None);
+            lease.beat_at(77, || 77);
+            assert_eq!(Lease::read(&home).unwrap().beat_ns, 77);
+        }
     }
 }

@@ -22,7 +22,7 @@ use crate::identity;
 use crate::prior_state::PriorState;
 
 pub use error::{NoRecord, RegistryError};
-pub use unreadable::{Unreadable, set_aside_program};
+pub use unreadable::{DamagedTraces, Unreadable, set_aside_program};
 
 /// Our files are nobody else's to read.
 const MODE: u32 = 0o600;
@@ -95,7 +95,7 @@ impl Registry {
 
     /// Whether it is on record.
     pub fn has(&self, id: &AppId) -> bool {
-        host::exists(&self.record_path(id))
+        host::exists(&self.record_path(id)) || host::exists(&self.copy_path(id))
     }
 
     /// Puts a program on record, also where somebody has removed the directory: what is not on record nobody sets free.
@@ -143,9 +143,9 @@ impl Registry {
 
     /// Forgets a program. One that is not there is forgotten already.
     pub fn remove(&self, id: &AppId) {
-        // The record after the traces: without it nobody would look for them. The notes last: what others note of who
-        // is on record is removed by us, and of who is not by themselves.
-        let files = [self.traces_path(id), self.record_path(id), self.copy_path(id)];
+        // The record after the traces: without it nobody would look for them; and after its copy, which would stand for
+        // it. The notes last: what others note of who is on record is removed by us, and of who is not by themselves.
+        let files = [self.traces_path(id), self.copy_path(id), self.record_path(id)];
         for path in files.into_iter().chain(self.note_paths(id)) {
             let _ = host::with(|host| host.remove_file(&path));
         }
@@ -158,8 +158,9 @@ impl Registry {
             let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
             let abandoned = end.strip_prefix(DRAFT).is_some_and(|writer| !writer_lives(writer));
             // A scheduler that was late may have written about a program that was forgotten meanwhile.
-            let orphaned = ([TRACES, unreadable::COPY].contains(&end) || notes::ENDINGS.contains(&end))
-                && !host::exists(&path.with_extension(RECORD));
+            let orphaned = (end == TRACES || notes::ENDINGS.contains(&end))
+                && !host::exists(&path.with_extension(RECORD))
+                && !host::exists(&path.with_extension(unreadable::COPY));
             if abandoned || orphaned {
                 // Whoever else removes it at the same time has done our work.
                 let _ = host::with(|host| host.remove_file(&path));
@@ -176,26 +177,35 @@ impl Registry {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(listing),
             other => other.map_err(read_error)?,
         };
-        let mut paths: Vec<PathBuf> =
-            names.into_iter().map(|entry| self.directory.join(entry.name)).collect();
-        paths.sort();
-        for path in paths.into_iter().filter(|path| path.extension().is_some_and(|end| end == RECORD)) {
-            match self.read_record(&path) {
-                Ok(record) => listing.records.push(record),
-                // It ended between the two looks.
-                Err(_) if !host::exists(&path) => {}
-                Err(why) => {
-                    let copy = self.read_record(&path.with_extension(unreadable::COPY)).ok();
-                    listing.unreadable.push(Unreadable {
-                        path,
-                        why,
-                        recovered: copy.as_ref().map(|record| record.id.clone()),
-                    });
-                    listing.records.extend(copy);
+        let is_record =
+            |path: &PathBuf| path.extension().is_some_and(|end| end == RECORD || end == unreadable::COPY);
+        let paths = names.into_iter().map(|entry| self.directory.join(entry.name)).filter(is_record);
+        // Where somebody has removed the record, its copy stands there alone.
+        let paths: BTreeSet<PathBuf> = paths.map(|path| path.with_extension(RECORD)).collect();
+        for path in paths {
+            let read = self.read_record(&path).map(|record| listing.records.push(record));
+            let Err(why) = read else { continue };
+            let copy_path = path.with_extension(unreadable::COPY);
+            let recovered = match self.read_record(&copy_path) {
+                Ok(copy) => {
+                    let id = copy.id.clone();
+                    listing.records.push(copy);
+                    Some(id)
                 }
-            }
+                // It ended between the two looks.
+                Err(_) if !host::exists(&path) && !host::exists(&copy_path) => continue,
+                Err(_) => None,
+            };
+            let path = if recovered.is_none() && !host::exists(&path) { copy_path } else { path };
+            listing.unreadable.push(Unreadable { path, why, recovered });
         }
         listing.records.sort_by(|a, b| (a.arrived_ns, &a.id).cmp(&(b.arrived_ns, &b.id)));
+        let doubles = unreadable::take_doubles(&mut listing.records);
+        listing.unreadable.extend(doubles.into_iter().map(|(id, why)| Unreadable {
+            path: self.record_path(&id),
+            why,
+            recovered: None,
+        }));
         Ok(listing)
     }
 
@@ -261,7 +271,7 @@ pub(crate) mod tests {
     use workload::Demand;
 
     pub(crate) fn record(name: &str, arrived_ns: u64) -> AppRecord {
-        let process = ProcessId { pid: 7, start_time_ticks: 8 };
+        let process = ProcessId { pid: 7, start_time_ticks: 8 + arrived_ns };
         AppRecord {
             id: AppId::new(name).unwrap(),
             uid: 1000,

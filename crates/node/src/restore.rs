@@ -7,6 +7,7 @@
 
 mod masks;
 mod pages;
+mod stray;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -18,6 +19,7 @@ use linux::{Process, Root, cgroup, procfs, signals};
 use protocol::AppRecord;
 
 pub use pages::remove_pages;
+pub use stray::set_stray_free;
 
 use crate::acts::{Act, Step};
 use crate::error::Error;

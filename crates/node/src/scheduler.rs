@@ -227,16 +227,17 @@ impl Scheduler {
         };
         for file in &listing.unreadable {
             self.registry.set_aside(file);
-            self.note_failed(file.recovered.as_ref(), file);
-            // Who reads `explain` later may ask another scheduler.
-            eprintln!("coplace: {file}");
+            self.note_damage(file.recovered.as_ref(), file);
         }
-        self.registry.sweep();
+        let was_lost = listing.unreadable.iter().any(|file| file.recovered.is_none());
         let mut events = Vec::new();
         let until_ns = now_ns() + LONG_PATIENCE_NS;
         for record in listing.records {
             // A guard may be about it still, and its user just stop it.
             let _lock = self.lock_programs(until_ns);
+            if let Some(damage) = self.registry.traces_damage(&record.id) {
+                self.note_damage(Some(&record.id), &damage);
+            }
             let report = match broken!(AdoptedAsTheyAre) {
                 true => restore::Report::default(),
                 false => restore::set_free(&record, &Root::live(), &self.home),
@@ -254,6 +255,8 @@ impl Scheduler {
                 self.registry.remove(&record.id);
             }
         }
+        self.registry.sweep();
+        self.set_strays_free(was_lost, until_ns);
         let kept: Vec<PathBuf> = self.live.apps().values().map(|app| app.record.pages.clone()).collect();
         self.home.sweep_pages(|path| kept.iter().any(|page| page == path));
         self.decide(events);

@@ -58,6 +58,9 @@ pub enum NoRecord {
     /// Its text is not that of a record.
     #[error(transparent)]
     Damaged(#[from] serde_json::Error),
+    /// Its process is that of another record already.
+    #[error("its process is {0}'s")]
+    ProcessOf(AppId),
     /// It holds the record of this program, whose file has another name.
     #[error("it describes {0}")]
     Describes(AppId),

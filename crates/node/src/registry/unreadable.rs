@@ -1,14 +1,16 @@
 //! Records that somebody has damaged. Each has a copy beside it, which counts then; where that is damaged as well, what
 //! is left of the program's files is set aside, and goes once the guard has set free whom it was about.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use linux::host;
 use protocol::AppRecord;
 use workload::AppId;
 
-use super::{NoRecord, Registry, RegistryError, write_whole};
+use super::{NoRecord, Registry, RegistryError, Traces, read_whole, write_whole};
 
 /// What a record's copy ends in.
 pub(super) const COPY: &str = "copy";
@@ -27,12 +29,29 @@ pub struct Unreadable {
     pub recovered: Option<AppId>,
 }
 
+/// Traces that tell nothing.
+#[derive(Debug, thiserror::Error)]
+#[error("{} cannot be read ({why}): what was done to its program is undone as far as it shows", path.display())]
+pub struct DamagedTraces {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub why: NoRecord,
+}
+
 impl Unreadable {
     /// Whether we may have written it, and no copy stands for it. Otherwise it stays where it is: a link, a directory or
     /// another user's file, and what could not be read this time.
     fn is_put_away(&self) -> bool {
-        let was_ours =
-            matches!(self.why, NoRecord::Damaged(_) | NoRecord::Describes(_) | NoRecord::TooLong { .. });
+        let was_ours = match &self.why {
+            NoRecord::Damaged(_)
+            | NoRecord::Describes(_)
+            | NoRecord::ProcessOf(_)
+            | NoRecord::TooLong { .. } => true,
+            // Somebody has removed the record, and the copy is none.
+            NoRecord::Io(error) => error.kind() == io::ErrorKind::NotFound,
+            NoRecord::NotPlain | NoRecord::Foreign { .. } => false,
+        };
         self.recovered.is_none() && was_ours
     }
 
@@ -61,6 +80,15 @@ impl Registry {
         [self.record_path(id), self.copy_path(id)].iter().any(|path| self.read_record(path).is_ok())
     }
 
+    /// Why nothing is known of what was done to it, where its traces cannot be read.
+    pub fn traces_damage(&self, id: &AppId) -> Option<DamagedTraces> {
+        let path = self.traces_path(id);
+        match read_whole::<Traces>(&path) {
+            Err(NoRecord::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
+            read => Some(DamagedTraces { path, why: read.err()? }),
+        }
+    }
+
     /// For who takes a program in: a record that was damaged, or has no copy (as of an earlier version, or of a writer
     /// that died in the middle), is written again.
     pub fn complete(&self, record: &AppRecord, unreadable: &[Unreadable]) -> Result<(), RegistryError> {
@@ -76,6 +104,7 @@ impl Registry {
         if file.is_put_away() {
             // Where that fails it is found, and named, by the next scheduler again.
             let _ = host::with(|host| host.rename(&file.path, &file.path.with_extension(SET_ASIDE)));
+            let _ = host::with(|host| host.remove_file(&file.path.with_extension(COPY)));
         }
     }
 
@@ -90,6 +119,22 @@ impl Registry {
     }
 }
 
+/// Takes out those whose process another record before them has: one process is one program.
+pub(super) fn take_doubles(records: &mut Vec<AppRecord>) -> Vec<(AppId, NoRecord)> {
+    let mut known = BTreeMap::new();
+    let mut doubles = Vec::new();
+    records.retain(|record| {
+        let process = (record.process.pid, record.process.start_time_ticks);
+        let first: &mut AppId = known.entry(process).or_insert_with(|| record.id.clone());
+        let is_first = *first == record.id;
+        if !is_first {
+            doubles.push((record.id.clone(), NoRecord::ProcessOf(first.clone())));
+        }
+        is_first
+    });
+    doubles
+}
+
 /// The name of the program whose record the file of this name was, if that was set aside.
 pub fn set_aside_program(name: &OsStr) -> Option<&OsStr> {
     let path = Path::new(name);
@@ -100,7 +145,6 @@ pub fn set_aside_program(name: &OsStr) -> Option<&OsStr> {
 mod tests {
     use std::fs;
 
-    use super::super::Traces;
     use super::super::tests::{record, scratch};
     use super::*;
 
@@ -139,6 +183,53 @@ mod tests {
         fs::copy(registry.copy_path(&b.id), registry.copy_path(&a.id)).unwrap();
         let listing = registry.list().unwrap();
         assert_eq!((listing.records, listing.unreadable[0].recovered.clone()), (vec![b], None));
+    }
+
+    #[test]
+    fn a_copy_stands_for_a_record_that_was_removed_or_renamed() {
+        let (_dir, registry) = scratch();
+        let (a, b) = (record("a", 1), record("b", 2));
+        registry.write(&a).unwrap();
+        registry.write(&b).unwrap();
+        registry.write_traces(&a.id, &Traces::default()).unwrap();
+        fs::remove_file(registry.record_path(&a.id)).unwrap();
+        fs::rename(registry.record_path(&b.id), registry.directory.join("zz.json")).unwrap();
+        registry.sweep();
+        assert!(registry.traces_path(&a.id).exists());
+        let listing = registry.list().unwrap();
+        assert_eq!(listing.records, [a.clone(), b.clone()]);
+        listing.unreadable.iter().for_each(|file| registry.set_aside(file));
+        registry.complete(&a, &listing.unreadable).unwrap();
+        registry.complete(&b, &listing.unreadable).unwrap();
+        registry.remove_set_aside();
+        assert_eq!(names(&registry), ["a.copy", "a.json", "a.traces", "b.copy", "b.json"]);
+    }
+
+    #[test]
+    fn a_second_record_of_one_process_is_put_away() {
+        let (_dir, registry) = scratch();
+        let a = record("a", 1);
+        registry.write(&a).unwrap();
+        registry.write(&AppRecord { id: AppId::new("ghost").unwrap(), ..a.clone() }).unwrap();
+        let listing = registry.list().unwrap();
+        assert_eq!(listing.records, std::slice::from_ref(&a));
+        listing.unreadable.iter().for_each(|file| registry.set_aside(file));
+        registry.remove_set_aside();
+        assert_eq!(names(&registry), ["a.copy", "a.json"]);
+        assert!(registry.list().unwrap().unreadable.is_empty());
+    }
+
+    #[test]
+    fn damaged_traces_are_named() {
+        let (_dir, registry) = scratch();
+        let cg = record("cg", 1);
+        registry.write(&cg).unwrap();
+        assert!(registry.traces_damage(&cg.id).is_none());
+        registry.write_traces(&cg.id, &Traces::default()).unwrap();
+        assert!(registry.traces_damage(&cg.id).is_none());
+        fs::write(registry.traces_path(&cg.id), "{\"user_st").unwrap();
+        let named = registry.traces_damage(&cg.id).unwrap().to_string();
+        assert!(named.contains("cg.traces cannot be read (EOF while parsing"), "{named}");
     }
 
     #[test]
@@ -195,7 +286,7 @@ mod tests {
             fs::create_dir(registry.copy_path(id)).unwrap();
         }
         assert!(registry.write(&known).is_err() && registry.write(&fresh).is_err());
-        assert!(registry.has(&known.id) && !registry.has(&fresh.id));
+        assert!(registry.record_path(&known.id).exists() && !registry.record_path(&fresh.id).exists());
     }
 
     #[test]

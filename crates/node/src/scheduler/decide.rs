@@ -1,6 +1,7 @@
 //! From events to acts: the engine decides, programs follow, and the history keeps what happened.
 
 use engine::{Event, Starts};
+use linux::Root;
 use linux::clock::now_ns;
 use plan::Plan;
 use protocol::{AppRecord, FromScheduler, HistoryEntry, News, Role};
@@ -8,6 +9,7 @@ use workload::AppId;
 
 use super::admission::Hands;
 use super::{HISTORY, Scheduler, begin};
+use crate::restore;
 
 impl Scheduler {
     /// Lets the engine decide on these events and carry out what changes.
@@ -78,6 +80,32 @@ impl Scheduler {
 
     pub(super) fn note_failed(&mut self, app: Option<&AppId>, why: impl ToString) {
         self.note(News::Failed { app: app.cloned(), why: why.to_string() });
+    }
+
+    /// The same of what others did to our files, also on stderr: who reads `explain` later may ask another scheduler.
+    pub(super) fn note_damage(&mut self, app: Option<&AppId>, damage: &impl ToString) {
+        let why = damage.to_string();
+        eprintln!("coplace: {why}");
+        self.note_failed(app, why);
+    }
+
+    /// Programs that nothing on record tells of, because somebody has damaged or removed that.
+    pub(super) fn set_strays_free(&mut self, was_lost: bool, until_ns: u64) {
+        let on_record = |process| {
+            self.live.apps().values().any(|app| app.record.process == process)
+                || self.pending.find(process).is_some()
+        };
+        let strays = self.home.processes_with_pages();
+        let strays: Vec<_> = strays.into_iter().filter(|(process, _)| !on_record(*process)).collect();
+        for (process, pages) in strays {
+            let _lock = self.lock_programs(until_ns);
+            if restore::set_stray_free(process, &pages, was_lost, &Root::live(), &self.home).is_some() {
+                let pid = process.pid;
+                let what =
+                    format!("process {pid} was under coplace, and is on record no more: it is set free");
+                self.note_damage(None, &what);
+            }
+        }
     }
 
     /// What went wrong with the programs since this was last asked; what fails again and again is said once.
