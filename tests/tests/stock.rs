@@ -151,28 +151,28 @@ fn a_users_resized_programs_have_packages_of_their_own() {
 fn a_session_with_a_limit_is_not_left() {
     let Some(mut guest) = stock() else { return };
     let guest = guest.as_mut().unwrap();
-    let said = guest.sh("su - user -c 'sleep 2; coplace doctor' > /tmp/said 2>&1 & sleep 1
+    let shown = guest.sh("su - user -c 'sleep 2; coplace doctor' > /tmp/shown 2>&1 & sleep 1
          session=$(loginctl --no-legend list-sessions | awk '$3 == \"user\" { print $1 }' | tail -n 1)
          systemctl set-property --runtime session-$session.scope CPUQuota=50%
-         wait; cat /tmp/said");
-    assert!(said.contains("has a limit of its own (cpu.max)"), "{said}");
-    assert!(said.contains("turns       SIGSTOP"), "{said}");
+         wait; cat /tmp/shown");
+    assert!(shown.contains("has a limit of its own (cpu.max)"), "{shown}");
+    assert!(shown.contains("turns       SIGSTOP"), "{shown}");
 }
 
 #[test]
 fn a_process_without_a_login_session_stays_where_it_is() {
     let Some(mut guest) = stock() else { return };
     let guest = guest.as_mut().unwrap();
-    let said = guest.sh("setpriv --reuid=user --regid=user --clear-groups env HOME=/tmp coplace doctor");
-    assert!(said.contains("turns       SIGSTOP"), "{said}");
+    let shown = guest.sh("setpriv --reuid=user --regid=user --clear-groups env HOME=/tmp coplace doctor");
+    assert!(shown.contains("turns       SIGSTOP"), "{shown}");
 }
 
 #[test]
 fn an_administrator_hands_cpusets_down_by_the_line_of_doctor() {
     let Some(mut guest) = stock() else { return };
     let mut user = User(guest.as_mut().unwrap());
-    let said = user.sh("coplace doctor");
-    let (_, rest) = said.split_once("to get it: as root: mkdir").unwrap_or_else(|| panic!("{said}"));
+    let shown = user.sh("coplace doctor");
+    let (_, rest) = shown.split_once("to get it: as root: mkdir").unwrap_or_else(|| panic!("{shown}"));
     let (line, _) = rest.split_once("; then log in anew").expect("the whole of it is there");
     user.0.sh(&format!("mkdir{line}"));
     user.until("the user's systemd has ended", |user| {
@@ -183,8 +183,8 @@ fn an_administrator_hands_cpusets_down_by_the_line_of_doctor() {
         user.start(name, "--placement cpuset", "/apps/breathe 10 1");
     }
     user.until("each has a cpuset of one package", |user| {
-        let (_, shown) = user.0.try_sh(&format!("cat {SCOPE}/coplace/*/?/cpuset.cpus"));
-        let places: BTreeSet<&str> = shown.lines().collect();
+        let (_, cpusets) = user.0.try_sh(&format!("cat {SCOPE}/coplace/*/?/cpuset.cpus"));
+        let places: BTreeSet<&str> = cpusets.lines().collect();
         (places == ["0-1", "2-3"].into()).then_some(())
     });
     user.end();

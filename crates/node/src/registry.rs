@@ -95,7 +95,7 @@ impl Registry {
 
     /// Whether it is on record.
     pub fn has(&self, id: &AppId) -> bool {
-        host::exists(&self.record_path(id)) || host::exists(&self.copy_path(id))
+        host::exists(&self.record_path(id)) || host::exists(&self.path_of_copy(id))
     }
 
     /// Puts a program on record, also where somebody has removed the directory: what is not on record nobody sets free.
@@ -145,7 +145,7 @@ impl Registry {
     pub fn remove(&self, id: &AppId) {
         // The record after the traces: without it nobody would look for them; and after its copy, which would stand for
         // it. The notes last: what others note of who is on record is removed by us, and of who is not by themselves.
-        let files = [self.traces_path(id), self.copy_path(id), self.record_path(id)];
+        let files = [self.traces_path(id), self.path_of_copy(id), self.record_path(id)];
         for path in files.into_iter().chain(self.note_paths(id)) {
             let _ = host::with(|host| host.remove_file(&path));
         }

@@ -243,7 +243,7 @@ impl Scheduler {
                 false => restore::set_free(&record, &Root::live(), &self.home),
             };
             if identity::is_alive(record.process) {
-                if let Err(error) = self.registry.complete(&record, &listing.unreadable) {
+                if let Err(error) = self.registry.write_missing(&record, &listing.unreadable) {
                     self.note_failed(Some(&record.id), error);
                 }
                 events.extend(match record.started {

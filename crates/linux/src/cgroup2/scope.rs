@@ -74,7 +74,7 @@ pub fn enter(pid: u32, root: &Root) -> Result<Entered> {
     for _ in 0..MOST_TRIES {
         let asked = match host::is_directory(&scope) {
             true => manager.attach(pid),
-            false => manager.make_scope(pid),
+            false => manager.create_scope(pid),
         };
         match asked {
             Ok(()) if is_inside(pid, &mount, &scope, root)? => {
@@ -165,7 +165,7 @@ impl Manager {
         }
     }
 
-    fn make_scope(&self, pid: u32) -> std::result::Result<(), String> {
+    fn create_scope(&self, pid: u32) -> std::result::Result<(), String> {
         let pid = pid.to_string();
         let properties: [&[&str]; 5] = [
             &["Description", "s", "Programs under coplace"],
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_session_is_told_from_what_is_below_and_beside() {
+    fn a_login_session_is_not_what_is_below_or_beside_it() {
         assert!(is_login_session("/user.slice/user-1000.slice/session-12.scope", 1000));
         assert!(is_login_session("/user.slice/user-1000.slice/session-c2.scope", 1000));
         for other in [

@@ -19,7 +19,7 @@ const SET_ASIDE: &str = "unreadable";
 
 /// A file that stands where a record stands and is none.
 #[derive(Debug, thiserror::Error)]
-#[error("{} is no record of a program ({why}): {}", path.display(), self.consequence())]
+#[error("{} is no record of a program ({why}): {}", path.display(), self.describe_consequence())]
 pub struct Unreadable {
     /// The file.
     pub path: PathBuf,
@@ -55,7 +55,7 @@ impl Unreadable {
         self.recovered.is_none() && was_ours
     }
 
-    fn consequence(&self) -> String {
+    fn describe_consequence(&self) -> String {
         match &self.recovered {
             Some(id) => format!("{id} is known by its copy"),
             None if self.is_put_away() => {
@@ -67,17 +67,17 @@ impl Unreadable {
 }
 
 impl Registry {
-    pub(super) fn copy_path(&self, id: &AppId) -> PathBuf {
+    pub(super) fn path_of_copy(&self, id: &AppId) -> PathBuf {
         self.directory.join(format!("{id}.{COPY}"))
     }
 
     pub(super) fn write_copy(&self, record: &AppRecord) -> Result<(), RegistryError> {
-        write_whole(&self.copy_path(&record.id), record)
+        write_whole(&self.path_of_copy(&record.id), record)
     }
 
     /// Whether a successor finds its record, or the copy.
     pub fn is_known(&self, id: &AppId) -> bool {
-        [self.record_path(id), self.copy_path(id)].iter().any(|path| self.read_record(path).is_ok())
+        [self.record_path(id), self.path_of_copy(id)].iter().any(|path| self.read_record(path).is_ok())
     }
 
     /// Why nothing is known of what was done to it, where its traces cannot be read.
@@ -91,9 +91,9 @@ impl Registry {
 
     /// For who takes a program in: a record that was damaged, or has no copy (as of an earlier version, or of a writer
     /// that died in the middle), is written again.
-    pub fn complete(&self, record: &AppRecord, unreadable: &[Unreadable]) -> Result<(), RegistryError> {
+    pub fn write_missing(&self, record: &AppRecord, unreadable: &[Unreadable]) -> Result<(), RegistryError> {
         let is_damaged = unreadable.iter().any(|file| file.recovered.as_ref() == Some(&record.id));
-        match is_damaged || !host::exists(&self.copy_path(&record.id)) {
+        match is_damaged || !host::exists(&self.path_of_copy(&record.id)) {
             true => self.write(record),
             false => Ok(()),
         }
@@ -168,7 +168,7 @@ mod tests {
         assert!(registry.is_known(&cg.id));
         registry.set_aside(&listing.unreadable[0]);
         assert!(registry.has(&cg.id));
-        registry.complete(&cg, &listing.unreadable).unwrap();
+        registry.write_missing(&cg, &listing.unreadable).unwrap();
         let listing = registry.list().unwrap();
         assert_eq!((listing.records, listing.unreadable.len()), (vec![cg], 0));
     }
@@ -180,7 +180,7 @@ mod tests {
         registry.write(&a).unwrap();
         registry.write(&b).unwrap();
         fs::write(registry.record_path(&a.id), "").unwrap();
-        fs::copy(registry.copy_path(&b.id), registry.copy_path(&a.id)).unwrap();
+        fs::copy(registry.path_of_copy(&b.id), registry.path_of_copy(&a.id)).unwrap();
         let listing = registry.list().unwrap();
         assert_eq!((listing.records, listing.unreadable[0].recovered.clone()), (vec![b], None));
     }
@@ -199,8 +199,8 @@ mod tests {
         let listing = registry.list().unwrap();
         assert_eq!(listing.records, [a.clone(), b.clone()]);
         listing.unreadable.iter().for_each(|file| registry.set_aside(file));
-        registry.complete(&a, &listing.unreadable).unwrap();
-        registry.complete(&b, &listing.unreadable).unwrap();
+        registry.write_missing(&a, &listing.unreadable).unwrap();
+        registry.write_missing(&b, &listing.unreadable).unwrap();
         registry.remove_set_aside();
         assert_eq!(names(&registry), ["a.copy", "a.json", "a.traces", "b.copy", "b.json"]);
     }
@@ -237,8 +237,8 @@ mod tests {
         let (_dir, registry) = scratch();
         let cg = record("cg", 1);
         registry.write(&cg).unwrap();
-        fs::remove_file(registry.copy_path(&cg.id)).unwrap();
-        registry.complete(&cg, &[]).unwrap();
+        fs::remove_file(registry.path_of_copy(&cg.id)).unwrap();
+        registry.write_missing(&cg, &[]).unwrap();
         assert_eq!(names(&registry), ["cg.copy", "cg.json"]);
     }
 
@@ -250,7 +250,7 @@ mod tests {
         registry.write(&good).unwrap();
         registry.write_traces(&a.id, &Traces::default()).unwrap();
         fs::write(registry.record_path(&a.id), "{\"id\":").unwrap();
-        fs::write(registry.copy_path(&a.id), "").unwrap();
+        fs::write(registry.path_of_copy(&a.id), "").unwrap();
         fs::copy(registry.record_path(&good.id), registry.directory.join("renamed.json")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", registry.directory.join("link.json")).unwrap();
         fs::create_dir(registry.directory.join("directory.json")).unwrap();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_record_says_what_becomes_of_it() {
+    fn an_unreadable_record_names_its_consequence() {
         let file = |why, recovered| Unreadable { path: "/h/apps/a.json".into(), why, recovered }.to_string();
         let id = AppId::new("a").unwrap();
         assert_eq!(
@@ -282,8 +282,8 @@ mod tests {
         let (known, fresh) = (record("known", 1), record("fresh", 2));
         registry.write(&known).unwrap();
         for id in [&known.id, &fresh.id] {
-            let _ = fs::remove_file(registry.copy_path(id));
-            fs::create_dir(registry.copy_path(id)).unwrap();
+            let _ = fs::remove_file(registry.path_of_copy(id));
+            fs::create_dir(registry.path_of_copy(id)).unwrap();
         }
         assert!(registry.write(&known).is_err() && registry.write(&fresh).is_err());
         assert!(registry.record_path(&known.id).exists() && !registry.record_path(&fresh.id).exists());
