@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -54,6 +54,22 @@ impl Guest {
         match guest.answer(machine) {
             answer if answer["ready"] == true => Ok(guest),
             answer => Err(answer["missing"].as_str().unwrap_or("no reason given").to_owned()),
+        }
+    }
+
+    /// The one guest that all tests of a file share; where it cannot be booted, the calling test counts as skipped.
+    pub fn shared(
+        slot: &'static OnceLock<Mutex<Result<Guest, String>>>,
+        boot: impl FnOnce() -> Result<Guest, String>,
+    ) -> Option<MutexGuard<'static, Result<Guest, String>>> {
+        let guest = slot.get_or_init(|| Mutex::new(boot()));
+        let guest = guest.lock().unwrap_or_else(PoisonError::into_inner);
+        match guest.as_ref() {
+            Ok(_) => Some(guest),
+            Err(why) => {
+                crate::skipped_here(why);
+                None
+            }
         }
     }
 

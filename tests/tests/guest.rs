@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use coplace_tests::guest::{Guest, PATIENCE, Session, Sight, breathe_llvm};
@@ -49,15 +49,7 @@ fn kept() -> Vec<PathBuf> {
 /// as skipped.
 fn two_packages() -> Option<MutexGuard<'static, Result<Guest, String>>> {
     static GUEST: OnceLock<Mutex<Result<Guest, String>>> = OnceLock::new();
-    let guest = GUEST.get_or_init(|| Mutex::new(Guest::boot("two-packages", TESTS, &kept())));
-    let guest = guest.lock().unwrap_or_else(PoisonError::into_inner);
-    match guest.as_ref() {
-        Ok(_) => Some(guest),
-        Err(why) => {
-            skipped_here(why);
-            None
-        }
-    }
+    Guest::shared(&GUEST, || Guest::boot("two-packages", TESTS, &kept()))
 }
 
 const BREATHE: &str = "/apps/breathe 10 1";

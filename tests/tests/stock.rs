@@ -2,11 +2,10 @@
 //! there.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use coplace_tests::guest::{Guest, PATIENCE};
-use coplace_tests::skipped_here;
 use serde_json::Value;
 
 const SCOPE: &str = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/app.slice/coplace.scope";
@@ -14,15 +13,7 @@ const SCOPE: &str = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service
 /// The one guest that all tests share; where it cannot be booted, the test counts as skipped.
 fn stock() -> Option<MutexGuard<'static, Result<Guest, String>>> {
     static GUEST: OnceLock<Mutex<Result<Guest, String>>> = OnceLock::new();
-    let guest = GUEST.get_or_init(|| Mutex::new(Guest::boot("stock-bookworm", &[], &[])));
-    let guest = guest.lock().unwrap_or_else(PoisonError::into_inner);
-    match guest.as_ref() {
-        Ok(_) => Some(guest),
-        Err(why) => {
-            skipped_here(why);
-            None
-        }
-    }
+    Guest::shared(&GUEST, || Guest::boot("stock-bookworm", &[], &[]))
 }
 
 /// An ordinary user who has logged in, for one test.

@@ -136,12 +136,12 @@ fn a_place_is_divided_among_the_teams_of_mpi_ranks() {
             ranks.iter().all(|pid| max_team(&home, *pid).is_some_and(|max_team| max_team >= 2)),
             "{name}: told of less"
         );
-        // Each rank has a thread at least. A place that has just become narrower binds at the next regions, and a rank
-        // that has just begun has a team as wide as the machine in its first.
+        // Each rank has a thread at least. A place that has just become narrower binds at the next regions.
         let (mut samples, mut over) = (0, 0);
         while run.has_ended().is_none() && home.running("regions").len() == 2 {
             let Some(job) = home.app("job") else { break };
             if let (Some(team), Some(place)) = (job["team"].as_u64(), job["place"].as_str()) {
+                assert!(team <= cpus.max(2), "{name}: {job}");
                 over = if team > width(place).max(2) { over + 1 } else { 0 };
                 assert!(over < 20, "{name}: {job}");
                 samples += 1;

@@ -42,27 +42,19 @@ pub(crate) fn is_one(dir: &Path) -> bool {
     dir.ends_with(Path::new(SLICE).join(UNIT))
 }
 
-/// What became of a process that was to be brought into its user's scope.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entered {
-    /// It is in the scope.
-    Inside,
-    /// It stays where it is: this user needs no scope for his groups, or the process does not stand in a login session.
-    NotNeeded,
-}
-
 /// Brings a process that stands in a login session of this user into the scope of his programs, which is made if there
-/// is none. [`Error::Absent`](crate::Error::Absent) where his systemd does not answer or the session has limits of its own, which would not
-/// hold for the process any more. Waits for systemd, a few milliseconds as a rule.
-pub fn enter(pid: u32, root: &Root) -> Result<Entered> {
+/// is none. It stays where it is if this user needs no scope for his groups, or if it stands elsewhere.
+/// [`Error::Absent`](crate::Error::Absent) where his systemd does not answer, or the session has limits of its own,
+/// which would not hold for the process any more. Waits for systemd, a few milliseconds as a rule.
+pub fn enter(pid: u32, root: &Root) -> Result<()> {
     let uid = host::own_uid();
     let mounted = mounts(root)?;
     // Beside version 1 hierarchies version 2 has no controllers, and systemd moves nobody in it.
     let Some(mount) = mounted.v2.filter(|_| mounted.v1.is_empty() && uid != 0) else {
-        return Ok(Entered::NotNeeded);
+        return Ok(());
     };
     let Some(session) = membership(pid, root)?.v2.filter(|own| is_login_session(own, uid)) else {
-        return Ok(Entered::NotNeeded);
+        return Ok(());
     };
     if let Some(file) = own_limit(&mount.dir(&session)) {
         let why = format!("{session} has a limit of its own ({file})");
@@ -78,8 +70,7 @@ pub fn enter(pid: u32, root: &Root) -> Result<Entered> {
         };
         match asked {
             Ok(()) if is_inside(pid, &mount, &scope, root)? => {
-                leave_the_top(pid, &scope, root)?;
-                return Ok(Entered::Inside);
+                return leave_the_top(pid, &scope, root);
             }
             Ok(()) => last = Some("it did not move the process".to_owned()),
             Err(error) => last = Some(error),
