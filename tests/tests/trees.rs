@@ -29,6 +29,12 @@ fn asked(home: &Home, pid: u32) -> Option<u64> {
     in_page(home, pid, 128)
 }
 
+/// Threads of the latest team of a process.
+fn latest_team(home: &Home, pid: u32) -> Option<u64> {
+    // The low half of what lane 0 says of now: the machines that we run on store it first.
+    in_page(home, pid, 384)
+}
+
 #[test]
 fn a_late_process_of_a_confined_program_grows_when_alone() {
     if processes::cpu_count() < 2 {
@@ -124,11 +130,14 @@ fn a_place_is_divided_among_the_teams_of_mpi_ranks() {
         command.args(["run", "-q", "--name", "job", "--"]).args(&arguments).args(["-np", "2"]);
         let mut run = home.start("job", command.arg(app("regions")).args(["--size", "S", "--scale", "2"]));
         home.until(&format!("the ranks of {name} run"), || home.running("regions").len() == 2);
-        // Each page begins with what was asked of the whole program.
-        home.until("they are asked to share the CPUs", || {
-            let asked: Vec<u64> =
-                home.running("regions").iter().filter_map(|pid| asked(&home, *pid)).collect();
-            asked.len() == 2 && asked.iter().sum::<u64>() == cpus
+        // Each page begins without a wish or with that of the whole program, and until its code has been
+        // looked at, a rank has all the threads it wants.
+        home.until("each has its part of the CPUs as its team", || {
+            let teams = |pid: &u32| Some((asked(&home, *pid)?, latest_team(&home, *pid)?));
+            let teams: Vec<_> = home.running("regions").iter().filter_map(teams).collect();
+            teams.len() == 2
+                && teams.iter().all(|(asked, latest)| *asked > 0 && asked == latest)
+                && teams.iter().map(|(asked, _)| asked).sum::<u64>() == cpus
         });
         home.until("together they have one thread a CPU", || team(&home, "job") == Some(cpus));
         let ranks = home.running("regions");
