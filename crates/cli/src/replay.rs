@@ -56,10 +56,17 @@ pub fn main(args: &Args) -> Outcome {
             }
         }
     };
-    let plans = replay(whole_lines(&text), make)
-        .map_err(|error| Failure::bad_input(format!("{}: {error}", args.file.display())))?;
+    let file = args.file.display();
+    let whole = whole_lines(&text);
+    let plans = replay(whole, make).map_err(|error| Failure::bad_input(format!("{file}: {error}")))?;
+    if whole.len() < text.len() {
+        let line = whole.lines().count() + 1;
+        eprintln!("coplace: {file}: line {line}, the last one, is cut off, and is left out");
+    }
     if plans.is_empty() {
-        return Err(Failure::bad_input(format!("{}: there is no plan in it", args.file.display())));
+        let what =
+            "there is no plan in it; record programs as they come and end, with 'coplace record' or --trace";
+        return Err(Failure::bad_input(format!("{file}: {what}")));
     }
     let differ = plans.iter().filter(|plan| plan.differs()).count();
     if args.json {

@@ -124,8 +124,18 @@ pub fn entries(text: &str) -> impl Iterator<Item = Result<(usize, Entry), Replay
     let lines = text.lines().enumerate().filter(|(_, json)| !json.trim().is_empty());
     lines.map(|(at, json)| match serde_json::from_str(json) {
         Ok(entry) => Ok((at + 1, entry)),
-        Err(error) => Err(ReplayError::Line { line: at + 1, why: error.to_string() }),
+        Err(error) => Err(ReplayError::Line { line: at + 1, why: describe_wrong_json(&error) }),
     })
+}
+
+/// What is wrong with one line: every one is the first of its own text, and the column alone says where.
+fn describe_wrong_json(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    match text.strip_suffix(&position) {
+        Some(what) => format!("{what}, in column {}", error.column()),
+        None => text,
+    }
 }
 
 /// What one line of a trace says was decided.
@@ -227,5 +237,13 @@ mod tests {
         assert_eq!(whole_lines("{}\n{}"), "{}\n{}");
         assert_eq!(whole_lines("{}\n{\"pl"), "{}\n");
         assert_eq!(whole_lines("{\"pl"), "");
+    }
+
+    #[test]
+    fn a_wrong_line_is_named_with_its_column() {
+        let text = "{\"rejected\":7}\n";
+        let wrong = entries(text).next().unwrap().unwrap_err().to_string();
+        assert!(wrong.starts_with("line 1 of the trace: invalid type"), "{wrong}");
+        assert!(wrong.ends_with(", in column 13"), "{wrong}");
     }
 }

@@ -106,12 +106,16 @@ impl Host for ModelHost {
     fn set_affinity(&self, tid: u32, mask: &CpuSet) -> io::Result<()> {
         let world = begin_call()?;
         let tid = if tid == 0 { world.own_pid() } else { tid };
-        let owner = world.kernel.borrow().find_thread(tid).map(|(process, _)| process.pid);
-        if !world.may_touch(owner.ok_or_else(|| error(libc::ESRCH))?) {
+        let (owner, had) = {
+            let kernel = world.kernel.borrow();
+            let (process, _) = kernel.find_thread(tid).ok_or_else(|| error(libc::ESRCH))?;
+            (process.pid, kernel.cpus_of(process))
+        };
+        if !world.may_touch(owner) {
             return Err(error(libc::EPERM));
         }
         let pid = world.kernel.borrow_mut().set_mask(tid, mask).map_err(error)?;
-        world.acted(Act::Masked { pid, tid, mask: mask.clone() });
+        world.acted(Act::Masked { pid, tid, mask: mask.clone(), had });
         Ok(())
     }
 

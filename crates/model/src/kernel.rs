@@ -47,6 +47,8 @@ pub enum Act {
         tid: u32,
         /// As asked for; it may have CPUs that its cpuset lacks.
         mask: CpuSet,
+        /// What the process, by any of its threads, could use before.
+        had: CpuSet,
     },
     /// A process was moved into a group (`cgroup.procs`).
     Moved {

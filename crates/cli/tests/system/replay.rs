@@ -99,7 +99,9 @@ fn a_file_that_is_no_record_is_refused() {
     assert!(!world.path("r.jsonl").exists());
     world.fails(&["replay", "none.jsonl"], 2, &["none.jsonl"]);
     world.file("empty.jsonl", "");
-    world.fails(&["replay", "empty.jsonl"], 2, &["empty.jsonl", "no plan"]);
+    world.fails(&["replay", "empty.jsonl"], 2, &["empty.jsonl", "no plan", "coplace record"]);
+    world.file("cut.jsonl", "{\"wa");
+    world.fails(&["replay", "cut.jsonl"], 2, &["cut.jsonl", "line 1, the last one, is cut off", "no plan"]);
     world.file("odd.jsonl", "{\"wake\":1}\n");
     world.fails(&["replay", "odd.jsonl"], 2, &["odd.jsonl", "line 1"]);
 }
