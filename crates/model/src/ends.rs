@@ -104,6 +104,9 @@ impl Kernel {
                 return Ok(());
             }
             Signal::CONT => {
+                if process.stopped {
+                    process.stood_until_ns = self.now_ns;
+                }
                 (process.stopped, process.stop_is_pending, process.stop_is_untaken) = (false, false, false);
                 process.stops_pending_for.clear();
                 if process.to_die.is_some() && frozen != Some(true) {

@@ -192,6 +192,7 @@ impl Kernel {
             stop_is_pending: false,
             stops_pending_for: BTreeSet::new(),
             stop_is_untaken: false,
+            stood_until_ns: 0,
             zombie: false,
             to_die: None,
             groups: self.groups.mounted().iter().map(|mounted| (*mounted, "/".to_owned())).collect(),

@@ -122,6 +122,8 @@ pub struct Process {
     pub stopped: bool,
     /// Who sent the stop that it stands by; means nothing once the process has been continued.
     pub stopped_by: u32,
+    /// When it was continued last of those times that it stood; 0: never.
+    pub stood_until_ns: u64,
     /// Stops that came while it stood: for the process, and for threads of it. They are gone once it is continued.
     pub stop_is_pending: bool,
     /// Ids of the threads for which one is pending (`SigPnd` in their `status`).

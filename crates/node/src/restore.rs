@@ -226,8 +226,11 @@ impl Freeing<'_> {
             return;
         }
         let stopped = stopped_of(&self.members, self.root);
-        // Whom somebody else has stopped is his to continue, as far as that shows.
-        let sent = match self.traces.stops_threads && !broken!(UsersStopForgotten) {
+        // Whom somebody else has stopped is his to continue, as far as that shows: where stops are those of whole
+        // processes, as an earlier version sent them, it does not. Of whom nothing is on record we have not stopped
+        // anybody in that way, and the stops of a `run` that found no scheduler are its user's.
+        let shows = self.traces.stops_threads || self.traces.stops_by_signal.is_none();
+        let sent = match shows && !broken!(UsersStopForgotten) {
             true => signals::cont_ours(&stopped, self.root),
             false => signals::cont(&stopped, self.root),
         };

@@ -14,7 +14,7 @@ use crate::registry::Traces;
 
 /// Whoever takes the lease has taken in by then what its predecessor left.
 const ATTACHED_NS: u64 = 500 * MS;
-/// A region that began within this time before an act was none that anybody could have seen.
+/// A region that began, or a process that was continued, within this time before an act: nobody could have seen that.
 const UNSEEN_NS: u64 = MS;
 
 /// Installs the onlooker of acts.
@@ -111,7 +111,9 @@ impl Judge<'_> {
                 ));
             }
         }
-        if signal == Signal::CONT && is_launcher(process) && !stood {
+        // Its user may have continued it after the sender saw it stand.
+        let stood_just_now = stood || kernel.now_ns < process.stood_until_ns + UNSEEN_NS;
+        if signal == Signal::CONT && is_launcher(process) && !stood_just_now {
             return Err(format!("{actor} sends SIGCONT to the launcher {to}, which runs (invariant 8)"));
         }
         let (stopped, by_hand) = self.truth_of(process, |truth| (truth.user_stopped, truth.by_hand));
