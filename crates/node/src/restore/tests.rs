@@ -91,6 +91,21 @@ fn an_unknown_stop_is_continued_and_a_users_stop_is_not() {
 }
 
 #[test]
+fn a_repeated_stop_holds_where_nothing_is_on_record() {
+    let program = Program::start();
+    // As a `run` sends it: the second one the kernel keeps.
+    program.signal(rustix::process::Signal::STOP);
+    until(|| program.is_stopped());
+    program.signal(rustix::process::Signal::STOP);
+    assert_eq!(free(&program, &Traces::default()).continued, 0);
+    assert!(program.is_stopped());
+    // Stops of whole processes are an earlier version's own.
+    let traces = Traces { stops_by_signal: Some(true), ..Traces::default() };
+    assert_eq!(free(&program, &traces).continued, 1);
+    until(|| !program.is_stopped());
+}
+
+#[test]
 fn our_masks_are_widened_and_the_programs_own_are_kept() {
     let all = affinity::get(std::process::id()).unwrap();
     if all.len() < 2 {
