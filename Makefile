@@ -11,7 +11,7 @@ export PATH := $(CURDIR)/.tools/cargo/bin:$(PATH)
 export RUSTUP_HOME ?= $(if $(wildcard .tools/rustup),$(CURDIR)/.tools/rustup,$(HOME)/.rustup)
 export CARGO_HOME ?= $(if $(wildcard .tools/cargo),$(CURDIR)/.tools/cargo,$(HOME)/.cargo)
 
-.PHONY: build apps preload reuse-tool guest demo test lint bench experiments soak install uninstall clean prepare
+.PHONY: build apps preload reuse-tool guest demo test lint bench experiments soak install uninstall deb wheel clean prepare
 
 prepare:
 	@scripts/prepare build
@@ -38,6 +38,7 @@ guest: build
 	@$(CC) -O2 -std=gnu11 -Wall -fopenmp -static -o $(BUILD)/guest/breathe-static tests/programs/breathe.c 2>/dev/null
 	@rm -f $(BUILD)/guest/breathe-llvm
 	@clang -O2 -std=gnu11 -Wall -fopenmp -o $(BUILD)/guest/breathe-llvm tests/programs/breathe.c 2>/dev/null || true
+	@if command -v dpkg-deb >/dev/null; then cp "$$(scripts/deb)" $(BUILD)/guest/coplace.deb; fi
 
 demo: build
 	@scripts/demo
@@ -85,6 +86,14 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/lib/libcoplace_bubbles.* $(DESTDIR)$(PREFIX)/lib/pkgconfig/coplace-bubbles.pc
 	rm -f $(DESTDIR)$(PREFIX)/include/coplace/bubbles.h
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/coplace*.1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions/coplace
+
+# A Debian package for machines like this one, in build/deb.
+deb: build
+	@scripts/deb
+
+# Static binaries and the wheels that carry them, in build/wheel.
+wheel: prepare
+	@scripts/wheel
 
 clean:
 	rm -rf target build .demo

@@ -29,8 +29,10 @@ fn compile(preload: &Path, include: &Path, out: &Path) -> Result<(), String> {
     if sources.is_empty() {
         return Err(format!("there is no C file in {}", preload.display()));
     }
-    // The compiler that cargo would take for this target; the flags are those of preload/Makefile.
-    let compiler = cc::Build::new().cargo_metadata(false).opt_level(2).try_get_compiler();
+    // The compiler that cargo would take for this target; the flags are those of preload/Makefile. A static binary (musl)
+    // runs beside programs of the GNU C library all the same, and the library is for them.
+    let target = env::var("TARGET").expect("set by cargo").replace("-musl", "-gnu");
+    let compiler = cc::Build::new().cargo_metadata(false).target(&target).opt_level(2).try_get_compiler();
     let compiler = compiler.map_err(|error| error.to_string())?;
     let mut command = Command::new(compiler.path());
     command

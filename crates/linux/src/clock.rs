@@ -138,8 +138,10 @@ fn soft_limit(resource: rustix::process::Resource) -> String {
 }
 
 fn set_scheduler(policy: i32, priority: i32) -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: 0 names the calling thread and `parameters` outlives the call.
-    let rc = unsafe { libc::sched_setscheduler(0, policy, &parameters) };
+    // As the kernel has it. The function of musl does nothing, as the kernel sets the policy of a thread where POSIX
+    // means the process.
+    let parameters: libc::c_int = priority;
+    // SAFETY: 0 names the calling thread and `parameters`, a `struct sched_param` of the kernel, outlives the call.
+    let rc = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const parameters) };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

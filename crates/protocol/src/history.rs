@@ -44,6 +44,9 @@ pub enum News {
     Came {
         /// Which program.
         app: AppId,
+        /// As in [`AppRecord::uid`](crate::AppRecord::uid).
+        #[serde(default)]
+        uid: u32,
         /// Program and arguments; of an attached program its `/proc/PID/cmdline`.
         command: Vec<String>,
     },
@@ -328,7 +331,10 @@ mod tests {
     #[test]
     fn an_explanation_comes_back_as_it_was_sent() {
         let history = vec![
-            HistoryEntry { at_ns: 1, news: News::Came { app: id("a"), command: vec!["./a".into()] } },
+            HistoryEntry {
+                at_ns: 1,
+                news: News::Came { app: id("a"), uid: 1000, command: vec!["./a".into()] },
+            },
             HistoryEntry { at_ns: 2, news: plan("a on 0-1", vec![Remark::LevelsInTurn]) },
         ];
         let app =

@@ -15,7 +15,7 @@ pub fn sentence(news: &News) -> String {
         }
         News::Policy { name } => format!("policy: {name}"),
         News::Withheld(withheld) => withheld.to_string(),
-        News::Came { app, command } => format!("{app} comes: {}", command.join(" ")),
+        News::Came { app, command, .. } => format!("{app} comes: {}", command.join(" ")),
         News::Waits { app, why } => format!("{app} waits: {why}"),
         News::Admitted { app } => format!("{app} is admitted"),
         News::ExpectedRigid { app, threads } => {
@@ -80,7 +80,10 @@ mod tests {
     fn news_read_as_sentences() {
         let app = AppId::new("cg").unwrap();
         for (news, expected) in [
-            (News::Came { app: app.clone(), command: vec!["./cg".into(), "4".into()] }, "cg comes: ./cg 4"),
+            (
+                News::Came { app: app.clone(), uid: 0, command: vec!["./cg".into(), "4".into()] },
+                "cg comes: ./cg 4",
+            ),
             (News::Failed { app: Some(app.clone()), why: "runs unmanaged".into() }, "cg: runs unmanaged"),
             (News::Failed { app: None, why: "disk full".into() }, "disk full"),
             (

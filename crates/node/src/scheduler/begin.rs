@@ -45,7 +45,7 @@ pub(super) fn news_of(record: &AppRecord, expected: &Expected, cpus: u32) -> Vec
         let why = record.terms.narrow.clone().unwrap_or_else(|| narrow_start_cost(threads, cpus));
         News::NarrowStart { app: app(), why }
     });
-    let came = News::Came { app: app(), command: record.command.clone() };
+    let came = News::Came { app: app(), uid: record.uid, command: record.command.clone() };
     rigid.into_iter().chain(narrow).chain([came]).collect()
 }
 

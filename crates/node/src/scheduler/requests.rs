@@ -57,7 +57,8 @@ impl Scheduler {
             ToScheduler::Attach { pid, name, demand } => self.attach(peer, pid, name, demand),
             ToScheduler::Release { which } => self.release(peer, &which),
             ToScheduler::Status => {
-                let status = self.status(now);
+                let mut status = self.status(now);
+                status.apps.iter_mut().for_each(|app| self.drop_arguments(peer, app.uid, &mut app.command));
                 self.server.send(peer, &FromScheduler::Status { status });
                 Vec::new()
             }
@@ -121,7 +122,14 @@ impl Scheduler {
 
     fn explain_to(&mut self, peer: PeerId, id: Option<&AppId>) {
         let answer = match self.explain(id) {
-            Some(explanation) => FromScheduler::Explanation { explanation: Box::new(explanation) },
+            Some(mut explanation) => {
+                for entry in &mut explanation.history {
+                    if let News::Came { uid, command, .. } = &mut entry.news {
+                        self.drop_arguments(peer, *uid, command);
+                    }
+                }
+                FromScheduler::Explanation { explanation: Box::new(explanation) }
+            }
             None => FromScheduler::Refused {
                 why: format!(
                     "no program {} is or was here lately; coplace status names them",
@@ -171,6 +179,13 @@ impl Scheduler {
     fn may_command(&self, peer: PeerId) -> bool {
         let own = linux::host::own_uid();
         self.server.uid(peer).is_some_and(|uid| uid == 0 || uid == own)
+    }
+
+    /// Arguments are for root and for the user whose program it is.
+    fn drop_arguments(&self, peer: PeerId, owner: u32, command: &mut Vec<String>) {
+        if !self.may_command(peer) && self.server.uid(peer) != Some(owner) {
+            command.truncate(1);
+        }
     }
 
     fn register(&mut self, peer: PeerId, mut record: AppRecord) -> Vec<Event> {

@@ -1,0 +1,106 @@
+//! coplace on a stock Debian 12 and 13 (systemd, nothing but cgroup v2), installed from its package, in emulation. Times
+//! mean nothing there.
+
+mod limits;
+mod package;
+mod root;
+mod user;
+
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use coplace_tests::guest::{Guest, PATIENCE};
+use serde_json::Value;
+
+/// A release of Debian, and with it a machine of `tests/guest/boot`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Debian {
+    Bookworm,
+    Trixie,
+}
+
+impl Debian {
+    const ALL: [Debian; 2] = [Debian::Bookworm, Debian::Trixie];
+
+    fn machine(self) -> &'static str {
+        match self {
+            Debian::Bookworm => "stock-bookworm",
+            Debian::Trixie => "stock-trixie",
+        }
+    }
+}
+
+/// Runs a test on this machine, which all tests share, and if `COPLACE_STOCK` is `all` on every other one, too. Where one
+/// cannot be booted, its part counts as skipped.
+fn on(debian: Debian, test: impl Fn(&mut Guest)) {
+    static GUESTS: [OnceLock<Mutex<Result<Guest, String>>>; 2] = [const { OnceLock::new() }; 2];
+    let all = std::env::var("COPLACE_STOCK").is_ok_and(|which| which == "all");
+    for (each, guest) in Debian::ALL.into_iter().zip(&GUESTS).filter(|(each, _)| all || *each == debian) {
+        let Some(mut guest) = Guest::shared(guest, || Guest::boot(each.machine(), &[], &[])) else {
+            continue;
+        };
+        println!("on {}", each.machine());
+        test(guest.as_mut().expect("one that is shared has booted"));
+    }
+}
+
+/// An ordinary user who logs in.
+struct User<'a> {
+    guest: &'a mut Guest,
+    name: &'static str,
+}
+
+impl User<'_> {
+    fn first(guest: &mut Guest) -> User<'_> {
+        User { guest, name: "user" }
+    }
+
+    /// Runs a script in a login session of its own.
+    fn try_sh(&mut self, script: &str) -> (i64, String) {
+        assert!(!script.contains('\''), "{script}");
+        self.guest.try_sh(&format!("su - {} -c '{script}'", self.name))
+    }
+
+    fn sh(&mut self, script: &str) -> String {
+        let (status, output) = self.try_sh(script);
+        assert_eq!(status, 0, "{script}\n{output}");
+        output
+    }
+
+    /// Starts a program under coplace, in a login session of its own.
+    fn start(&mut self, name: &str, options: &str, program: &str) {
+        self.sh(&format!(
+            "coplace run {options} --name {name} -- {program} > {name}.out 2> {name}.err & sleep 0.2"
+        ));
+    }
+
+    fn status(&mut self) -> Value {
+        let (_, output) = self.try_sh("coplace status --json");
+        serde_json::from_str(&output).unwrap_or_default()
+    }
+
+    fn until<T>(&mut self, what: &str, mut found: impl FnMut(&mut Self) -> Option<T>) -> T {
+        let since = Instant::now();
+        loop {
+            if let Some(found) = found(self) {
+                return found;
+            }
+            if since.elapsed() > PATIENCE {
+                let status = self.status();
+                let script = "tail -n 5 /home/*/*.err; systemd-cgls --no-pager; journalctl -n 20";
+                let more = self.guest.try_sh(script).1;
+                panic!("not within {PATIENCE:?}: {what}\n{status:#}\n{more}");
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Ends every program, and waits until nothing of coplace runs.
+    fn end(&mut self) {
+        let name = self.name;
+        self.guest.try_sh(&format!("pkill -TERM -u {name} -x rigid; pkill -TERM -u {name} -x breathe"));
+        self.until("no program is left", |user| {
+            (user.guest.try_sh(&format!("pgrep -u {name} coplace")).0 != 0).then_some(())
+        });
+    }
+}
