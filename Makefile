@@ -38,7 +38,7 @@ guest: build
 	@$(CC) -O2 -std=gnu11 -Wall -fopenmp -static -o $(BUILD)/guest/breathe-static tests/programs/breathe.c 2>/dev/null
 	@rm -f $(BUILD)/guest/breathe-llvm
 	@clang -O2 -std=gnu11 -Wall -fopenmp -o $(BUILD)/guest/breathe-llvm tests/programs/breathe.c 2>/dev/null || true
-	@if command -v dpkg-deb >/dev/null; then cp "$$(scripts/deb)" $(BUILD)/guest/coplace.deb; fi
+	@if command -v dpkg-shlibdeps >/dev/null; then cp "$$(scripts/deb)" $(BUILD)/guest/coplace.deb; fi
 
 demo: build
 	@scripts/demo
