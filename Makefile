@@ -91,7 +91,7 @@ uninstall:
 deb: build
 	@scripts/deb
 
-# Static binaries and the wheels that carry them, in build/wheel.
+# A static binary and the wheel that carries it, in build/wheel.
 wheel: prepare
 	@scripts/wheel
 

@@ -60,11 +60,7 @@ fn the_preload_library_needs_an_old_glibc_only() {
 #[test]
 fn a_wheel_brings_a_static_command_and_a_module() {
     const NAME: &str = "a_wheel_brings_a_static_command_and_a_module";
-    if std::env::consts::ARCH != "x86_64" || !is_there("musl-gcc") {
-        return skipped(NAME, "apt-get install musl-tools");
-    }
-    let built =
-        Command::new(top().join("scripts/wheel")).arg("x86_64").env("PROFILE", "dev").output().unwrap();
+    let built = Command::new(top().join("scripts/wheel")).env("PROFILE", "dev").output().unwrap();
     let text = String::from_utf8_lossy(&built.stderr).into_owned();
     match built.status.code() {
         Some(0) => {}
