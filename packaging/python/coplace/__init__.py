@@ -173,7 +173,7 @@ class Plan:
 
 
 def plan() -> Optional[Plan]:
-    """The plan in force (`coplace explain`); `None` where no scheduler runs."""
+    """The plan in force (`coplace status`); `None` where no scheduler runs."""
     now = status()
     return None if now is None else Plan(now.plan, now.raw["report"])
 
