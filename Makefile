@@ -91,9 +91,9 @@ uninstall:
 deb: build
 	@scripts/deb
 
-# A static binary and the wheel that carries it, in build/wheel.
+# A static binary and the wheel that carries it, in build/wheel; for this kind of machine, or MACHINE=aarch64.
 wheel: prepare
-	@scripts/wheel
+	@scripts/wheel $(MACHINE)
 
 clean:
 	rm -rf target build .demo

@@ -34,22 +34,30 @@ fn compile(preload: &Path, include: &Path, out: &Path) -> Result<(), String> {
     let target = env::var("TARGET").expect("set by cargo").replace("-musl", "-gnu");
     let compiler = cc::Build::new().cargo_metadata(false).target(&target).opt_level(2).try_get_compiler();
     let compiler = compiler.map_err(|error| error.to_string())?;
-    let mut command = Command::new(compiler.path());
-    command
-        .args(["-O2", "-g1", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-fno-plt"])
-        .args(["-fno-semantic-interposition", "-shared", "-Wl,-soname,libcoplace_preload.so"])
-        .args(["-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,nodelete", "-Wl,--no-undefined", "-Wl,--no-as-needed"])
-        .arg("-I")
-        .arg(include)
-        .arg("-I")
-        .arg(preload)
-        .args(&sources)
-        .arg("-o")
-        .arg(out)
-        .arg("-l:libdl.so.2");
-    let made = command.output().map_err(|error| format!("{}: {error}", compiler.path().display()))?;
-    match made.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&made.stderr).trim().to_owned()),
-    }
+    let build = |arguments: &[&str], sources: &[PathBuf], to: &Path| {
+        let mut command = Command::new(compiler.path());
+        command.args(["-O2", "-g1", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-fno-plt", "-shared"]);
+        command.arg("-I").arg(include).arg("-I").arg(preload).args(arguments).args(sources);
+        let made = command.arg("-o").arg(to).output();
+        let made = made.map_err(|error| format!("{}: {error}", compiler.path().display()))?;
+        match made.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&made.stderr).trim().to_owned()),
+        }
+    };
+    let link = preload.join("link");
+    let stub = out.with_file_name("libdl.so.2");
+    let map = format!("-Wl,--version-script={}", link.join("libdl.map").display());
+    build(&["-nostdlib", "-Wl,-soname,libdl.so.2", &map], &[link.join("libdl.c")], &stub)?;
+    sources.push(stub);
+    let flags = [
+        "-fno-semantic-interposition",
+        "-Wl,-soname,libcoplace_preload.so",
+        "-Wl,-z,relro",
+        "-Wl,-z,now",
+        "-Wl,-z,nodelete",
+        "-Wl,--no-undefined",
+        "-Wl,--no-as-needed",
+    ];
+    build(&flags, &sources, out)
 }

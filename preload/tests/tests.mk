@@ -36,12 +36,12 @@ $(OUT)/libcoplace_preload_asan.so: SANITIZER := address,undefined
 $(OUT)/libcoplace_preload_tsan.so: SANITIZER := thread
 $(OUT)/libcoplace_preload_%.so: $(SOURCES) internal.h oldlibc.h tolerant.def ../include/coplace/page.h | $(OUT)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -O1 -Wno-tsan -fsanitize=$(SANITIZER) -fno-omit-frame-pointer -o $@ $(SOURCES) \
-		-shared -Wl,-soname,$(@F) $(LDLIBS)
+		-shared -Wl,-soname,$(@F) -ldl
 
 # The same with a race in it: what finds none in the library has to find that one.
 $(OUT)/libcoplace_preload_race.so: $(OUT)/libcoplace_preload_tsan.so tests/race.c
 	$(CC) $(CPPFLAGS) $(CFLAGS) -O1 -Wno-tsan -fsanitize=thread -fno-omit-frame-pointer -o $@ $(SOURCES) \
-		tests/race.c -Wl,--wrap=region_enter -shared -Wl,-soname,$(@F) $(LDLIBS)
+		tests/race.c -Wl,--wrap=region_enter -shared -Wl,-soname,$(@F) -ldl
 
 $(OUT)/ten_gnu: tests/ten.c tests/ten.h | $(OUT)
 	$(CC) $(OMP_CFLAGS) -fopenmp -o $@ $<

@@ -11,9 +11,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{coplace, processes, top};
+use crate::{coplace, patience, processes, programs, top};
 
 const TOKEN: &str = "COPLACE_TEST";
+
+/// So many directories lie between the top of the control groups and those of a user's scope.
+const DEEPEST: u32 = 7;
 
 /// How long a test waits for what comes soon on a machine that is neither slow nor busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,8 +34,7 @@ impl Home {
     /// Waits until no other test of this checkout has a home, and makes the directory.
     pub fn new() -> Home {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        fs::create_dir_all(top().join("target")).expect("target/ can be made");
-        let lock = File::create(top().join("target/whole-system-tests.lock")).expect("the lock can be made");
+        let lock = File::create(lock_path()).expect("the lock can be made");
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("the lock can be taken");
         let directory =
             tempfile::Builder::new().prefix("coplace-").tempdir().expect("a directory can be made");
@@ -149,7 +151,7 @@ impl Home {
         loop {
             let output = self.coplace().args(arguments).output().expect("coplace can be started");
             let unheard = String::from_utf8_lossy(&output.stderr).contains("does not answer");
-            if !unheard || since.elapsed() > PATIENCE {
+            if !unheard || since.elapsed() > patience(PATIENCE) {
                 return output;
             }
         }
@@ -182,8 +184,9 @@ impl Home {
         let since = Instant::now();
         while !holds() {
             assert!(
-                since.elapsed() < PATIENCE,
-                "not after {PATIENCE:?}: {what}; {}\n{}",
+                since.elapsed() < patience(PATIENCE),
+                "not after {:?}: {what}; {}\n{}",
+                patience(PATIENCE),
                 self.traces(),
                 self.processes().into_iter().map(processes::standing_alone).collect::<String>()
             );
@@ -231,7 +234,7 @@ impl Home {
         });
         let name = format!("coplace-{:08x}", (hash ^ hash >> 32) as u32);
         let mut found = Vec::new();
-        search(Path::new("/sys/fs/cgroup"), &name, 4, &mut found);
+        search(Path::new("/sys/fs/cgroup"), &name, DEEPEST, &mut found);
         found
     }
 
@@ -247,6 +250,18 @@ impl Home {
             self.groups().into_iter().flat_map(|group| [below(&group), vec![group]].concat()).collect();
         let left: Vec<(String, &PathBuf)> = left.iter().map(|group| (members(group), group)).collect();
         assert!(left.is_empty(), "groups are left, with these processes: {left:?}; {}", self.traces());
+    }
+}
+
+/// In the checkout, or where there is none in this user's own directory.
+fn lock_path() -> PathBuf {
+    const NAME: &str = "whole-system-tests.lock";
+    match programs() {
+        Some(_) => std::env::temp_dir().join(NAME),
+        None => {
+            fs::create_dir_all(top().join("target")).expect("target/ can be made");
+            top().join("target").join(NAME)
+        }
     }
 }
 
@@ -315,6 +330,7 @@ impl Child {
 
     /// Waits for its end. Panics, with all that it printed, if that takes longer than `most`.
     pub fn ended_within(&mut self, most: Duration) -> ExitStatus {
+        let most = patience(most);
         let since = Instant::now();
         loop {
             if let Some(status) = self.has_ended() {

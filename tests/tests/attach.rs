@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use coplace_tests::{Child, Home, app, helper, processes, skipped, skipped_part};
+use coplace_tests::{Child, Home, app, helper, processes, scaled, skipped, skipped_part};
 use workload::Random;
 
 /// What is to be as before: the mask of every thread and the cgroups of every thread.
@@ -81,17 +81,17 @@ const KINDS: u64 = 5;
 /// A program that runs for seconds, of one of several kinds.
 fn start(home: &Home, kind: u64, number: u64, groups: &Groups) -> Child {
     let (name, size, bound) = match kind {
-        0 => ("cg", "2", false),
+        0 => ("cg", scaled(2.0), false),
         // Its runtime binds each thread: masks differ from thread to thread.
-        1 => ("regions", "2", true),
-        2 => ("ep", "2", false),
-        3 => ("pthreads_spin", "1", false),
-        _ => ("burn", "3", false),
+        1 => ("regions", scaled(2.0), true),
+        2 => ("ep", scaled(2.0), false),
+        3 => ("pthreads_spin", scaled(1.0), false),
+        _ => ("burn", "3".to_owned(), false),
     };
     let mut command = home.command(home.program(Path::new(&app(name))));
     match name {
-        "burn" => command.args(["--seconds", size]),
-        _ => command.args(["--size", "S", "--scale", size]),
+        "burn" => command.args(["--seconds", &size]),
+        _ => command.args(["--size", "S", "--scale", &size]),
     };
     command.env("OMP_WAIT_POLICY", "passive");
     if bound {
@@ -360,8 +360,10 @@ fn unattachable_processes_are_refused_and_left_alone() {
 fn a_released_run_goes_on_unmanaged_and_can_be_attached() {
     let home = Home::new();
     let _daemon = home.daemon(&["--policy", "TA"]);
-    let mut run =
-        home.start("run", home.coplace().args(["run", "--", &app("regions"), "--size", "S", "--scale", "8"]));
+    let mut run = home.start(
+        "run",
+        home.coplace().args(["run", "--", &app("regions"), "--size", "S", "--scale", &scaled(8.0)]),
+    );
     home.until("its teams are known", || home.app("regions").is_some_and(|app| app["team"].is_u64()));
     let pid = home.app("regions").unwrap()["pid"].as_u64().unwrap() as u32;
     let released = home.coplace().args(["release", "regions"]).output().unwrap();
@@ -372,8 +374,10 @@ fn a_released_run_goes_on_unmanaged_and_can_be_attached() {
     let stderr = String::from_utf8_lossy(&attached.stdout).into_owned();
     assert!(attached.status.success() && !stderr.contains("does not carry"), "{stderr}");
     // Beside another one it is made narrower, which only its library can do.
-    let other = home
-        .start("other", home.coplace().args(["run", "--", &app("regions"), "--size", "S", "--scale", "2"]));
+    let other = home.start(
+        "other",
+        home.coplace().args(["run", "--", &app("regions"), "--size", "S", "--scale", &scaled(2.0)]),
+    );
     if processes::cpu_count() > 1 {
         home.until("its team shrinks", || {
             home.app("again").is_some_and(|app| app["team"] == processes::cpu_count() / 2)

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use coplace_tests::{Child, Home, app, machine, processes};
+use coplace_tests::{Child, Home, app, machine, patience, processes, scaled};
 use workload::Random;
 
 /// What is promised: within this time of losing their scheduler programs are free, or under another.
@@ -42,7 +42,7 @@ impl Round {
         let victim = *random.pick(&[Victim::Daemon, Victim::LeadingRun, Victim::Guard]);
         let count = 1 + random.below(3);
         let programs = (0..count).map(|number| {
-            let scale = format!("{:.2}", 0.3 + random.below(70) as f64 / 100.0);
+            let scale = scaled(0.3 + random.below(70) as f64 / 100.0);
             let arguments: &[&str] = match random.below(4) {
                 0 => &["--rigid", "--max-threads", "2", "--", "rigid", "--threads", "2"],
                 1 => &["--", "cg"],
@@ -175,7 +175,7 @@ fn play(round: &Round, is_busy: bool) -> Option<Duration> {
             let alive = programs(&home);
             let all = alive.iter().all(|pid| known.contains(&u64::from(*pid)));
             adopted = role == Some("daemon".into()) && all;
-            let late = came.elapsed() > Duration::from_secs(30);
+            let late = came.elapsed() > patience(Duration::from_secs(30));
             assert!(adopted || !late, "not adopted: {alive:?} of {known:?}; {round:?}{}", home.traces());
         }
         if is_busy && adopted && again.is_none() && killed.elapsed() > HELP_AFTER && scheduler().is_none() {
@@ -186,7 +186,7 @@ fn play(round: &Round, is_busy: bool) -> Option<Duration> {
         if alive.is_empty() && adopted && again.is_none() && ended() {
             break;
         }
-        let stuck = killed.elapsed() > Duration::from_secs(120);
+        let stuck = killed.elapsed() > patience(Duration::from_secs(120));
         assert!(!stuck, "these never end: {alive:?}; {round:?}{}", home.traces());
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -5,12 +5,13 @@
 use std::time::Duration;
 
 use coplace_tests::{
-    Child, Home, Mix, app, helper, machine, openmp_helper, processes, skipped, skipped_here, skipped_part,
+    Child, Home, Mix, app, helper, machine, openmp_helper, processes, scaled, skipped, skipped_here,
+    skipped_part,
 };
 
 /// `regions`, a program of very many short parallel regions.
 fn regions(name: &str, scale: f64) -> String {
-    let app = app("regions");
+    let (app, scale) = (app("regions"), scaled(scale));
     format!(
         "[[program]]\nname = '{name}'\ncommand = ['{app}', '--size', 'S', '--scale', '{scale}', '--json']\n"
     )
@@ -18,7 +19,7 @@ fn regions(name: &str, scale: f64) -> String {
 
 /// `rigid`, a program that cannot be resized, with two threads.
 fn rigid(name: &str, scale: f64) -> String {
-    let app = app("rigid");
+    let (app, scale) = (app("rigid"), scaled(scale));
     format!(
         "[[program]]\nname = '{name}'\ncommand = ['{app}', '--threads', '2', '--scale', '{scale}']\n\
          [program.demand]\nmalleability = 'rigid'\nmax_threads = 2\n"
@@ -72,7 +73,8 @@ fn two_resizable_programs_share_and_grow_when_alone() {
     assert!(a.contains_key(&1) && a.contains_key(&2), "a had {a:?}");
     let printed = mix.printed("a");
     let line: serde_json::Value = serde_json::from_str(printed.lines().next().unwrap()).unwrap();
-    assert_eq!((&line["threads_min"], &line["threads_max"]), (&1.into(), &2.into()), "{line}");
+    // Before it is known, it may begin with as many threads as the machine has CPUs.
+    assert!(line["threads_min"] == 1 && line["threads_max"].as_u64() >= Some(2), "{line}");
     home.is_left_clean();
 }
 
@@ -113,7 +115,8 @@ fn a_stop_by_hand_holds_through_turns_until_continued() {
     let home = Home::new();
     let daemon = home.daemon(&["--policy", "TA", "--turns", "stop", "--cpus", "0-1"]);
     let program = app("rigid");
-    let mut runs = ["a", "b"].map(|name| start(&home, name, &[&program, "--threads", "2", "--scale", "12"]));
+    let mut runs =
+        ["a", "b"].map(|name| start(&home, name, &[&program, "--threads", "2", "--scale", &scaled(12.0)]));
     home.until("they take turns", || {
         let turns = |name| home.app(name).and_then(|app| app["account"]["turns"].as_u64());
         turns("a") > Some(1) && turns("b") > Some(1)

@@ -1,16 +1,16 @@
 //! `[[adopt]]` in the configuration: which programs are taken in that start without `coplace run`.
 
-use std::path::Path;
-
 use node::adopt::Rule;
 use serde::Deserialize;
 use workload::{AppId, Demand, Malleability};
+
+use crate::accounts::{Account, USERS};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adopt {
     path: Option<String>,
-    user: Option<User>,
+    user: Option<Account>,
     cgroup: Option<String>,
     name: Option<String>,
     #[serde(default)]
@@ -19,13 +19,6 @@ pub struct Adopt {
     max_threads: Option<u32>,
     weight_milli: Option<u32>,
     coschedule: Option<bool>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum User {
-    Number(u32),
-    Name(String),
 }
 
 impl Adopt {
@@ -58,7 +51,7 @@ impl Adopt {
         let default = Demand::default();
         Ok(Rule {
             path: pattern("path", &self.path)?,
-            uid: self.user.as_ref().map(|user| user.uid(Path::new("/etc/passwd"))).transpose()?,
+            uid: self.user.as_ref().map(|user| USERS.number_of(user)).transpose()?,
             cgroup: pattern("cgroup", &self.cgroup)?,
             name: self.name.as_ref().map(name).transpose()?,
             demand: Demand {
@@ -68,22 +61,6 @@ impl Adopt {
                 weight_milli: self.weight_milli.unwrap_or(default.weight_milli).clamp(1, 1_000_000),
                 coschedule: self.coschedule.unwrap_or(default.coschedule),
             },
-        })
-    }
-}
-
-impl User {
-    /// Users of other sources (LDAP) are given by their number.
-    fn uid(&self, passwd: &Path) -> Result<u32, String> {
-        let name = match self {
-            User::Number(uid) => return Ok(*uid),
-            User::Name(name) => name,
-        };
-        let text =
-            std::fs::read_to_string(passwd).map_err(|error| format!("{}: {error}", passwd.display()))?;
-        let line = text.lines().find(|line| line.split(':').next() == Some(name));
-        line.and_then(|line| line.split(':').nth(2)?.parse().ok()).ok_or_else(|| {
-            format!("there is no user '{name}' in {}; give the number (id -u {name})", passwd.display())
         })
     }
 }

@@ -18,9 +18,9 @@ pub struct Choices {
     /// A setting of the policy, in TOML, such as `allowed_widths=[2]`; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE", help_heading = "Scheduling")]
     pub set: Vec<String>,
-    /// For TA and CO, what decides which programs share memory and caches: `twins`, `profile`, or a file with
-    /// a slowdown matrix (.csv) or profiles (.toml)
-    #[arg(long, value_name = "twins|profile|FILE", help_heading = "Scheduling")]
+    /// For TA and CO, what decides which programs share memory and caches: `twins`, `profile`,
+    /// `load_rates`, or a file with a slowdown matrix (.csv) or profiles (.toml)
+    #[arg(long, value_name = "twins|profile|load_rates|FILE", help_heading = "Scheduling")]
     pub neighbours: Option<String>,
     /// How long a turn lasts, from 1ms to 10s [default: 100ms]
     #[arg(long, value_name = "TIME", help_heading = "Scheduling", value_parser = parse_slice_ns)]
@@ -78,6 +78,7 @@ impl Choices {
         options.turns = self.turns.unwrap_or(config.turns).into();
         options.leave_unmanaged = self.unmanaged.unwrap_or(config.unmanaged) == Unmanaged::Leave;
         options.adopt = config.adopt.clone();
+        options.group = config.group;
         options.cpus = self.cpus.clone().or(config.cpus.clone());
         if let Some(cpus) = &options.cpus {
             check_cpus(cpus)?;

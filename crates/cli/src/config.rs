@@ -10,6 +10,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use topology::CpuSet;
 
+use crate::accounts::{Account, GROUPS};
 use crate::adopt::Adopt;
 use crate::position::line_and_column;
 use crate::units;
@@ -36,6 +37,8 @@ pub struct Config {
     /// Whether a daemon probes idle CPUs.
     pub probe: bool,
     pub adopt: Vec<Rule>,
+    /// Whose members alone may use root's daemon (a gid).
+    pub group: Option<u32>,
 }
 
 /// How programs are kept on their CPUs.
@@ -123,6 +126,7 @@ struct File {
     probe: bool,
     #[serde(default)]
     adopt: Vec<Spanned<Adopt>>,
+    group: Option<Spanned<Account>>,
 }
 
 impl Config {
@@ -171,6 +175,10 @@ impl Config {
         };
         for rule in file.adopt {
             config.adopt.push(rule.get_ref().rule().map_err(|why| at(rule.span().start, why))?);
+        }
+        if let Some(group) = file.group {
+            let number = GROUPS.number_of(group.get_ref()).map_err(|why| at(group.span().start, why))?;
+            config.group = Some(number);
         }
         if let Some(name) = file.policy {
             let policy = crate::policy_name::resolve(path, name.get_ref());
@@ -226,7 +234,7 @@ mod tests {
     fn every_key_is_read() {
         let config = parse(
             "policy = 'CO'\nslice = '50ms'\ncpus = '0-3,8'\nplacement = 'affinity'\nturns = 'stop'\n\
-             unmanaged = 'ignore'\nprobe = true\n\
+             unmanaged = 'ignore'\nprobe = true\ngroup = 'root'\n\
              [settings]\nallowed_widths = [2]\n",
         )
         .unwrap();
@@ -236,6 +244,7 @@ mod tests {
         assert_eq!((config.placement, config.turns), (Placement::Affinity, Turns::Stop));
         assert_eq!(config.unmanaged, Unmanaged::Ignore);
         assert!(config.probe);
+        assert_eq!(config.group, Some(0));
         assert_eq!(config.settings, Some(toml::from_str("allowed_widths = [2]").unwrap()));
     }
 
@@ -265,6 +274,7 @@ mod tests {
             ("turns = 'please'", "c.toml:1:9: unknown variant `please`"),
             ("slice = '20ms'\n[settings]\nsizes = [2]", "c.toml:2:1: settings: unknown field `sizes`"),
             ("slice = 20", "c.toml:1:9: invalid type"),
+            ("group = 'nobodies'", "c.toml:1:9: there is no group 'nobodies' in /etc/group"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.starts_with(wanted), "{text:?} gave {error:?}");

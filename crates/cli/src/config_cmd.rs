@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::accounts::GROUPS;
 use crate::config::{Config, DEFAULT};
 use crate::exit::{Failure, Outcome};
 
@@ -37,12 +38,13 @@ pub fn main(args: &Args) -> Outcome {
     let placement = format!("{:?}", config.placement).to_lowercase();
     let turns = format!("{:?}", config.turns).to_lowercase();
     let unmanaged = format!("{:?}", config.unmanaged).to_lowercase();
+    let group = config.group.map(|group| GROUPS.name_of(group));
     let cpus = config.cpus.as_ref().map(ToString::to_string);
     if args.json {
         let value = serde_json::json!({
             "source": source, "policy": config.policy, "settings": config.settings, "slice_ms": slice_ms,
             "cpus": cpus, "placement": placement, "turns": turns,
-            "unmanaged": unmanaged,
+            "unmanaged": unmanaged, "group": group,
         });
         println!("{value:#}");
         return Ok(ExitCode::SUCCESS);
@@ -55,6 +57,9 @@ pub fn main(args: &Args) -> Outcome {
     println!("placement  {placement}");
     println!("turns      {turns}");
     println!("unmanaged  {unmanaged}");
+    if let Some(group) = &group {
+        println!("group      {group}");
+    }
     if let Some(settings) = &config.settings {
         println!("settings   {settings}");
     }

@@ -9,6 +9,7 @@ use node::home::Home;
 use node::join::take_over;
 use node::scheduler::{Ended, Scheduler};
 use protocol::Role;
+use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::choices::{Choices, join_failure, start_failure};
@@ -81,6 +82,10 @@ pub fn main(args: Args) -> Outcome {
         if args.observe { "observing, never acting," } else { "scheduling" },
         home.socket().display()
     );
+    // In a unit of `Type=notify`, `systemctl start` waits for this; elsewhere it does nothing.
+    if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
+        eprintln!("coplace: cannot notify systemd that the daemon is ready ($NOTIFY_SOCKET): {error}");
+    }
     match scheduler.run() {
         Ended::Stopped | Ended::Yielded => Ok(ExitCode::SUCCESS),
     }

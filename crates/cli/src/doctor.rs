@@ -14,6 +14,7 @@ use serde::Serialize;
 use topology::{CpuSet, Machine};
 use workload::format_bytes;
 
+use crate::accounts::GROUPS;
 use crate::config::Config;
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
 use crate::machine;
@@ -130,6 +131,13 @@ fn diagnose(root: &Root) -> Result<Diagnosis, Failure> {
         }
     }
     reasons.extend(scope.err().map(|error| error.to_string()));
+    if let Some(group) = Home::group_to_join() {
+        let group = GROUPS.name_of(group);
+        reasons.push(format!(
+            "root's daemon is for members of group {group}, and this user is none: as root: usermod -aG {group} USER; \
+             then log in anew"
+        ));
+    }
     reasons.dedup();
     let mechanisms = rows(&survey, chosen.as_ref().ok());
     let allowed = linux::procfs::own_pid(root)

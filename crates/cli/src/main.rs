@@ -1,5 +1,6 @@
 //! `coplace`: several parallel programs share one machine without slowing each other down.
 
+mod accounts;
 mod adopt;
 mod advise;
 mod attach;

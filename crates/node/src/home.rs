@@ -129,6 +129,15 @@ impl Home {
         (root_owns && UnixStream::connect(home.socket()).is_ok()).then_some(home)
     }
 
+    /// The group whose members alone may use root's daemon, where this user is none of them.
+    pub fn group_to_join() -> Option<u32> {
+        let socket = Path::new(SYSTEM).join("socket");
+        let meta = fs::symlink_metadata(&socket).ok().filter(|meta| meta.uid() == 0)?;
+        let refused =
+            UnixStream::connect(&socket).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied);
+        refused.then_some(meta.gid())
+    }
+
     /// Root's daemon that has appeared since an ordinary user's home was chosen.
     pub fn superior(&self) -> Option<Home> {
         if self.kind == Kind::Own { Home::system_daemon() } else { None }

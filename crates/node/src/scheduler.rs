@@ -166,7 +166,7 @@ impl Scheduler {
             Role::Observer => None,
             _ => Some(guard::ensure(&home).map_err(StartError::Guard)?),
         };
-        let server = Server::bind(home.clone(), role)?;
+        let server = Server::bind(home.clone(), role, options.group)?;
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
         let observed = Observed::at(remembered.with_file_name("observed.jsonl"));
         let remembered = Remembered::at(remembered);

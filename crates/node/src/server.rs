@@ -1,8 +1,11 @@
 //! The scheduler's end of the socket: accepts peers, reads whole messages, never blocks.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use linux::host::{self, Listener, Stream};
@@ -42,8 +45,8 @@ pub struct Server {
 
 impl Server {
     /// Listens at the home's socket. The caller holds the scheduler's lock, so a socket that lies
-    /// there is stale.
-    pub fn bind(home: Home, role: Role) -> io::Result<Server> {
+    /// there is stale. In the system's home, `group` says whose members alone may connect (a gid).
+    pub fn bind(home: Home, role: Role, group: Option<u32>) -> io::Result<Server> {
         let path = home.socket();
         let context = |what: &str, error: io::Error| {
             io::Error::new(error.kind(), format!("cannot {what} {}: {error}", path.display()))
@@ -54,9 +57,14 @@ impl Server {
             }
             _ => {}
         }
-        let mode = if home.is_for_everybody() { 0o666 } else { 0o600 };
+        let group = group.filter(|_| home.is_for_everybody());
+        let mode = if home.is_for_everybody() && group.is_none() { 0o666 } else { 0o600 };
         let listener =
             host::with(|host| host.listen(&path, mode)).map_err(|error| context("listen at", error))?;
+        if let Some(group) = group {
+            open_to_group(&path, group)
+                .map_err(|error| context(&format!("let members of group {group} connect to"), error))?;
+        }
         Ok(Server { listener: Some(listener), home, role, peers: BTreeMap::new(), next: 1 })
     }
 
@@ -120,6 +128,12 @@ impl Server {
             let _ = peer.flush();
         }
     }
+}
+
+/// From now on its members may connect, too: that takes the right to write the socket.
+fn open_to_group(socket: &Path, group: u32) -> io::Result<()> {
+    std::os::unix::fs::chown(socket, None, Some(group))?;
+    fs::set_permissions(socket, fs::Permissions::from_mode(0o660))
 }
 
 /// Of who has hung up, what was true when it asked only: its program is stopped or continued. A scheduler that was late

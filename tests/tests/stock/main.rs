@@ -1,6 +1,7 @@
 //! coplace on a stock Debian 12 and 13 (systemd, nothing but cgroup v2), installed from its package, in emulation. Times
 //! mean nothing there.
 
+mod again;
 mod limits;
 mod package;
 mod root;
@@ -30,13 +31,21 @@ impl Debian {
     }
 }
 
+/// Whether each test runs on every machine, and nothing is left out.
+fn all_guests() -> bool {
+    std::env::var("COPLACE_STOCK").is_ok_and(|which| which == "all")
+}
+
 /// Runs a test on this machine, which all tests share, and if `COPLACE_STOCK` is `all` on every other one, too. Where one
 /// cannot be booted, its part counts as skipped.
 fn on(debian: Debian, test: impl Fn(&mut Guest)) {
     static GUESTS: [OnceLock<Mutex<Result<Guest, String>>>; 2] = [const { OnceLock::new() }; 2];
-    let all = std::env::var("COPLACE_STOCK").is_ok_and(|which| which == "all");
-    for (each, guest) in Debian::ALL.into_iter().zip(&GUESTS).filter(|(each, _)| all || *each == debian) {
-        let Some(mut guest) = Guest::shared(guest, || Guest::boot(each.machine(), &[], &[])) else {
+    for (each, guest) in
+        Debian::ALL.into_iter().zip(&GUESTS).filter(|(each, _)| all_guests() || *each == debian)
+    {
+        let Some(mut guest) =
+            Guest::shared(guest, || Guest::boot(each.machine(), &again::TESTS, &again::programs()))
+        else {
             continue;
         };
         println!("on {}", each.machine());

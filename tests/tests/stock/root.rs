@@ -1,6 +1,7 @@
 //! The system's daemon, below its own unit, and two users who share the machine by it.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use coplace_tests::guest::Guest;
 
@@ -8,15 +9,21 @@ use crate::{Debian, User, on};
 
 const RIGID: &str = "/apps/static/rigid --threads 4 --size X";
 
-/// With the daemon started, and stopped again afterwards.
+/// With the daemon started, and stopped again afterwards, however the test ends: later ones do without it.
 fn with_daemon(debian: Debian, test: impl Fn(&mut Guest)) {
+    with_daemon_configured(debian, "", test);
+}
+
+/// The same with another line in its configuration.
+fn with_daemon_configured(debian: Debian, line: &str, test: impl Fn(&mut Guest)) {
     on(debian, |guest| {
-        guest.sh(
-            "cp /etc/coplace/config.toml /tmp/config.toml && echo 'unmanaged = \"ignore\"' > /etc/coplace/config.toml
-             systemctl start coplace",
-        );
-        test(guest);
+        guest.sh(&format!(
+            "cp /etc/coplace/config.toml /tmp/config.toml
+             printf '%s\n' 'unmanaged = \"ignore\"' '{line}' > /etc/coplace/config.toml && systemctl start coplace"
+        ));
+        let ended = catch_unwind(AssertUnwindSafe(|| test(guest)));
         guest.sh("systemctl stop coplace && cp /tmp/config.toml /etc/coplace/config.toml");
+        ended.unwrap_or_else(|panic| resume_unwind(panic));
     });
 }
 
@@ -107,5 +114,27 @@ fn no_user_can_touch_or_see_what_is_anothers() {
         }
         assert_eq!(guest.sh("coplace explain").matches(SECRET).count(), 2, "root sees all");
         end_two(guest);
+    });
+}
+
+#[test]
+fn a_group_limits_use_of_the_systems_daemon() {
+    with_daemon_configured(Debian::Bookworm, "group = \"coplace\"", |guest| {
+        guest.sh("usermod -aG coplace user");
+        let roles = ["user", "other"].map(|name| {
+            let mut user = User { guest, name };
+            user.start("alone", "", "/apps/static/rigid --threads 1 --size X");
+            let role = user.until("a scheduler has its program", |user| {
+                let status = user.status();
+                let runs = status["apps"].as_array()?.iter().any(|app| app["id"] == "alone");
+                runs.then(|| status["role"].clone())
+            });
+            user.end();
+            role
+        });
+        assert_eq!(roles, ["daemon", "leader"]);
+        let shown = User { guest, name: "other" }.sh("coplace doctor");
+        assert!(shown.contains("root's daemon is for members of group coplace"), "{shown}");
+        guest.sh("gpasswd --delete user coplace");
     });
 }

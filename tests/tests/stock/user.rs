@@ -11,7 +11,16 @@ use crate::{Debian, User, on};
 const LEADS: &str = "--unmanaged ignore";
 const SCOPE: &str = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/app.slice/coplace.scope";
 
+const RIGID: &str = "/apps/static/rigid --threads 4 --size X";
+
 impl User<'_> {
+    /// Starts two of a program, as `a` and `b`.
+    fn start_both(&mut self, options: &str, program: &str) {
+        for name in ["a", "b"] {
+            self.start(name, options, program);
+        }
+    }
+
     /// Ends every program, and waits until nothing of coplace is left, the scope included.
     fn end_all(&mut self) {
         self.end();
@@ -50,9 +59,7 @@ fn until_two_programs(user: &mut User<'_>) -> Value {
 fn a_users_spinning_programs_take_turns_by_the_freezer() {
     on(Debian::Bookworm, |guest| {
         let mut user = User::first(guest);
-        for name in ["a", "b"] {
-            user.start(name, &format!("{LEADS} --rigid"), "/apps/static/rigid --threads 4 --size X");
-        }
+        user.start_both(&format!("{LEADS} --rigid"), RIGID);
         let status = until_two_programs(&mut user);
         assert_eq!(status["turns"], "freezing (cgroup v2); filling: cpu.idle (cgroup v2)", "{status:#}");
         user.until_both_values(&["a", "b"], "cgroup.freeze");
@@ -64,13 +71,7 @@ fn a_users_spinning_programs_take_turns_by_the_freezer() {
 fn a_users_programs_fill_each_others_turns_by_cpu_idle() {
     on(Debian::Trixie, |guest| {
         let mut user = User::first(guest);
-        for name in ["a", "b"] {
-            user.start(
-                name,
-                &format!("{LEADS} --rigid --turns idle"),
-                "/apps/static/rigid --threads 4 --size X",
-            );
-        }
+        user.start_both(&format!("{LEADS} --rigid --turns idle"), RIGID);
         until_two_programs(&mut user);
         user.until_both_values(&["a", "b"], "cpu.idle");
         user.end_all();
@@ -81,9 +82,7 @@ fn a_users_programs_fill_each_others_turns_by_cpu_idle() {
 fn a_users_resized_programs_have_packages_of_their_own() {
     on(Debian::Bookworm, |guest| {
         let mut user = User::first(guest);
-        for name in ["a", "b"] {
-            user.start(name, LEADS, "/apps/breathe 10 1");
-        }
+        user.start_both(LEADS, "/apps/breathe 10 1");
         user.until("each has a package and a team of its width", |user| {
             let status = user.status();
             let apps = status["apps"].as_array()?;
@@ -128,9 +127,7 @@ fn an_administrator_hands_cpusets_down_by_the_line_of_doctor() {
             user.guest.try_sh("loginctl terminate-user user");
             (user.guest.try_sh("pgrep -u user").0 != 0).then_some(())
         });
-        for name in ["a", "b"] {
-            user.start(name, &format!("{LEADS} --placement cpuset"), "/apps/breathe 10 1");
-        }
+        user.start_both(&format!("{LEADS} --placement cpuset"), "/apps/breathe 10 1");
         user.until("each has a cpuset of one package", |user| {
             let (_, cpusets) = user.guest.try_sh(&format!("cat {SCOPE}/coplace/*/?/cpuset.cpus"));
             let places: BTreeSet<&str> = cpusets.lines().collect();

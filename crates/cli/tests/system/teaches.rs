@@ -128,3 +128,22 @@ fn a_simulation_is_the_same_with_any_number_of_workers() {
     let lines = text(&one.1).lines().count();
     assert_eq!(lines, 1 + 6 * 3 * 40);
 }
+
+#[test]
+fn a_simulation_cut_off_shows_what_was_done() {
+    let world = World::new();
+    let profile = "[[profile]]\nname = \"even\"\nsequential_s = 400\namdahl = { serial = 0 }\n";
+    world.file("two.toml", &format!("{profile}{}", "[[program]]\nprofile = \"even\"\n".repeat(2)));
+    let run = |until: &str| {
+        let arguments =
+            ["simulate", "two.toml", "--machine", "core:4", "--policy", "BP", "--until", until, "--csv", "-"];
+        let output = world.run(&arguments);
+        assert!(output.status.success(), "{output:?}");
+        let done = |line: &str| line.rsplit(',').next().unwrap().parse::<f64>().unwrap();
+        text(&output.stdout).lines().skip(1).map(done).collect::<Vec<_>>()
+    };
+    let [first, second] = run("151s")[..] else { panic!("two programs") };
+    // Each takes 100 s on the whole machine.
+    assert!(first == 1.0 && (second - 0.51).abs() < 1e-9, "{first} {second}");
+    assert_eq!(run("10min"), [1.0, 1.0]);
+}

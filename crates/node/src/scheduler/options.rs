@@ -30,6 +30,8 @@ pub struct Options {
     pub trace: Option<PathBuf>,
     /// Which programs are taken in that start without `coplace run`.
     pub adopt: Vec<Rule>,
+    /// In the system's home, only this group's members (a gid) may connect; without it, all users.
+    pub group: Option<u32>,
     /// Where it is written what programs turned out to be, and beside it what their neighbours cost them, if
     /// not in the home.
     pub remembered: Option<PathBuf>,
@@ -46,6 +48,7 @@ impl Default for Options {
             cpus: None,
             trace: None,
             adopt: Vec::new(),
+            group: None,
             remembered: None,
         }
     }
