@@ -203,6 +203,11 @@ impl Engine {
         self.policy.as_ref()
     }
 
+    /// Whether the policy may decide otherwise with this load average (thousandths) than with the one that it knows.
+    pub fn is_load_relevant(&self, now_milli: u64) -> bool {
+        self.policy.is_load_relevant(&self.snapshot, now_milli)
+    }
+
     /// When the policy wants to be asked again, on the clock of the events.
     pub fn wake_at_ns(&self) -> Option<u64> {
         self.wake_at_ns

@@ -121,6 +121,23 @@ impl Plan {
         });
         states
     }
+
+    /// What the plan makes of one program; `None` where it does not mention it.
+    pub fn state(&self, app: &AppId) -> Option<State> {
+        let mut runs: Option<Standing> = None;
+        self.for_each_run(&mut |run| {
+            if run.app == *app {
+                match &mut runs {
+                    Some(standing) => standing.widen(run),
+                    none => *none = Some(Standing::of(run)),
+                }
+            }
+        });
+        let in_list = |list: &BTreeSet<AppId>, state| list.contains(app).then_some(state);
+        runs.map(State::Running)
+            .or_else(|| in_list(&self.suspended, State::Suspended))
+            .or_else(|| in_list(&self.waiting, State::Waiting))
+    }
 }
 
 /// What must happen to get from `old` to `new`.
@@ -129,7 +146,9 @@ pub fn diff(old: &Plan, new: &Plan) -> Change {
     let mut count = 0;
     new.for_each_run(&mut |_| count += 1);
     roles.reserve(count);
-    let often = [assign_roles(old, 0, &mut roles), assign_roles(new, 1, &mut roles)];
+    // Nothing changes for those who wait in both, who may be very many.
+    let (waited, waits) = (old.waiting.difference(&new.waiting), new.waiting.difference(&old.waiting));
+    let often = [assign_roles(old, waited, 0, &mut roles), assign_roles(new, waits, 1, &mut roles)];
     let mut change = Change::default();
     for (app, [before, after]) in &roles {
         let steps = app_changes(before, after);
@@ -163,10 +182,15 @@ enum Role<'a> {
     Suspended,
 }
 
-/// Notes as the roles of that number what a plan makes of each program that it mentions. Whether
-/// somebody has several runs.
-fn assign_roles<'a>(plan: &'a Plan, number: usize, roles: &mut ByApp<'a, [Role<'a>; 2]>) -> bool {
-    for app in &plan.waiting {
+/// Notes as the roles of that number what a plan makes of each program that it mentions, of those who wait only these.
+/// Whether somebody has several runs.
+fn assign_roles<'a>(
+    plan: &'a Plan,
+    waiting: impl Iterator<Item = &'a AppId>,
+    number: usize,
+    roles: &mut ByApp<'a, [Role<'a>; 2]>,
+) -> bool {
+    for app in waiting {
         roles.entry(app).or_default()[number] = Role::Waits;
     }
     for app in &plan.suspended {
@@ -251,7 +275,7 @@ impl Change {
     /// Of `app` nothing that was carried out holds any more: it is another program of the same name, or was set free.
     /// What `new` makes of it is all to be done.
     pub fn begin_anew(&mut self, app: &AppId, new: &Plan) {
-        let step = match new.states().remove(app) {
+        let step = match new.state(app) {
             Some(State::Running(standing)) => AppChange::Started(standing),
             Some(State::Waiting) => AppChange::Waits,
             Some(State::Suspended) => AppChange::Suspended,

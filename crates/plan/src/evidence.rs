@@ -57,6 +57,9 @@ pub struct Evidence {
     /// nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub move_ns: Option<Known>,
+    /// Load instructions that all its threads execute together in a second when it has a whole NUMA node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loads_per_s: Option<Known>,
 }
 
 impl Evidence {

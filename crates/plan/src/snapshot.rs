@@ -203,7 +203,7 @@ impl FromStr for App {
     /// `rigid|moldable|malleable|evolving`, `min N`, `max N`, `team N` (threads), `weight N` (in
     /// thousandths), `within CPULIST`, `arrived DURATION`, `speedup 2:1900,4:3500` (threads and
     /// thousandths of one thread's speed), `left DURATION`, `move DURATION`,
-    /// `bandwidth N`, `cache N` (what earlier runs showed, as [`Evidence`] has it), `passive`, `uncoordinated` (its threads need not run at
+    /// `bandwidth N`, `cache N`, `loads N` (what earlier runs showed, as [`Evidence`] has it), `passive`, `uncoordinated` (its threads need not run at
     /// the same time), `fixed` (must not be stopped), `suspended`. What is not said is as in [`App::new`].
     fn from_str(text: &str) -> Result<App, ParseAppError> {
         let error = |why: String| ParseAppError { text: text.trim().to_owned(), why };
@@ -237,6 +237,7 @@ impl FromStr for App {
                 "move" => app.evidence.move_ns = Some(remembered(parse_ns(value()?).map_err(error)?)),
                 "bandwidth" => app.evidence.bandwidth_milli = Some(remembered(number(value()?)?.into())),
                 "cache" => app.evidence.cache_milli = Some(remembered(number(value()?)?.into())),
+                "loads" => app.evidence.loads_per_s = Some(remembered(number(value()?)?.into())),
                 "uncoordinated" => app.demand.coschedule = false,
                 "passive" => app.waits_passively = true,
                 "fixed" => app.stoppable = false,

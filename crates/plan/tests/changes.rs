@@ -140,6 +140,16 @@ proptest! {
     }
 
     #[test]
+    fn one_programs_state_is_that_among_all_states(plan in any_plan()) {
+        let states = plan.states();
+        for app in plan.apps() {
+            let state = plan.state(app);
+            prop_assert_eq!(state.as_ref(), states.get(app), "{} in {}", app, plan);
+        }
+        prop_assert_eq!(plan.state(&"nobody".parse().unwrap()), None);
+    }
+
+    #[test]
     fn equal_plans_do_not_differ_and_unequal_normal_ones_do(old in sound_plan(), new in sound_plan()) {
         let limits = Limits::default();
         let (old, new) = (normalise(&old, &limits).unwrap(), normalise(&new, &limits).unwrap());

@@ -575,3 +575,58 @@ fn a_plan_of_1000_programs_on_1024_cpus_is_judged_within_20_ms() {
         assert_eq!(found.is_empty(), first == 0);
     }
 }
+
+/// Of each program that waits, how many of those that ran have ended since: counted in the simplest way.
+#[derive(Default)]
+struct NaiveWaits {
+    running: Vec<String>,
+    terminations: BTreeMap<String, u32>,
+}
+
+impl NaiveWaits {
+    fn step(&mut self, live: &[String], waiting: &[String]) {
+        let ended = self.running.iter().filter(|app| !live.contains(app)).count() as u32;
+        self.terminations.retain(|app, _| waiting.contains(app));
+        self.terminations.values_mut().for_each(|terminations| *terminations += ended);
+        for app in waiting {
+            self.terminations.entry(app.clone()).or_insert(0);
+        }
+        self.running = live.iter().filter(|app| !waiting.contains(app)).cloned().collect();
+    }
+}
+
+/// Some of eight programs in an order of their own, and how many of them, from the first on, wait.
+fn some_waiting() -> impl Strategy<Value = (Vec<String>, usize)> {
+    // Two of them differ behind their first eight letters only.
+    let names = ["a", "b", "c", "d10", "d9", "abcdefgh1", "abcdefgh2", "abcdefgh"].map(str::to_owned);
+    (prop::sample::subsequence(names.to_vec(), 0..=8).prop_shuffle(), 0usize..9)
+        .prop_map(|(live, waiting)| (live.clone(), waiting.min(live.len())))
+}
+
+proptest! {
+    #[test]
+    fn terminations_are_counted_as_naively(
+        steps in prop::collection::vec(some_waiting(), 1..12), bound in 0u32..3,
+    ) {
+        let promise =
+            Promise { waiting_bound: Some(WaitingBound::Terminations(bound)), ..Promise::default() };
+        let (mut history, mut naive) = (History::new(promise), NaiveWaits::default());
+        for (live, waiting) in steps {
+            let (waiting, running) = live.split_at(waiting);
+            naive.step(&live, waiting);
+            let runs: Vec<String> = running.iter().map(|app| format!("{app} on 0")).collect();
+            let tree = if runs.is_empty() { "idle".to_owned() } else { format!("mixed [{}]", runs.join(", ")) };
+            let text = format!("{tree} waiting [{}]", waiting.join(", "));
+            let late: BTreeMap<String, u32> = history
+                .step(&eight(&live.join("; ")), &text)
+                .into_iter()
+                .filter_map(|found| match found {
+                    Violation::WaitsTooLong { app, terminations, .. } => Some((app.to_string(), terminations)),
+                    _ => None,
+                })
+                .collect();
+            let expected = naive.terminations.iter().filter(|(_, count)| **count >= bound);
+            prop_assert_eq!(late, expected.map(|(app, count)| (app.clone(), *count)).collect(), "{}", text);
+        }
+    }
+}

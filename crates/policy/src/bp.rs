@@ -43,7 +43,7 @@
 //!
 //! CPUs that the program does not use stand idle; a restricted program holds up everybody.
 
-use plan::{Promise, Remark, ShareBound, Snapshot, WaitingBound};
+use plan::{App, Promise, Remark, ShareBound, Snapshot, WaitingBound};
 
 use crate::common::compose::compose;
 use crate::common::context::Context;
@@ -73,12 +73,12 @@ impl Policy for OneAfterAnother {
     }
 
     fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
-        let cx = Context::new(snapshot, &self.settings, memory);
+        // The first one that can be stopped, and all that cannot.
+        let mut has_first = false;
+        let takes_part = |app: &App| !app.stoppable || !std::mem::replace(&mut has_first, true);
+        let cx = Context::for_some(snapshot, &self.settings, memory, takes_part);
         let first = cx.needs.iter().position(|need| need.app.stoppable);
-        let chosen: Vec<usize> = (0..cx.needs.len())
-            .filter(|&index| Some(index) == first || !cx.needs[index].app.stoppable)
-            .collect();
-        let mut decision = compose(&cx, &Division::of_usable(&cx), &chosen);
+        let mut decision = compose(&cx, &Division::of_usable(&cx), &cx.everybody());
         if let Some(first) = first {
             let (app, waiting) = (cx.needs[first].app.id.clone(), decision.plan.waiting.len() as u32);
             decision.report.remarks.push(Remark::FirstComeFirst { app, waiting });

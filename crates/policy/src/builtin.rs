@@ -1,6 +1,6 @@
 //! The policies that come with coplace, by name.
 
-use crate::{Failed, Policy, Settings, adaptive, bp, co, eq, fixed, la, lv, ta, twins, ue};
+use crate::{Failed, Policy, Settings, adaptive, bp, co, eq, fixed, la, lira, lv, ta, twins, ue};
 
 /// A policy as people choose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum UnknownPolicy {
     Script(#[from] Failed),
 }
 
-const LIST: [Listed; 10] = [
+const LIST: [Listed; 11] = [
     Listed {
         letters: "TA",
         words: "equal parts by topology",
@@ -85,6 +85,11 @@ const LIST: [Listed; 10] = [
         words: "twins apart",
         summary: "equal parts by topology, and no two runs of one program share memory and caches",
     },
+    Listed {
+        letters: "LIRA",
+        words: "load rates balanced",
+        summary: "equal parts by topology, and programs with high load instruction rates stand beside those with low ones",
+    },
     Listed { letters: "fixed", words: "a fixed plan", summary: "the plan that the settings give" },
 ];
 
@@ -118,6 +123,7 @@ pub(crate) fn built_in(name: &str, settings: &Settings) -> Result<Box<dyn Policy
         "BP" => Box::new(bp::OneAfterAnother { settings }),
         "UE" => Box::new(ue::Uncontrolled { settings }),
         "twins" => Box::new(twins::TwinsApart::new(settings)),
+        "LIRA" => Box::new(lira::LoadRates::new(settings)),
         "adaptive" => Box::new(adaptive::Adaptive { settings }),
         "LA" => Box::new(la::LoadAdaptive { settings }),
         _ => {

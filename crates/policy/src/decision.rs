@@ -47,6 +47,12 @@ pub trait Policy: Send + Sync {
         false
     }
 
+    /// Whether its plans may be others with this load average over 15 minutes, in thousandths, than with that of the
+    /// snapshot; as pure as `decide`. Where they may not, nobody has to ask.
+    fn is_load_relevant(&self, _snapshot: &Snapshot, _now_milli: u64) -> bool {
+        true
+    }
+
     /// A plan for the programs of the snapshot, with what is to be remembered; the same arguments always give the same.
     fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision;
 

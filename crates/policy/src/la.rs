@@ -76,6 +76,13 @@ impl Policy for LoadAdaptive {
         true
     }
 
+    fn is_load_relevant(&self, snapshot: &Snapshot, now_milli: u64) -> bool {
+        // More than all CPUs cannot be taken off.
+        let most = snapshot.machine.all_cpus().len() as u32;
+        let counts = |load_milli| taken_off(load_milli).min(most);
+        counts(snapshot.load_average_15min_milli) != counts(now_milli)
+    }
+
     fn decide(&self, snapshot: &Snapshot, memory: &Memory) -> Decision {
         let load_milli = snapshot.load_average_15min_milli;
         overlapping(snapshot, memory, &self.settings, |own| threads(own, load_milli))
@@ -84,12 +91,20 @@ impl Policy for LoadAdaptive {
 
 /// The team that libgomp makes of `own` threads at this load average.
 fn threads(own: u32, load_milli: u64) -> u32 {
-    let load = u32::try_from(load_milli.saturating_add(100) / 1000).unwrap_or(u32::MAX);
-    own.saturating_sub(load).max(1)
+    own.saturating_sub(taken_off(load_milli)).max(1)
+}
+
+/// The CPUs that libgomp takes for busy: the load average and a tenth, rounded down.
+fn taken_off(load_milli: u64) -> u32 {
+    u32::try_from(load_milli.saturating_add(100) / 1000).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use topology::Machine;
+
     use super::*;
 
     #[test]
@@ -100,5 +115,20 @@ mod tests {
         assert_eq!(threads(24, 10_500), 14);
         assert_eq!(threads(24, 23_900), 1);
         assert_eq!(threads(24, u64::MAX), 1);
+    }
+
+    #[test]
+    fn only_a_load_that_changes_teams_is_relevant() {
+        let machine = Arc::new(Machine::synthetic("pack:1 core:4").unwrap());
+        let relevant = |before: u64, now: u64| {
+            let mut snapshot = Snapshot::for_machine(Arc::clone(&machine));
+            snapshot.load_average_15min_milli = before;
+            let teams = |load| (1..=4).map(|own| threads(own, load)).collect::<Vec<_>>();
+            let is_relevant = LoadAdaptive { settings: Settings::default() }.is_load_relevant(&snapshot, now);
+            assert!(is_relevant || teams(before) == teams(now), "{before} {now}");
+            is_relevant
+        };
+        assert!(relevant(0, 900) && relevant(2_899, 2_900));
+        assert!(!relevant(0, 899) && !relevant(3_900, 400_000));
     }
 }

@@ -28,6 +28,7 @@ mod decision;
 mod eq;
 mod fixed;
 mod la;
+mod lira;
 pub mod lua;
 mod lv;
 mod neighbours;

@@ -13,6 +13,8 @@ pub enum Neighbours {
     Twins,
     /// By what the snapshot knows of each program (what it asks of memory and caches).
     Profile,
+    /// By load instruction rates: high ones beside low ones.
+    LoadRates,
     /// By predicted slowdowns.
     Predicted(Predictions),
 }

@@ -121,6 +121,74 @@ proptest! {
     }
 }
 
+/// Programs with these load rates, in millions of loads a second.
+fn with_loads(rates: &[u64]) -> String {
+    let one = |(at, rate): (usize, &u64)| format!("p{at} loads {}", rate * 1_000_000);
+    rates.iter().enumerate().map(one).collect::<Vec<_>>().join("; ")
+}
+
+/// The sum of the squares of what each package's programs load.
+fn imbalance(groups: &[Vec<String>], rates: &[u64]) -> u64 {
+    let rate = |name: &String| rates[name[1..].parse::<usize>().unwrap()];
+    groups.iter().map(|group| group.iter().map(rate).sum::<u64>().pow(2)).sum()
+}
+
+proptest! {
+    #[test]
+    fn load_rates_of_pairs_are_balanced_exactly(rates in proptest::collection::vec(0u64..1000, 8)) {
+        prop_assume!(rates.iter().min() < rates.iter().max());
+        let snapshot = snapshot(PAIRS, &with_loads(&rates));
+        let decision = decide("LIRA", None, &snapshot, &Memory::default());
+        let found = imbalance(&groups(&decision, &snapshot, 2), &rates);
+        // Of pairs the most even are the highest beside the lowest, the next beside the next, and so on.
+        let mut sorted = rates.clone();
+        sorted.sort_unstable();
+        let best: u64 = (0..4).map(|at| (sorted[at] + sorted[7 - at]).pow(2)).sum();
+        prop_assert_eq!(found, best, "{}", decision.plan);
+    }
+}
+
+#[test]
+fn programs_change_places_when_their_load_rates_do() {
+    let machine = "pack:2 core:2";
+    let before = snapshot(machine, &with_loads(&[1000, 900, 10, 20]));
+    let first = decide("LIRA", None, &before, &Memory::default());
+    let after = snapshot(machine, &with_loads(&[1000, 10, 900, 20]));
+    let second = decide("LIRA", None, &after, &first.memory);
+    let heavy = |decision: &Decision, snapshot: &Snapshot, pair: [&str; 2]| {
+        groups(decision, snapshot, 2).contains(&pair.map(str::to_owned).to_vec())
+    };
+    assert!(!heavy(&first, &before, ["p0", "p1"]), "{}", first.plan);
+    assert!(!heavy(&second, &after, ["p0", "p2"]), "{}", second.plan);
+    let why = second.report.moves.values().next().expect("somebody moved").to_string();
+    assert!(why.contains("million loads a second beside"), "{why}");
+    assert!(second.report.lines().iter().any(|line| line.contains("by load instruction rates")));
+}
+
+#[test]
+fn nobody_moves_while_load_rates_stay() {
+    let snapshot = snapshot(PAIRS, &with_loads(&[900, 850, 30, 10, 500, 480, 470, 20]));
+    let first = decide("LIRA", None, &snapshot, &Memory::default());
+    let second = decide("LIRA", None, &snapshot, &first.memory);
+    assert_eq!(first.plan, second.plan);
+}
+
+#[test]
+fn load_rates_of_this_run_are_asked_for_again() {
+    let mut snapshot = snapshot("pack:2 core:2", &with_loads(&[900, 850, 30, 10]));
+    assert_eq!(decide("LIRA", None, &snapshot, &Memory::default()).wake_at_ns, None);
+    snapshot.apps[0].evidence.loads_per_s = Some(plan::Known::measured(1_000_000, 50));
+    let wake_at_ns = decide("LIRA", None, &snapshot, &Memory::default()).wake_at_ns;
+    assert_eq!(wake_at_ns, Some(snapshot.now_ns + 1_000_000_000));
+}
+
+#[test]
+fn without_load_rates_twins_stand_apart() {
+    let snapshot = snapshot(PAIRS, &runs_of(&[0, 0, 1, 1, 2, 2, 3, 3]));
+    let by_names = decide("twins", None, &snapshot, &Memory::default());
+    assert_eq!(decide("LIRA", None, &snapshot, &Memory::default()).plan, by_names.plan);
+}
+
 /// Two that press and two that suffer.
 fn loud_and_frail() -> Neighbours {
     let programs = ["loud", "frail", "calm"].map(str::to_owned).to_vec();

@@ -53,3 +53,14 @@ fn every_plan_of_every_policy_passes_the_checker() {
         );
     }
 }
+
+#[test]
+fn every_plan_of_lira_passes_the_checker() {
+    let (first, cases) =
+        (from_environment("COPLACE_SEED", 1), from_environment("COPLACE_CASES", 10_000) / 10);
+    let sequence =
+        |seed| trial::sequence(seed, &|settings| by_name("LIRA", settings).expect("a known policy"));
+    if let Err((seed, why)) = trial::sequences(first, cases, &sequence) {
+        panic!("{why}\nthe seed: {seed}");
+    }
+}

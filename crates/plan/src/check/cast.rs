@@ -13,20 +13,25 @@ pub struct Cast<'a> {
     apps: &'a [App],
     /// Every run of the plan, left to right, with the number of its program.
     pub runs: Vec<(&'a Run, usize)>,
+    /// The numbers of those who wait, in order of the names.
+    pub waiting: Vec<usize>,
+    /// The numbers of those who are suspended, in order of the names.
+    pub suspended: Vec<usize>,
 }
 
 impl<'a> Cast<'a> {
     pub fn of(plan: &'a Plan, snapshot: &'a Snapshot) -> Cast<'a> {
         let names: Vec<&AppId> = snapshot.apps.iter().map(|app| &app.id).collect();
         let numbers = names.iter().enumerate().map(|(number, name)| (*name, number)).collect();
-        let mut cast = Cast { numbers, runs: Vec::with_capacity(names.len()), names, apps: &snapshot.apps };
+        let (waiting, suspended) = Default::default();
+        let runs = Vec::with_capacity(names.len());
+        let mut cast = Cast { numbers, runs, names, apps: &snapshot.apps, waiting, suspended };
         plan.for_each_run(&mut |run| {
             let number = cast.add(&run.app);
             cast.runs.push((run, number));
         });
-        plan.waiting.iter().chain(&plan.suspended).for_each(|app| {
-            cast.add(app);
-        });
+        cast.waiting = plan.waiting.iter().map(|app| cast.add(app)).collect();
+        cast.suspended = plan.suspended.iter().map(|app| cast.add(app)).collect();
         cast
     }
 
@@ -51,6 +56,11 @@ impl<'a> Cast<'a> {
     /// Of a program that the plan or the snapshot may name.
     pub fn known(&self, name: &AppId) -> Option<usize> {
         self.numbers.get(name).copied()
+    }
+
+    /// Whether the snapshot has it.
+    pub fn is_live(&self, name: &AppId) -> bool {
+        self.known(name).is_some_and(|number| number < self.apps.len())
     }
 
     pub fn name(&self, number: usize) -> &'a AppId {

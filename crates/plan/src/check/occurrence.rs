@@ -7,12 +7,12 @@ use super::cast::Cast;
 use crate::{Plan, Tree};
 
 pub fn check(plan: &Plan, cast: &Cast<'_>, found: &mut Vec<Violation>) {
-    let flags = |names: &mut dyn Iterator<Item = &AppId>| {
+    let flags = |numbers: &[usize]| {
         let mut flags = vec![false; cast.len()];
-        names.for_each(|name| flags[cast.number(name)] = true);
+        numbers.iter().for_each(|&number| flags[number] = true);
         flags
     };
-    let (waiting, suspended) = (flags(&mut plan.waiting.iter()), flags(&mut plan.suspended.iter()));
+    let (waiting, suspended) = (flags(&cast.waiting), flags(&cast.suspended));
     let mut running = vec![false; cast.len()];
     cast.runs.iter().for_each(|&(_, number)| running[number] = true);
     for number in 0..cast.len() {

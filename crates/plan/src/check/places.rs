@@ -12,7 +12,7 @@ use super::cast::Cast;
 use crate::{App, Plan, Run, Snapshot, Tree};
 
 pub fn check(plan: &Plan, snapshot: &Snapshot, cast: &Cast<'_>, found: &mut Vec<Violation>) {
-    for app in plan.waiting.iter().filter_map(|id| cast.app_named(id)) {
+    for app in cast.waiting.iter().filter_map(|&number| cast.app(number)) {
         if !app.stoppable && app.team.is_some() {
             found.push(Violation::StoppedWaiting { app: app.id.clone() });
         }

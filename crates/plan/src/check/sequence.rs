@@ -15,10 +15,12 @@ use crate::{MoveReason, Plan, Promise, Remark, Report, Run, Snapshot, Tree, Wait
 #[derive(Clone, Debug, Default)]
 pub struct Sequence {
     last: Option<Arc<Plan>>,
-    /// In no order.
+    /// In the snapshot's order, as far as that stays.
     live: Vec<AppId>,
-    /// Who waits, and how many programs that ran have ended since.
-    waiting: BTreeMap<AppId, u32>,
+    /// How many programs that ran have ended.
+    ended: u64,
+    /// Who waits, in order of the names, and how many had ended when it began to.
+    waiting: Vec<(AppId, u64)>,
     /// Only followed while a promise asks for it.
     quiet: Quiet,
 }
@@ -67,42 +69,67 @@ impl Sequence {
     }
 
     fn waits(&mut self, case: &Case<'_>, promise: &Promise, found: &mut Vec<Violation>) {
-        let Case { plan, snapshot, cast, .. } = case;
-        let mut was_there = vec![false; snapshot.apps.len()];
-        let is_gone = |app: &mut AppId| {
-            let number = cast.known(app).filter(|&number| number < was_there.len());
-            number.map(|number| was_there[number] = true).is_none()
-        };
-        let mut gone: BTreeSet<AppId> = self.live.extract_if(.., is_gone).collect();
-        let mut ended = 0;
+        let mut gone = self.update_live(case);
         if let Some(last) = self.last.as_ref().filter(|_| !gone.is_empty()) {
-            last.for_each_run(&mut |run| ended += u32::from(gone.remove(&run.app)));
+            last.for_each_run(&mut |run| self.ended += u64::from(gone.remove(&run.app)));
         }
-        self.waiting.retain(|app, _| plan.waiting.contains(app));
-        for terminations in self.waiting.values_mut() {
-            *terminations = terminations.saturating_add(ended);
-        }
-        for app in &plan.waiting {
-            self.waiting.entry(app.clone()).or_insert(0);
-        }
-        let new = snapshot.apps.iter().zip(was_there).filter(|(_, was_there)| !was_there);
-        self.live.extend(new.map(|(app, _)| app.id.clone()));
-        let Some(bound) = promise.waiting_bound else { return };
-        for (app, &terminations) in &self.waiting {
-            let (over, promised) = match bound {
-                WaitingBound::Terminations(bound) => (terminations >= bound, format!("after {bound}")),
-                WaitingBound::EarlierArrivals => {
-                    // Who is suspended does not end, so that nobody can be promised to follow it.
-                    let mut ahead = snapshot.apps.iter().take_while(|other| other.id != *app);
-                    let promised = "once all who arrived before have ended".to_owned();
-                    (ahead.all(|other| other.suspended), promised)
-                }
-            };
-            if over {
-                found.push(Violation::WaitsTooLong { app: app.clone(), terminations, promised });
+        let before = std::mem::take(&mut self.waiting);
+        self.waiting = still_waiting(before, &case.plan.waiting, self.ended);
+        let terminations = |since: u64| u32::try_from(self.ended - since).unwrap_or(u32::MAX);
+        let mut find = |app: &AppId, since, promised| {
+            let (app, terminations) = (app.clone(), terminations(since));
+            found.push(Violation::WaitsTooLong { app, terminations, promised });
+        };
+        match promise.waiting_bound {
+            None => {}
+            Some(WaitingBound::Terminations(bound)) => {
+                let late = |since: &u64| terminations(*since) >= bound;
+                let late = self.waiting.iter().filter(|(_, since)| late(since));
+                late.for_each(|(app, since)| find(app, *since, format!("after {bound}")));
+            }
+            Some(WaitingBound::EarlierArrivals) => {
+                // Who is suspended does not end, so that nobody can be promised to follow it.
+                let apps = &case.snapshot.apps;
+                let ahead = apps.iter().take_while(|app| app.suspended).count();
+                let first: BTreeSet<&AppId> = apps.iter().take(ahead + 1).map(|app| &app.id).collect();
+                let is_first = |app| first.contains(app) || ahead == apps.len() && !case.cast.is_live(app);
+                let late = self.waiting.iter().filter(|(app, _)| is_first(app));
+                late.for_each(|(app, since)| {
+                    find(app, *since, "once all who arrived before have ended".to_owned());
+                });
             }
         }
     }
+
+    /// Whoever was there and is not any more.
+    fn update_live(&mut self, case: &Case<'_>) -> BTreeSet<AppId> {
+        let apps = &case.snapshot.apps;
+        // Mostly those who stay are in the same order as before, and newcomers behind them: then no name is looked up.
+        let mut in_order = 0;
+        let is_gone = |app: &mut AppId| {
+            let is_next = apps.get(in_order).is_some_and(|next| next.id == *app);
+            in_order += usize::from(is_next);
+            !is_next && !case.cast.is_live(app)
+        };
+        let gone = self.live.extract_if(.., is_gone).collect();
+        if in_order == self.live.len() {
+            self.live.extend(apps[in_order..].iter().map(|app| app.id.clone()));
+        } else {
+            self.live = apps.iter().map(|app| app.id.clone()).collect();
+        }
+        gone
+    }
+}
+
+/// Those who wait now, in order of the names, each with what had ended when it began to: of those who waited `before`
+/// that is known, and the others begin now.
+fn still_waiting(before: Vec<(AppId, u64)>, now: &BTreeSet<AppId>, ended: u64) -> Vec<(AppId, u64)> {
+    let mut before = before.into_iter().peekable();
+    let mut since = |app: &AppId| {
+        while before.next_if(|(known, _)| known < app).is_some() {}
+        before.next_if(|(known, _)| known == app)
+    };
+    now.iter().map(|app| since(app).unwrap_or_else(|| (app.clone(), ended))).collect()
 }
 
 /// CPUs that the shape in force leaves over, and nobody uses, must be reported.

@@ -46,6 +46,7 @@ impl Display for Basis {
             Basis::TooUnsure => "what is known is no surer than it differs; runs of one program stand apart",
             Basis::Profiles => "by what programs ask of memory and caches",
             Basis::Predictions => "by predicted slowdowns",
+            Basis::LoadRates => "by load instruction rates, high ones beside low ones",
         })
     }
 }
@@ -99,6 +100,14 @@ impl Display for MoveReason {
             MoveReason::Twins { beside, instead_of } => {
                 let (now, before) = (names(beside), names(instead_of));
                 write!(f, "beside {now} instead of {before}, so that runs of one program stand apart")
+            }
+            MoveReason::LoadRates { loads_per_s, beside, instead_of } => {
+                let (now, before) = (names(beside), names(instead_of));
+                match loads_per_s {
+                    Some(rate) => write!(f, "with {} million loads a second ", rate / 1_000_000)?,
+                    None => f.write_str("with an unknown load rate, taken for average, ")?,
+                }
+                write!(f, "beside {now} instead of {before}, so that load rates are balanced")
             }
             MoveReason::Predicted { beside, slowdown_milli, error_milli, instead_of, before_milli } => {
                 let (slowdown, error) = (factor(*slowdown_milli), factor(*error_milli));

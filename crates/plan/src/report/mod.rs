@@ -264,6 +264,8 @@ pub enum Basis {
     Profiles,
     /// The slowdown predicted of each program beside each other one.
     Predictions,
+    /// Load instructions a second, which are to come to the same in each domain.
+    LoadRates,
 }
 
 /// What a decision went by.
@@ -319,6 +321,15 @@ pub enum MoveReason {
     },
     /// So that runs of one program stand apart.
     Twins {
+        /// Its neighbours now; empty: it has none.
+        beside: Vec<AppId>,
+        /// The neighbours that it would have if most CPUs were kept.
+        instead_of: Vec<AppId>,
+    },
+    /// So that load instruction rates come to the same in each domain.
+    LoadRates {
+        /// Its own, in load instructions a second; where it is not known, a mean one is assumed.
+        loads_per_s: Option<u64>,
         /// Its neighbours now; empty: it has none.
         beside: Vec<AppId>,
         /// The neighbours that it would have if most CPUs were kept.

@@ -36,7 +36,7 @@
 //! until nothing is worth it, at most 200 times:
 //!   one cell, or one in each node of a home, changes hands  if worth rises by 0.02
 //!   the best change of one program's home                   if worth rises by 0.1
-//! again at every event, and every 5 s
+//! again at every event, and every 5 s, or after 1/50 of the shortest time that a program is old or has left
 //! ```
 //!
 //! The expected time (`model`) takes the curve, the neighbours' demands on memory and cache, what is left
@@ -72,6 +72,7 @@
 //! the CPUs lie. The search ends at the first division that no single change improves.
 
 pub(crate) mod account;
+mod counts;
 mod model;
 mod narrow;
 mod search;
@@ -89,8 +90,11 @@ use account::Account;
 use model::{Facts, Ground};
 use seats::Seats;
 
-/// How often shares are looked at if nothing happens.
+/// How soon shares are looked at again, at the earliest, if nothing happens.
 const REVIEW_NS: u64 = 5_000_000_000;
+/// Nor sooner than the youngest program's age, or the time until the next one ends, divided by this: before that, what
+/// programs have had and what they have left to do are in proportion the same.
+const REVIEW_PART: u64 = 50;
 /// Beyond so many programs parts are equal.
 const MOST_PROGRAMS: usize = 48;
 /// Everybody gets at least an equal part ÷ this, in whole cells.
@@ -175,10 +179,32 @@ impl Divide for ByEvidence<'_, '_> {
         let parts = seats.assign(&counts, members);
         let (programs, nodes) = (members.len() as u32, ground.cells.len() as u32);
         let mut remarks = vec![Remark::ByEvidence { programs, nodes }];
-        let gets = members.iter().zip(&facts).zip(&counts);
+        let gets = members.iter().zip(&facts).zip(counts.rows());
         remarks.extend(gets.map(|((&i, facts), row)| facts.remark(&cx.needs[i], row, &ground)));
+        let now_ns = cx.snapshot.now_ns;
+        let ages_ns = members.iter().map(|&index| now_ns.saturating_sub(cx.needs[index].app.arrived_ns));
+        let ends_ns = model::ends_s(&facts, &ground, &counts).map(|end_s| (end_s * 1e9) as u64);
         let review = members.len() > 1;
-        let wake_at_ns = review.then(|| cx.snapshot.now_ns.saturating_add(REVIEW_NS));
+        let wake_at_ns = review.then(|| now_ns.saturating_add(review_after_ns(ages_ns.chain(ends_ns))));
         Division { layers: vec![parts], wake_at_ns, remarks, ..Division::default() }
+    }
+}
+
+/// When shares are looked at again, where programs have been there for and have left these times, all in nanoseconds.
+fn review_after_ns(times_ns: impl Iterator<Item = u64>) -> u64 {
+    REVIEW_NS.max(times_ns.min().unwrap_or(0) / REVIEW_PART)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reviews_are_as_rare_as_shares_are_steady() {
+        const SECOND: u64 = 1_000_000_000;
+        for (times_s, after_s) in [(&[][..], 5), (&[3600, 2], 5), (&[250, 3600], 5), (&[1000, 3600], 20)] {
+            let times_ns = times_s.iter().map(|time| time * SECOND);
+            assert_eq!(review_after_ns(times_ns), after_s * SECOND, "{times_s:?}");
+        }
     }
 }

@@ -22,6 +22,7 @@
 use plan::{Fact, Known, Remark, Speedup};
 
 use super::account::Served;
+use super::counts::Counts;
 use crate::common::needs::Need;
 use crate::settings::Lever;
 
@@ -48,8 +49,11 @@ pub(super) struct Facts {
     /// x(m); the first two are 1.
     cross: Vec<f64>,
     bandwidth: f64,
+    /// What it asks of a node's bandwidth with so many cells there.
+    demand: Vec<f64>,
     cache: f64,
     left_s: f64,
+    is_left_known: bool,
     move_s: f64,
     weight: f64,
     /// CPUs that it is entitled to.
@@ -77,31 +81,80 @@ pub(super) struct Ground {
     pub least: usize,
 }
 
-/// Cells, by program and node.
-pub(super) type Counts = Vec<Vec<usize>>;
-
 /// What programs ask of a node together.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Load {
     bandwidth: f64,
     cells: usize,
 }
 
-/// What `counts` is worth; higher is better.
-pub(super) fn worth(facts: &[Facts], ground: &Ground, counts: &Counts) -> f64 {
-    let mut loads = vec![Load::default(); ground.cells.len()];
-    for (facts, row) in facts.iter().zip(counts) {
-        for (load, &cells) in loads.iter_mut().zip(row) {
-            load.bandwidth += facts.demand(cells);
-            load.cells += cells;
-        }
+/// A division and what it is worth, with the sums behind that: what another one is worth is found from where the two
+/// differ.
+#[derive(Clone, Debug)]
+pub(super) struct Judged {
+    counts: Counts,
+    /// Of each node.
+    loads: Vec<Load>,
+    /// What each program takes off the worth.
+    losses: Vec<f64>,
+    /// Higher is better.
+    pub worth: f64,
+}
+
+impl Judged {
+    pub fn of(facts: &[Facts], ground: &Ground, counts: &Counts) -> Judged {
+        let loads: Vec<Load> = (0..ground.cells.len()).map(|node| Load::of(facts, counts, node)).collect();
+        let losses: Vec<f64> =
+            facts.iter().zip(counts.rows()).map(|(facts, row)| facts.loss(row, &loads, ground)).collect();
+        let worth = -losses.iter().sum::<f64>();
+        Judged { counts: counts.clone(), loads, losses, worth }
     }
-    let lost = |(facts, row): (&Facts, &Vec<usize>)| {
-        let finish_s = facts.finish_s(row, &loads, ground);
-        let cpus = (row.iter().sum::<usize>() * ground.cell_cpus) as f64;
-        facts.weight * libm::log(finish_s) + facts.unfair(cpus, finish_s)
-    };
-    -facts.iter().zip(counts).map(lost).sum::<f64>()
+
+    /// What another division of the same programs is worth: to the last bit what [`Judged::of`] it says, as all sums are
+    /// formed in the same order.
+    pub fn worth_of(&self, facts: &[Facts], ground: &Ground, counts: &Counts) -> f64 {
+        let differs = |program: &usize| counts.row(*program) != self.counts.row(*program);
+        let changed = if facts.iter().any(Facts::feels_others) { self.loads_of(facts, counts) } else { None };
+        let (concerned, loads) = changed
+            .as_ref()
+            .map_or((&[][..], &self.loads), |(concerned, loads)| (concerned.as_slice(), loads));
+        // Who has nothing in the nodes concerned is where it was, among the same others.
+        let loss = |(program, facts): (usize, &Facts)| {
+            let row = counts.row(program);
+            let among_others = || row.iter().zip(concerned).any(|(&cells, &node)| node && cells > 0);
+            let anew = differs(&program) || facts.feels_others() && among_others();
+            if anew { facts.loss(row, loads, ground) } else { self.losses[program] }
+        };
+        -facts.iter().enumerate().map(loss).sum::<f64>()
+    }
+
+    /// In which nodes another division differs, and what is asked of each node under it; `None` if it does not differ.
+    fn loads_of(&self, facts: &[Facts], counts: &Counts) -> Option<(Vec<bool>, Vec<Load>)> {
+        let mut concerned = vec![false; self.loads.len()];
+        for (now, before) in counts.rows().zip(self.counts.rows()).filter(|(now, before)| now != before) {
+            let rows = now.iter().zip(before);
+            concerned.iter_mut().zip(rows).for_each(|(node, (now, before))| *node |= now != before);
+        }
+        let mut loads = self.loads.clone();
+        for (node, load) in loads.iter_mut().enumerate().filter(|(node, _)| concerned[*node]) {
+            *load = Load::of(facts, counts, node);
+        }
+        concerned.contains(&true).then_some((concerned, loads))
+    }
+}
+
+/// When each program ends, as far as is known, in seconds from now.
+pub(super) fn ends_s(facts: &[Facts], ground: &Ground, counts: &Counts) -> impl Iterator<Item = f64> {
+    let Judged { loads, .. } = Judged::of(facts, ground, counts);
+    let known = facts.iter().zip(counts.rows()).filter(|(facts, _)| facts.is_left_known);
+    known.map(move |(facts, row)| facts.finish_s(row, &loads, ground))
+}
+
+impl Load {
+    fn of(facts: &[Facts], counts: &Counts, node: usize) -> Load {
+        let bandwidth = facts.iter().zip(counts.rows()).map(|(facts, row)| facts.demand(row[node]));
+        Load { bandwidth: bandwidth.fold(0.0, |sum, more| sum + more), cells: counts.used(node) }
+    }
 }
 
 /// Speed on so many CPUs against one; a part of a CPU more counts only where nothing is known.
@@ -127,7 +180,8 @@ impl Facts {
         let on = |cpus: usize| curve_of(curve, cpus as f64);
         let widest = ground.cells.iter().copied().max().unwrap_or(1);
         let full = on(widest * ground.cell_cpus);
-        let speed = (0..=widest).map(|cells| if cells == 0 { 0.0 } else { on(cells * ground.cell_cpus) });
+        let speed: Vec<f64> =
+            (0..=widest).map(|cells| if cells == 0 { 0.0 } else { on(cells * ground.cell_cpus) }).collect();
         let cross = (0..=nodes).map(|m| match (m, curve) {
             (0 | 1, _) | (_, None) => 1.0,
             (m, Some(_)) => on(m * widest * ground.cell_cpus) / (m as f64 * full),
@@ -150,12 +204,15 @@ impl Facts {
         let (needs, cap) = (in_cells(need.floor), in_cells(need.cap));
         let sure = evidence.left_ns.is_some_and(|left| left.error_milli <= SURE_MILLI);
         let parity = if sure { PARITY } else { PARITY_UNSURE };
+        let bandwidth = part(evidence.bandwidth_milli, flat);
         Facts {
-            speed: speed.collect(),
+            demand: speed.iter().map(|on| bandwidth * (on / speed[widest]).min(1.0)).collect(),
+            speed,
             cross: cross.collect(),
-            bandwidth: part(evidence.bandwidth_milli, flat),
+            bandwidth,
             cache: part(evidence.cache_milli, 0.0),
             left_s: seconds(evidence.left_ns, UNKNOWN_LEFT_S).max(0.1),
+            is_left_known: evidence.left_ns.is_some(),
             move_s: if with(Lever::Homes) { seconds(evidence.move_ns, UNKNOWN_MOVE_S) } else { 0.0 },
             weight: need.weight as f64 / 1000.0,
             share: need.weight as f64 * ground.share,
@@ -176,18 +233,33 @@ impl Facts {
         self.parity * off * off
     }
 
+    /// Whether it matters to it who else is in its nodes.
+    fn feels_others(&self) -> bool {
+        self.bandwidth > 0.0 || self.cache > 0.0
+    }
+
+    /// What it takes off the worth.
+    fn loss(&self, row: &[usize], loads: &[Load], ground: &Ground) -> f64 {
+        let finish_s = self.finish_s(row, loads, ground);
+        let cpus = (row.iter().sum::<usize>() * ground.cell_cpus) as f64;
+        self.weight * libm::log(finish_s) + self.unfair(cpus, finish_s)
+    }
+
     fn demand(&self, cells: usize) -> f64 {
-        let most = self.speed.len() - 1;
-        self.bandwidth * (self.speed[cells.min(most)] / self.speed[most]).min(1.0)
+        self.demand[cells.min(self.demand.len() - 1)]
     }
 
     fn finish_s(&self, row: &[usize], loads: &[Load], ground: &Ground) -> f64 {
         let (mut slowest, mut cells, mut nodes) = (f64::INFINITY, 0, 0);
         for (node, &here) in row.iter().enumerate().filter(|(_, here)| **here > 0) {
-            let (load, own) = (&loads[node], self.demand(here));
-            let over = (load.bandwidth - own.max(1.0)).max(0.0);
-            let others = (load.cells - here) as f64 / ground.cells[node] as f64;
-            let slow = (1.0 + NEIGHBOURS * self.bandwidth * over) * (1.0 + self.cache * others);
+            let slow = if self.feels_others() {
+                let (load, own) = (&loads[node], self.demand(here));
+                let over = (load.bandwidth - own.max(1.0)).max(0.0);
+                let others = (load.cells - here) as f64 / ground.cells[node] as f64;
+                (1.0 + NEIGHBOURS * self.bandwidth * over) * (1.0 + self.cache * others)
+            } else {
+                1.0
+            };
             slowest = slowest.min(self.speed[here] / here as f64 / slow);
             cells += here;
             nodes += 1;
@@ -230,6 +302,67 @@ impl Facts {
             cpus: (row.iter().sum::<usize>() * ground.cell_cpus) as u32,
             nodes: row.iter().filter(|cells| **cells > 0).count() as u32,
             facts: facts.into_iter().flatten().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NODES: usize = 3;
+    const CELLS: usize = 8;
+
+    fn facts() -> impl Strategy<Value = Facts> {
+        let memory = prop_oneof![Just(Vec::new()), Just(vec![0.5, 0.25, 0.25])];
+        let share = || prop_oneof![Just(0.0), 0.0..1.0];
+        (share(), share(), 1.0..1000.0, 0.0..30.0, memory).prop_map(
+            |(bandwidth, cache, left_s, move_s, memory)| {
+                let speed: Vec<f64> = (0..=CELLS).map(|cells| (cells as f64).powf(0.8)).collect();
+                Facts {
+                    demand: speed.iter().map(|on| bandwidth * on / speed[CELLS]).collect(),
+                    speed,
+                    cross: vec![1.0, 1.0, 0.9, 0.8],
+                    bandwidth,
+                    cache,
+                    left_s,
+                    is_left_known: true,
+                    move_s,
+                    weight: 1.0,
+                    share: 4.0,
+                    served: Served::default(),
+                    parity: PARITY,
+                    memory,
+                    needs: 1,
+                    floor: 1,
+                    cap: NODES * CELLS,
+                }
+            },
+        )
+    }
+
+    fn row() -> impl Strategy<Value = Vec<usize>> {
+        proptest::collection::vec(prop_oneof![2 => Just(0), 1 => 1..CELLS], NODES)
+    }
+
+    proptest! {
+        #[test]
+        fn worth_from_a_difference_is_exact(
+            facts in proptest::collection::vec(facts(), 5),
+            before in proptest::collection::vec(row(), 5),
+            changes in proptest::collection::vec((0..5_usize, row()), 0..3),
+        ) {
+            let ground = Ground { cells: vec![CELLS; NODES], cell_cpus: 2, share: 4.0, least: 1 };
+            let judged = Judged::of(&facts, &ground, &Counts::of(NODES, before.clone()));
+            let mut rows = before;
+            for (program, row) in changes {
+                rows[program] = row;
+            }
+            let counts = Counts::of(NODES, rows);
+            let worth = judged.worth_of(&facts, &ground, &counts);
+            prop_assert_eq!(worth.to_bits(), Judged::of(&facts, &ground, &counts).worth.to_bits());
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Finds a division worth more than its neighbours: newcomers are let in where that costs least, then
 //! single CPUs and whole homes change hands as long as that is worth it.
 
-use super::model::{Counts, Facts, Ground, worth};
+use super::counts::Counts;
+use super::model::{Facts, Ground, Judged};
 
 /// A change must be worth so much (in sums of logarithms: 0.02 is one program 2% faster), lest
 /// programs be resized for nothing.
@@ -10,14 +11,15 @@ const WORTH_A_CHANGE: f64 = 0.02;
 const WORTH_A_MOVE: f64 = 0.1;
 /// Changes a decision at most.
 const MOST_CHANGES: usize = 200;
-/// Steps a decision at most; judging a division takes one for each program and node.
+/// Steps a decision at most; judging a division counts as one for each program and node.
 const MOST_STEPS: usize = 5_000_000;
 
 pub(super) struct Search<'a> {
     facts: &'a [Facts],
     ground: &'a Ground,
     counts: Counts,
-    worth: f64,
+    /// What was judged last and kept.
+    kept: Judged,
     /// Sets of nodes that a program may have its home in.
     homes: Vec<Vec<usize>>,
     /// Steps done so far.
@@ -44,11 +46,12 @@ fn homes(nodes: usize) -> Vec<Vec<usize>> {
 /// Cells for every program, from where they stand now.
 pub(super) fn divide(facts: &[Facts], ground: &Ground, now: Counts) -> Counts {
     let homes = homes(ground.cells.len());
-    let mut search = Search { facts, ground, counts: now, worth: f64::MIN, homes, steps: 0 };
+    let kept = Judged::of(facts, ground, &now);
+    let mut search = Search { facts, ground, counts: now, kept, homes, steps: 0 };
     for newcomer in 0..facts.len() {
         search.fill(newcomer);
     }
-    search.worth = search.evaluate();
+    search.accept();
     for _ in 0..MOST_CHANGES {
         if !(search.resize() || search.rehome()) {
             break;
@@ -58,21 +61,18 @@ pub(super) fn divide(facts: &[Facts], ground: &Ground, now: Counts) -> Counts {
 }
 
 impl Search<'_> {
-    fn used(&self, node: usize) -> usize {
-        self.counts.iter().map(|row| row[node]).sum()
-    }
-
     fn free(&self, node: usize) -> usize {
-        self.ground.cells[node].saturating_sub(self.used(node))
-    }
-
-    fn total(&self, program: usize) -> usize {
-        self.counts[program].iter().sum()
+        self.ground.cells[node].saturating_sub(self.counts.used(node))
     }
 
     fn evaluate(&mut self) -> f64 {
         self.steps += self.facts.len() * self.ground.cells.len();
-        worth(self.facts, self.ground, &self.counts)
+        self.kept.worth_of(self.facts, self.ground, &self.counts)
+    }
+
+    /// `counts` is what others are compared with from now on.
+    fn accept(&mut self) {
+        self.kept = Judged::of(self.facts, self.ground, &self.counts);
     }
 
     /// Gives a cell of `node` to `program`: a free one, else one of whoever has most there and
@@ -81,19 +81,18 @@ impl Search<'_> {
         if self.free(node) == 0 {
             let can = |&other: &usize| {
                 other != program
-                    && self.counts[other][node] > 0
-                    && self.total(other) > self.facts[other].floor
-                    && self.counts[other][node] >= fewest
+                    && self.counts.get(other, node) > 0
+                    && self.counts.total(other) > self.facts[other].floor
+                    && self.counts.get(other, node) >= fewest
             };
-            let Some(other) = (0..self.facts.len())
-                .filter(can)
-                .max_by_key(|&other| (self.counts[other][node], self.total(other), std::cmp::Reverse(other)))
-            else {
+            let Some(other) = (0..self.facts.len()).filter(can).max_by_key(|&other| {
+                (self.counts.get(other, node), self.counts.total(other), std::cmp::Reverse(other))
+            }) else {
                 return false;
             };
-            self.counts[other][node] -= 1;
+            self.counts.remove(other, node);
         }
-        self.counts[program][node] += 1;
+        self.counts.add(program, node);
         true
     }
 
@@ -105,15 +104,16 @@ impl Search<'_> {
             }
         }
         for &node in home {
-            let there = self.counts.iter().filter(|row| row[node] > 0).count();
-            let part = self.ground.cells[node] / there.max(1);
-            while self.counts[program][node] < part && self.total(program) < self.facts[program].cap {
-                if !self.claim(program, node, self.counts[program][node] + 2) {
+            let part = self.ground.cells[node] / self.counts.present(node).max(1);
+            while self.counts.get(program, node) < part
+                && self.counts.total(program) < self.facts[program].cap
+            {
+                if !self.claim(program, node, self.counts.get(program, node) + 2) {
                     break;
                 }
             }
         }
-        while self.total(program) < self.facts[program].floor {
+        while self.counts.total(program) < self.facts[program].floor {
             if !(0..self.ground.cells.len()).any(|node| self.claim(program, node, 1)) {
                 return false;
             }
@@ -123,22 +123,22 @@ impl Search<'_> {
 
     /// A home for a program that has none or too little.
     fn fill(&mut self, program: usize) {
-        let has = self.total(program);
+        let has = self.counts.total(program);
         if has >= self.facts[program].needs {
             // Its least share grows as others end.
             let home: Vec<usize> =
-                (0..self.ground.cells.len()).filter(|&n| self.counts[program][n] > 0).collect();
-            while self.total(program) < self.facts[program].floor {
+                (0..self.ground.cells.len()).filter(|&n| self.counts.get(program, n) > 0).collect();
+            while self.counts.total(program) < self.facts[program].floor {
                 if !home.iter().any(|&node| self.claim(program, node, 1)) {
                     break;
                 }
             }
             // Nobody at home can spare anything: there is enough elsewhere, since all least shares fit.
-            if self.total(program) >= self.facts[program].floor {
+            if self.counts.total(program) >= self.facts[program].floor {
                 return;
             }
         }
-        self.counts[program].fill(0);
+        self.counts.clear(program);
         if let Some((_, counts)) = self.best_home(program) {
             self.counts = counts;
         }
@@ -147,27 +147,34 @@ impl Search<'_> {
     fn best_home(&mut self, program: usize) -> Option<(f64, Counts)> {
         let before = self.counts.clone();
         let mut best: Option<(f64, Counts)> = None;
-        for home in self.homes.clone() {
+        let homes = std::mem::take(&mut self.homes);
+        for home in &homes {
             let late = self.steps > MOST_STEPS && best.is_some();
             if late || home.len() > self.facts[program].cap {
                 continue;
             }
-            if self.settle(program, &home) {
+            if self.settle(program, home) {
                 let worth = self.evaluate();
-                if best.as_ref().is_none_or(|(most, _)| worth > *most) {
-                    best = Some((worth, self.counts.clone()));
+                match &mut best {
+                    Some((most, _)) if worth <= *most => {}
+                    Some((most, counts)) => {
+                        *most = worth;
+                        counts.clone_from(&self.counts);
+                    }
+                    None => best = Some((worth, self.counts.clone())),
                 }
             }
             self.counts.clone_from(&before);
         }
+        self.homes = homes;
         best
     }
 
     /// Keeps what was done to `counts` if that is worth it.
     fn keep(&mut self, before: &Counts, least: f64) -> bool {
         let worth = self.evaluate();
-        if worth > self.worth + least {
-            self.worth = worth;
+        if worth > self.kept.worth + least {
+            self.accept();
             return true;
         }
         self.counts.clone_from(before);
@@ -182,28 +189,29 @@ impl Search<'_> {
             if self.steps > MOST_STEPS {
                 return false;
             }
-            let home: Vec<usize> = (0..nodes).filter(|&node| before[program][node] > 0).collect();
-            let more =
-                |search: &Self, count: usize| search.total(program) + count <= search.facts[program].cap;
+            let home: Vec<usize> = (0..nodes).filter(|&node| before.get(program, node) > 0).collect();
+            let more = |search: &Self, count: usize| {
+                search.counts.total(program) + count <= search.facts[program].cap
+            };
             // A cell more, in one node or in all, of those that are free or that another has there.
             for &node in &home {
                 if !more(self, 1) {
                     break;
                 }
                 if self.free(node) > 0 {
-                    self.counts[program][node] += 1;
+                    self.counts.add(program, node);
                     if self.keep(&before, WORTH_A_CHANGE) {
                         return true;
                     }
                     continue;
                 }
                 for other in 0..self.facts.len() {
-                    let spare = self.total(other) > self.facts[other].floor.max(1);
-                    if other == program || before[other][node] == 0 || !spare {
+                    let spare = self.counts.total(other) > self.facts[other].floor.max(1);
+                    if other == program || before.get(other, node) == 0 || !spare {
                         continue;
                     }
-                    self.counts[program][node] += 1;
-                    self.counts[other][node] -= 1;
+                    self.counts.add(program, node);
+                    self.counts.remove(other, node);
                     if self.keep(&before, WORTH_A_CHANGE) {
                         return true;
                     }
@@ -219,15 +227,15 @@ impl Search<'_> {
                 }
                 // From one other in all nodes that both have.
                 for other in 0..self.facts.len() {
-                    let has_lent = |node: &usize| before[other][*node] > 0;
+                    let has_lent = |node: &usize| before.get(other, *node) > 0;
                     if other == program || !home.iter().all(has_lent) {
                         continue;
                     }
                     for &node in &home {
-                        self.counts[program][node] += 1;
-                        self.counts[other][node] -= 1;
+                        self.counts.add(program, node);
+                        self.counts.remove(other, node);
                     }
-                    if self.total(other) < self.facts[other].floor.max(1) {
+                    if self.counts.total(other) < self.facts[other].floor.max(1) {
                         self.counts.clone_from(&before);
                     } else if self.keep(&before, WORTH_A_CHANGE) {
                         return true;
@@ -237,10 +245,10 @@ impl Search<'_> {
             // A cell less where it only hurts others by its demand.
             for step in 0..=home.len() {
                 let from: Vec<usize> = if step == 0 { home.clone() } else { vec![home[step - 1]] };
-                if self.total(program) < self.facts[program].floor.max(1) + from.len() {
+                if self.counts.total(program) < self.facts[program].floor.max(1) + from.len() {
                     continue;
                 }
-                from.iter().for_each(|&node| self.counts[program][node] -= 1);
+                from.iter().for_each(|&node| self.counts.remove(program, node));
                 if self.keep(&before, WORTH_A_CHANGE) {
                     return true;
                 }
@@ -257,7 +265,7 @@ impl Search<'_> {
             if self.steps > MOST_STEPS {
                 break;
             }
-            self.counts[program].fill(0);
+            self.counts.clear(program);
             if let Some((worth, counts)) = self.best_home(program)
                 && best.as_ref().is_none_or(|(most, _)| worth > *most)
             {
@@ -266,8 +274,9 @@ impl Search<'_> {
             self.counts.clone_from(&before);
         }
         match best {
-            Some((worth, counts)) if worth > self.worth + WORTH_A_MOVE => {
-                (self.worth, self.counts) = (worth, counts);
+            Some((worth, counts)) if worth > self.kept.worth + WORTH_A_MOVE => {
+                self.counts = counts;
+                self.accept();
                 true
             }
             _ => false,

@@ -2,7 +2,7 @@
 
 use topology::{CpuSet, Level, Machine};
 
-use super::model::Counts;
+use super::counts::Counts;
 use crate::common::context::Part;
 use crate::common::units::{domains, units};
 
@@ -68,18 +68,18 @@ impl Seats {
 
     /// How many cells each program has in each node.
     pub fn counts(&self) -> Counts {
-        self.has.iter().map(|nodes| nodes.iter().map(Vec::len).collect()).collect()
+        Counts::of(self.nodes.len(), self.has.iter().map(|nodes| nodes.iter().map(Vec::len).collect()))
     }
 
     /// As many cells as `counts` says: those that a program has, then free ones.
     pub fn assign(mut self, counts: &Counts, members: &[usize]) -> Vec<Part> {
-        for (row, has) in counts.iter().zip(&mut self.has) {
+        for (row, has) in counts.rows().zip(&mut self.has) {
             for (node, here) in has.iter_mut().enumerate() {
                 here.drain(row[node].min(here.len())..).for_each(|cell| self.taken[node][cell] = false);
             }
         }
         let mut parts = Vec::new();
-        for ((row, has), &member) in counts.iter().zip(&self.has).zip(members) {
+        for ((row, has), &member) in counts.rows().zip(&self.has).zip(members) {
             let mut place = CpuSet::new();
             for (node, here) in has.iter().enumerate() {
                 here.iter().for_each(|&cell| place.add_all(&self.nodes[node][cell]));

@@ -3,10 +3,12 @@
 //! Programs are neighbours that stand on different partitions of one domain (CPUs that share memory and caches).
 //! What they lose by each other is predicted; where the predictions are no surer than they differ
 //! ([`interference::pairing::trusted`]) the twins rule stands in: 1 for two runs of one program, else
-//! nothing. Programs that take turns on a partition lose nothing by each other, and of their neighbours
+//! nothing. By load instruction rates what two lose by each other is the product of their rates, so that the rates of
+//! the domains come to the same. Programs that take turns on a partition lose nothing by each other, and of their neighbours
 //! each meets them for its part of the time only.
 //!
 //! ```text
+//! s(a, b) - 1 by load rates    = rate of a × rate of b ÷ (highest rate of all)²
 //! a program's lost time       = sum over neighbours b of (s(a, b) - 1) ÷ programs on a partition
 //! an arrangement costs        = sum of that + (0.5 to another domain, 0.05 inside) × part of its CPUs that a program would have kept
 //! begins from                 = where most CPUs are kept, and (one program a partition, two partitions a domain)
@@ -25,6 +27,7 @@ use workload::AppId;
 
 use super::context::{Context, Part};
 use super::exchange::Exchange;
+use super::keep::Owners;
 use super::levels::id;
 use super::needs::Need;
 use super::units::domains;
@@ -60,10 +63,14 @@ pub(crate) struct Suited {
 
 /// What is known of some programs' company.
 struct Company {
-    grid: Grid,
+    /// Where slowdowns of pairs are known, and sure enough to go by.
+    grid: Option<Grid>,
     /// Which of them are runs of one program.
     kind: Vec<usize>,
-    trusted: bool,
+    /// Whether there is another run of its program.
+    has_twin: Vec<bool>,
+    /// Where these decide: each program's load instruction rate against the highest.
+    rates: Option<Vec<f64>>,
     by: Basis,
     /// Programs, by the names of their kinds, of which nothing is known.
     unknown: Vec<String>,
@@ -79,32 +86,43 @@ impl Company {
             .enumerate()
             .map(|(at, need)| *first.entry(need.app.program()).or_insert(at))
             .collect();
+        let mut runs = vec![0; kind.len()];
+        kind.iter().for_each(|&kind| runs[kind] += 1);
+        let has_twin = kind.iter().map(|&kind| runs[kind] > 1).collect();
         let numbers: Vec<Option<usize>> = match neighbours {
             Neighbours::Predicted(known) => needs.iter().map(|need| known.find(need.app.program())).collect(),
             _ => Vec::new(),
         };
         let estimate = |a: usize, b: usize| match neighbours {
-            Neighbours::Twins => None,
+            Neighbours::Twins | Neighbours::LoadRates => None,
             Neighbours::Profile => by_profile(needs[a].app, needs[b].app),
             Neighbours::Predicted(known) => known.get(numbers[a]?, numbers[b]?),
         };
         let cell = |(a, b): (usize, usize)| Some(estimate(a, b).unwrap_or_else(|| prior(kind[a] == kind[b])));
-        let grid = Grid::new(needs.len(), cell);
-        let by_names = matches!(neighbours, Neighbours::Twins);
-        let trusted = !by_names && trusted(&grid);
-        let mut unknown: Vec<String> = (0..needs.len())
-            .filter(|&at| !by_names && (0..needs.len()).all(|other| estimate(at, other).is_none()))
-            .map(|at| needs[at].app.program().to_owned())
-            .collect();
+        let by_pairs = matches!(neighbours, Neighbours::Profile | Neighbours::Predicted(_));
+        let grid = by_pairs.then(|| Grid::new(needs.len(), cell)).filter(trusted);
+        let loads: Vec<Option<f64>> = match neighbours {
+            Neighbours::LoadRates => needs.iter().map(|need| load_rate(need.app)).collect(),
+            _ => Vec::new(),
+        };
+        let rates = relative(&loads);
+        let is_unknown = |at: &usize| match neighbours {
+            Neighbours::Twins => false,
+            Neighbours::LoadRates => loads[*at].is_none(),
+            _ => (0..needs.len()).all(|other| estimate(*at, other).is_none()),
+        };
+        let mut unknown: Vec<String> =
+            (0..needs.len()).filter(is_unknown).map(|at| needs[at].app.program().to_owned()).collect();
         unknown.sort_unstable();
         unknown.dedup();
-        let by = match (neighbours, trusted) {
+        let by = match (neighbours, grid.is_some()) {
             (Neighbours::Twins, _) => Basis::Twins,
-            (_, false) => Basis::TooUnsure,
+            (Neighbours::LoadRates, _) if rates.is_some() => Basis::LoadRates,
+            (_, false) | (Neighbours::LoadRates, _) => Basis::TooUnsure,
             (Neighbours::Profile, true) => Basis::Profiles,
             (Neighbours::Predicted(_), true) => Basis::Predictions,
         };
-        Company { grid, kind, trusted, by, unknown }
+        Company { grid, kind, has_twin, rates, by, unknown }
     }
 
     fn twins(&self, a: usize, b: usize) -> bool {
@@ -113,7 +131,10 @@ impl Company {
 
     /// What `a` loses beside `b`.
     fn lost(&self, a: usize, b: usize) -> f64 {
-        match self.grid.get(a, b).filter(|_| self.trusted) {
+        if let Some(rates) = &self.rates {
+            return rates[a] * rates[b];
+        }
+        match self.grid.as_ref().and_then(|grid| grid.get(a, b)) {
             Some(known) => known.value - 1.0,
             None => f64::from(self.twins(a, b)),
         }
@@ -123,9 +144,16 @@ impl Company {
         self.lost(a, b) + self.lost(b, a)
     }
 
+    /// Whether it makes no difference to anybody which of two stands where: where names decide, of two runs of one
+    /// program, and of two without another run of theirs.
+    fn interchangeable(&self, a: usize, b: usize) -> bool {
+        let by_names = self.rates.is_none() && self.grid.is_none();
+        by_names && (self.kind[a] == self.kind[b] || !self.has_twin[a] && !self.has_twin[b])
+    }
+
     /// The predicted slowdown beside others who run a part of the time each, and its relative error.
     fn slowdown(&self, a: usize, beside: &[usize], part: f64) -> Estimate {
-        let known = || beside.iter().filter_map(|&b| self.grid.get(a, b));
+        let known = || beside.iter().filter_map(|&b| self.grid.as_ref()?.get(a, b));
         let value = 1.0 + known().map(|one| (one.value - 1.0) * part).sum::<f64>();
         let off = |one: Estimate| one.value * one.error * part;
         let error = libm::sqrt(known().map(|one| off(one) * off(one)).sum()) / value.max(0.01);
@@ -138,10 +166,27 @@ impl Company {
     }
 }
 
+/// Load instructions a second.
+fn load_rate(app: &App) -> Option<f64> {
+    app.evidence.loads_per_s.map(|known| known.value as f64)
+}
+
+/// Each rate against the highest, and what is not known as the mean of those that are; `None` where they tell nothing:
+/// fewer than two are known, or all are the same.
+fn relative(rates: &[Option<f64>]) -> Option<Vec<f64>> {
+    let known = || rates.iter().copied().flatten();
+    let (lowest, highest) = (known().fold(f64::INFINITY, f64::min), known().fold(0.0, f64::max));
+    if lowest >= highest {
+        return None;
+    }
+    let mean = known().sum::<f64>() / known().count() as f64;
+    Some(rates.iter().map(|rate| rate.unwrap_or(mean) / highest).collect())
+}
+
 /// What is told of one program beside another; `None` where nothing is.
 pub(crate) fn known_slowdown(neighbours: &Neighbours, own: &App, other: &App) -> Option<Estimate> {
     match neighbours {
-        Neighbours::Twins => None,
+        Neighbours::Twins | Neighbours::LoadRates => None,
         Neighbours::Profile => by_profile(own, other),
         Neighbours::Predicted(known) => known.get(known.find(own.program())?, known.find(other.program())?),
     }
@@ -196,19 +241,30 @@ pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> S
     }
     let crowd = on.iter().map(Vec::len).max().unwrap_or(1).max(1);
     let part = 1.0 / crowd as f64;
-    // Nobody keeps more of its CPUs than on the place where it keeps most.
+    // Of each program the CPUs that it would keep, by place; on the places that are not there it keeps none.
+    let owners = Owners::of(places);
+    let before = |&index: &usize| cx.needs[index].before.map_or_else(Vec::new, |set| owners.overlaps(set));
+    let keeps: Vec<Vec<(usize, u32)>> = members.iter().map(before).collect();
+    let part_of = |place: usize, cpus: u32| f64::from(cpus) / places[place].len().max(1) as f64;
     let kept = |program: usize, place: usize| -> f64 {
-        let width = places[place].len().max(1) as f64;
-        cx.needs[members[program]]
-            .before
-            .map_or(0.0, |before| before.common_len(&places[place]) as f64 / width)
+        let found = keeps[program].binary_search_by_key(&place, |&(place, _)| place);
+        found.map_or(0.0, |at| part_of(place, keeps[program][at].1))
     };
+    // Nobody keeps more of its CPUs than on the place where it keeps most.
     let home = |program: usize| {
-        let kept_on = (0..places.len()).map(|place| (kept(program, place), place));
+        let kept_on = keeps[program].iter().map(|&(place, cpus)| (part_of(place, cpus), place));
         kept_on.max_by(|one, other| one.0.total_cmp(&other.0).then(other.1.cmp(&one.1))).unwrap_or((0.0, 0))
     };
     let homes: Vec<(f64, usize)> = (0..members.len()).map(home).collect();
     let moves: Vec<f64> = members.iter().map(|&index| move_cost(&cx.needs[index])).collect();
+    // Elsewhere it keeps nothing, and is outside of the domain where it keeps most: nothing is dearer.
+    let mut wanted = vec![false; members.len() * domains.len()];
+    for (program, keeps) in keeps.iter().enumerate() {
+        let places = keeps.iter().map(|&(place, _)| place).chain([homes[program].1]);
+        for domain in places.map(|place| domain[place]).filter(|&domain| domain != NONE) {
+            wanted[program * domains.len() + domain] = true;
+        }
+    }
     let both = |a: usize, b: usize| company.both(a, b) * part;
     let moving = |program: usize, place: usize| {
         let (most, stood) = homes[program];
@@ -226,10 +282,21 @@ pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> S
     // Where several share a place in turn, each has its weight's part of it.
     let weight = |program: usize| cx.needs[members[program]].weight;
     let alike = |one: usize, other: usize| crowd == 1 || weight(one) == weight(other);
+    let interchangeable = |a: usize, b: usize| company.interchangeable(a, b);
     let begin = |at: Vec<usize>, on: Vec<Vec<usize>>| {
         let (domain, domains) = (&domain, domains.len());
-        let mut exchange =
-            Exchange { domain, domains, both: &both, moving: &moving, may: &may, alike: &alike, at, on };
+        let mut exchange = Exchange {
+            domain,
+            domains,
+            both: &both,
+            interchangeable: &interchangeable,
+            wanted: &wanted,
+            moving: &moving,
+            may: &may,
+            alike: &alike,
+            at,
+            on,
+        };
         exchange.improve();
         exchange
     };
@@ -258,13 +325,17 @@ pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> S
         let all = (0..at.len()).map(|a| company.slowdown(a, &beside(at, a), part).value);
         all.sum::<f64>() / at.len() as f64
     };
-    let mean_milli = company.trusted.then(|| (milli(mean(&best.at)), milli(mean(&at))));
+    let mean_milli = company.grid.is_some().then(|| (milli(mean(&best.at)), milli(mean(&at))));
     let mut remarks =
         vec![Remark::Neighbours { by: company.by, unknown: company.unknown.clone(), mean_milli }];
     let ids = |of: &[usize]| -> Vec<AppId> { of.iter().map(|&at| id(cx, members[at]).clone()).collect() };
     let why = |a: usize| {
         let (now, before) = (beside(&best.at, a), beside(&at, a));
-        if !company.trusted {
+        if company.rates.is_some() {
+            let loads_per_s = cx.needs[members[a]].app.evidence.loads_per_s.map(|known| known.value);
+            return MoveReason::LoadRates { loads_per_s, beside: ids(&now), instead_of: ids(&before) };
+        }
+        if company.grid.is_none() {
             return MoveReason::Twins { beside: ids(&now), instead_of: ids(&before) };
         }
         let (slowed, kept) = (company.slowdown(a, &now, part), company.slowdown(a, &before, part));
@@ -280,7 +351,7 @@ pub(crate) fn suited(cx: &Context<'_>, places: &[CpuSet], parts: Vec<Part>) -> S
     let reasons: BTreeMap<AppId, MoveReason> =
         changed.map(|a| (id(cx, members[a]).clone(), why(a))).collect();
     let placed = |(app, why): (&AppId, &MoveReason)| Remark::Placed { app: app.clone(), why: why.clone() };
-    remarks.extend(reasons.iter().filter(|_| company.trusted).map(placed));
+    remarks.extend(reasons.iter().filter(|_| company.grid.is_some()).map(placed));
     let suited = best.on.iter().zip(places).filter(|(on, _)| !on.is_empty());
     let parts = suited.map(|(on, place)| {
         let mut members: Vec<usize> = on.iter().map(|&at| members[at]).collect();
@@ -369,7 +440,7 @@ pub(crate) fn slots(cx: &Context<'_>, gangs: &[usize], room: usize) -> Option<(V
         let in_order: Vec<Vec<usize>> = all.chunks(each).map(<[usize]>::to_vec).collect();
         problem.cost(&in_order, &Objective::Mean)
     };
-    let mean_milli = company.trusted.then(|| (milli(found.cost), milli(in_order())));
+    let mean_milli = company.grid.is_some().then(|| (milli(found.cost), milli(in_order())));
     let ids = |group: &Vec<usize>| group.iter().map(|&index| id(cx, index).clone()).collect();
     let remark = Remark::Slots {
         by: company.by,

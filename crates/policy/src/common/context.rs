@@ -1,6 +1,6 @@
 //! What a decision is made from, and the parts that it divides the CPUs into.
 
-use plan::{Run, Snapshot, Tree};
+use plan::{App, Run, Snapshot, Tree};
 use topology::CpuSet;
 use workload::AppId;
 
@@ -22,7 +22,17 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub fn new(snapshot: &'a Snapshot, settings: &'a Settings, memory: &'a Memory) -> Context<'a> {
-        let needs = needs(snapshot, &memory.places);
+        Context::for_some(snapshot, settings, memory, |_| true)
+    }
+
+    /// Of a decision that only these programs take part in; all others wait.
+    pub fn for_some(
+        snapshot: &'a Snapshot,
+        settings: &'a Settings,
+        memory: &'a Memory,
+        takes_part: impl FnMut(&App) -> bool,
+    ) -> Context<'a> {
+        let needs = needs(snapshot, &memory.places, takes_part);
         Context { snapshot, settings, memory, needs, exact_shares: false }
     }
 

@@ -19,7 +19,11 @@ pub(super) struct Exchange<'e> {
     pub domains: usize,
     /// What two programs lose by each other, both together.
     pub both: &'e dyn Fn(usize, usize) -> f64,
-    /// What it costs a program to stand on a place.
+    /// Whether it makes no difference to anybody which of two programs stands where.
+    pub interchangeable: &'e dyn Fn(usize, usize) -> bool,
+    /// Of each program, domain by domain, whether some place there may cost it less than its dearest one.
+    pub wanted: &'e [bool],
+    /// What it costs a program to stand on a place; never below 0.
     pub moving: &'e dyn Fn(usize, usize) -> f64,
     /// Whether a program may be moved to a place.
     pub may: &'e dyn Fn(usize, usize) -> bool,
@@ -34,6 +38,13 @@ pub(super) struct Exchange<'e> {
 impl Exchange<'_> {
     fn domain_of(&self, program: usize) -> usize {
         self.domain[self.at[program]]
+    }
+
+    /// Whether two programs of different domains would go where nothing is dearer to either.
+    fn is_unwanted(&self, one: usize, other: usize) -> bool {
+        let wants =
+            |program: usize, place_of: usize| self.wanted[program * self.domains + self.domain_of(place_of)];
+        !wants(one, other) && !wants(other, one)
     }
 
     /// What all pay together.
@@ -102,6 +113,13 @@ impl Exchange<'_> {
     /// Improves until nothing helps any more.
     pub fn improve(&mut self) {
         let mut around = self.around();
+        // Who pays nothing for where it stands.
+        let mut settled: Vec<bool> = self
+            .at
+            .iter()
+            .enumerate()
+            .map(|(program, &place)| (self.moving)(program, place) == 0.0)
+            .collect();
         let mut steps_left = MOST_STEPS;
         let is_empty = |place: &usize| self.on[*place].is_empty() && self.domain[*place] != NONE;
         let mut empty: Vec<usize> = (0..self.on.len()).filter(is_empty).collect();
@@ -120,6 +138,7 @@ impl Exchange<'_> {
                     let pays = |place| self.company(&around, one, place, NONE) + (self.moving)(one, place);
                     if pays(here) - pays(*place) > LEAST {
                         self.go(&mut around, one, *place);
+                        settled[one] = (self.moving)(one, *place) == 0.0;
                         *place = here;
                         better = true;
                     }
@@ -128,13 +147,23 @@ impl Exchange<'_> {
                     let (here, there) = (self.at[one], self.at[other]);
                     steps_left = steps_left.saturating_sub(1);
                     let apart = self.domain[there] != NONE && self.domain[there] != self.domain[here];
-                    let may = apart && (self.may)(one, there) && (self.may)(other, here);
+                    // Then only what they pay for their own places could change.
+                    let in_vain = || {
+                        (settled[one] && settled[other] || self.is_unwanted(one, other))
+                            && (self.interchangeable)(one, other)
+                    };
+                    if !apart || in_vain() {
+                        continue;
+                    }
+                    let may = (self.may)(one, there) && (self.may)(other, here);
                     if !may || !(self.alike)(one, other) {
                         continue;
                     }
                     if self.gain(&around, one, other) > LEAST {
                         self.go(&mut around, one, there);
                         self.go(&mut around, other, here);
+                        settled[one] = (self.moving)(one, there) == 0.0;
+                        settled[other] = (self.moving)(other, here) == 0.0;
                         better = true;
                     }
                 }
@@ -157,9 +186,13 @@ mod tests {
             let mut random = Random::new(seed);
             let count = 4 + random.below(8) as usize;
             let cells: Vec<f64> = (0..count * count).map(|_| random.below(1000) as f64).collect();
-            let both = |a: usize, b: usize| cells[a.min(b) * count + a.max(b)];
-            let moves: Vec<f64> = (0..count * 8).map(|_| random.below(300) as f64).collect();
+            let kind: Vec<usize> = (0..count).map(|_| random.below(count as u64) as usize).collect();
+            let both = |a: usize, b: usize| cells[kind[a].min(kind[b]) * count + kind[a].max(kind[b])];
             let domain: Vec<usize> = vec![0, 0, 1, 1, 2, 2, 3, 3];
+            let wanted: Vec<bool> = (0..count * 4).map(|_| random.chance(50)).collect();
+            let moves: Vec<f64> = (0..count * 8)
+                .map(|at| if wanted[at / 8 * 4 + domain[at % 8]] { random.below(300) as f64 } else { 300.0 })
+                .collect();
             let mut at: Vec<usize> = (0..count).map(|program| program % 8).collect();
             (1..count).for_each(|last| at.swap(last, random.below(last as u64 + 1) as usize));
             let mut on = vec![Vec::new(); 8];
@@ -168,6 +201,8 @@ mod tests {
                 domain: &domain,
                 domains: 4,
                 both: &both,
+                interchangeable: &|a, b| kind[a] == kind[b],
+                wanted: &wanted,
                 moving: &|program, place| moves[program * 8 + place],
                 may: &|_, _| true,
                 alike: &|_, _| true,

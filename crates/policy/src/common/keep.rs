@@ -48,7 +48,7 @@ impl Owners {
     }
 
     /// `(place, CPUs in common)` for each place that meets `set`, in order of place.
-    fn overlaps(&self, set: &CpuSet) -> Vec<(usize, u32)> {
+    pub fn overlaps(&self, set: &CpuSet) -> Vec<(usize, u32)> {
         let mut overlaps = Vec::new();
         self.add_overlaps(set, &mut overlaps);
         overlaps

@@ -89,15 +89,19 @@ impl<'a> Need<'a> {
     }
 }
 
-/// The live programs in order of arrival, without those that a user suspended.
-pub(crate) fn needs<'a>(snapshot: &'a Snapshot, places: &'a Places) -> Vec<Need<'a>> {
+/// Those of the live programs that take part, in order of arrival, without those that a user suspended.
+pub(crate) fn needs<'a>(
+    snapshot: &'a Snapshot,
+    places: &'a Places,
+    mut takes_part: impl FnMut(&App) -> bool,
+) -> Vec<Need<'a>> {
     let (usable, allowed) = (snapshot.usable.len(), snapshot.allowed.len());
-    let mut needs = Vec::with_capacity(snapshot.apps.len());
+    let mut needs = Vec::new();
     needs.extend(
         snapshot
             .apps
             .iter()
-            .filter(|app| !app.suspended)
+            .filter(|app| !app.suspended && takes_part(app))
             .map(|app| Need { before: places.get(&app.id), ..Need::of(app, snapshot, usable, allowed) }),
     );
     needs

@@ -15,7 +15,7 @@ pub(crate) fn decision(
     wake_at_ns: Option<u64>,
     remarks: Vec<Remark>,
 ) -> Decision {
-    let (mut waiting, mut suspended) = (BTreeSet::new(), BTreeSet::new());
+    let (mut waiting, mut suspended) = (Vec::new(), BTreeSet::new());
     let plan = Plan { tree, ..Plan::default() };
     let mut report = Report { remarks, ..Report::default() };
     let still_ns = plan.tree.as_ref().map_or(0, plan::standstill_ns);
@@ -33,7 +33,7 @@ pub(crate) fn decision(
         if app.suspended {
             suspended.insert(app.id.clone());
         } else if now.is_none() {
-            waiting.insert(app.id.clone());
+            waiting.push(app.id.clone());
         }
         match (before, now) {
             (Some(before), Some(now)) => {
@@ -46,7 +46,8 @@ pub(crate) fn decision(
         }
     }
     let memory = Memory { level, places, ..Memory::default() };
-    let plan = Plan { waiting, suspended, ..plan };
+    // A set that is made of all at once is made much faster.
+    let plan = Plan { waiting: waiting.into_iter().collect(), suspended, ..plan };
     Decision { plan, memory, wake_at_ns, report }
 }
 

@@ -131,7 +131,7 @@ function decide(snapshot, memory) end
 ---@field level_decision "global"|"local"
 ---@field rebalance_every_ns integer? How often programs move to even out parts.
 ---@field rebalance_within_nodes boolean That moves nobody to another NUMA node.
----@field neighbours? "twins"|"profile"|"predicted" By what neighbours are chosen; `predicted_slowdown` tells of two.
+---@field neighbours? "twins"|"profile"|"load_rates"|"predicted" By what neighbours are chosen; `predicted_slowdown` tells of two.
 ---@field settle_ns integer How long nobody must have come or left before the situation is stable.
 ---@field grace_ns integer How long a program keeps its part while its team is too wide for the new one.
 ---@field without ("widths"|"neighbours"|"homes"|"parity")[] Parts of a policy that are left out, to see what each brings.
@@ -209,7 +209,7 @@ function mixed(parts, owners) end
 -- Help ----------------------------------------------------------------------------------------------
 
 ---What a built-in policy would do; what it says and remembers is kept for it.
----@param policy "TA"|"CO"|"LV"|"EQ"|"BP"|"UE"|"LA"|"adaptive"|"twins"|"fixed"
+---@param policy "TA"|"CO"|"LV"|"EQ"|"BP"|"UE"|"LA"|"adaptive"|"twins"|"LIRA"|"fixed"
 ---@return coplace.Plan
 function built_in(policy) end
 

@@ -91,13 +91,14 @@ fn speedup(lua: &Lua, curve: &Speedup) -> mlua::Result<Table> {
 
 /// Always a table, so that asking for what is not known is no error.
 fn evidence(lua: &Lua, from: &Evidence) -> mlua::Result<Table> {
-    let Evidence { left_ns, bandwidth_milli, cache_milli, move_ns } = from;
+    let Evidence { left_ns, bandwidth_milli, cache_milli, move_ns, loads_per_s } = from;
     let table = lua.create_table()?;
     for (name, known) in [
         ("left_ns", left_ns),
         ("bandwidth_milli", bandwidth_milli),
         ("cache_milli", cache_milli),
         ("move_ns", move_ns),
+        ("loads_per_s", loads_per_s),
     ] {
         let Some(Known { value, error_milli, source }) = known else { continue };
         let inner = lua.create_table_with_capacity(0, 3)?;
@@ -143,6 +144,7 @@ fn settings(lua: &Lua, settings: &Settings) -> mlua::Result<Table> {
     let neighbours = settings.neighbours.as_ref().map(|neighbours| match neighbours {
         Neighbours::Twins => "twins",
         Neighbours::Profile => "profile",
+        Neighbours::LoadRates => "load_rates",
         Neighbours::Predicted(_) => "predicted",
     });
     table.raw_set("neighbours", neighbours)?;

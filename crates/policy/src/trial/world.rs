@@ -140,11 +140,14 @@ impl World {
                 source: Source::Remembered,
             })
         };
+        let (left_ns, bandwidth_milli) = (maybe(100_000_000_000), maybe(2000));
         app.evidence = Evidence {
-            left_ns: maybe(100_000_000_000),
-            bandwidth_milli: maybe(2000),
+            left_ns,
+            bandwidth_milli,
             cache_milli: maybe(2000),
             move_ns: maybe(50_000_000_000),
+            // Not drawn, so that each seed keeps its world.
+            loads_per_s: bandwidth_milli.map(|known| Known { value: known.value * 1_000_000, ..known }),
         };
     }
 
