@@ -10,7 +10,7 @@ use crate::exit::Failure;
 use crate::known;
 
 /// What the settings know by themselves.
-const KEYWORDS: [&str; 2] = ["twins", "profile"];
+const KEYWORDS: [&str; 3] = ["twins", "profile", "load_rates"];
 
 /// Takes the path of a file out of a table of settings; a word stays there.
 pub fn take_path(table: &mut toml::Table) -> Option<PathBuf> {

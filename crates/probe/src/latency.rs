@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use linux::affinity;
 use serde::{Deserialize, Serialize};
 use topology::CpuSet;
-use workload::Random;
 
 /// Batches of round trips, of which the fastest counts: whatever comes between only makes them slower.
 const BATCHES: u32 = 20;
@@ -129,6 +128,8 @@ fn passed_ns(first: u32, second: u32) -> Option<f64> {
 #[cfg(target_arch = "x86_64")]
 fn memory_ns() -> Option<f64> {
     use std::arch::x86_64::{_mm_clflush, _mm_mfence};
+
+    use workload::Random;
 
     /// Within one or a few pages, so that translating addresses takes no part.
     const LINES: usize = 64;

@@ -87,6 +87,7 @@ fn play(
         waiting,
         keep_plans: false,
         knowledge: Knowledge::None,
+        until_ns: None,
     };
     let set = Generator::set(set, &model.profiles).expect("a set");
     let one = |number: usize| -> Result<[f64; 3], String> {

@@ -99,9 +99,13 @@ impl JobOutcome {
         (self.ended_ns - self.arrived_ns) as f64
     }
 
-    /// Response time over time alone.
+    /// Response time over time alone; so far, of one that has not ended. Infinite while it has done nothing.
     pub fn slowdown(&self) -> f64 {
-        self.response_ns() / self.alone_ns.max(1.0)
+        if self.done == 0.0 {
+            f64::INFINITY
+        } else {
+            self.response_ns() / (self.alone_ns * self.done).max(1.0)
+        }
     }
 }
 

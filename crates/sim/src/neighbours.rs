@@ -52,17 +52,56 @@ impl Neighbours {
 pub struct Stale {
     pub programs: Vec<usize>,
     pub is_stale: Vec<bool>,
+    /// Mixtures all of whose programs are stale already.
+    mixtures: Flags,
+    /// The same for domains.
+    domains: Flags,
+}
+
+/// True or false for each number; false for those that were never asked for.
+#[derive(Default)]
+struct Flags(Vec<bool>);
+
+impl Flags {
+    /// Sets one; whether it was not set before.
+    fn set(&mut self, number: usize) -> bool {
+        if self.0.len() <= number {
+            self.0.resize(number + 1, false);
+        }
+        !std::mem::replace(&mut self.0[number], true)
+    }
 }
 
 impl Stale {
     /// None of so many.
     pub fn of(programs: usize) -> Stale {
-        Stale { programs: Vec::new(), is_stale: vec![false; programs] }
+        let (mixtures, domains) = Default::default();
+        Stale { programs: Vec::new(), is_stale: vec![false; programs], mixtures, domains }
     }
 
     pub fn mark(&mut self, at: usize) {
         if !std::mem::replace(&mut self.is_stale[at], true) {
             self.programs.push(at);
         }
+    }
+
+    /// Marks everybody in this mixture.
+    pub fn mark_mixture(&mut self, mixture: usize, neighbours: &Neighbours) {
+        if self.mixtures.set(mixture) {
+            neighbours.mixtures.get(mixture).into_iter().flatten().for_each(|&(at, _)| self.mark(at));
+        }
+    }
+
+    /// Marks everybody in this domain.
+    pub fn mark_domain(&mut self, domain: usize, neighbours: &Neighbours) {
+        if self.domains.set(domain) {
+            neighbours.occupants[domain].iter().for_each(|&(at, _)| self.mark(at));
+        }
+    }
+
+    /// Other programs may be in mixtures and domains now, or those that are there may not be stale any more.
+    pub fn neighbours_change(&mut self) {
+        self.mixtures.0.clear();
+        self.domains.0.clear();
     }
 }

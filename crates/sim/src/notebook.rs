@@ -1,10 +1,10 @@
 //! What the modelled node knows about its programs: the evidence in the engine's snapshot.
 //!
-//! | notebook | curve | work left | memory, caches, moves |
-//! |---|---|---|---|
-//! | none | not known | not known | not known |
-//! | empty | the fastest rate of regions with each number of CPUs of a domain, and with whole ones, in this run of the scenario | after a first run of the program to its end | not known |
-//! | full | runs alone at the machine's widths | earlier runs' length less what is done | runs alone |
+//! | notebook | curve | work left | memory, caches, moves | load instructions |
+//! |---|---|---|---|---|
+//! | none | not known | not known | not known | not known |
+//! | empty | the fastest rate of regions with each number of CPUs of a domain, and with whole ones, in this run of the scenario | after a first run of the program to its end | not known | as counted now |
+//! | full | runs alone at the machine's widths | earlier runs' length less what is done | runs alone | the mean of a run alone |
 //!
 //! Programs are the same if their profiles have one name. A full notebook is what runs of each program
 //! alone teach, once at each width, and one of them moved to another node halfway; nothing in it is about
@@ -46,6 +46,14 @@ struct Page {
     fastest: BTreeMap<u32, f64>,
     /// Regions of a whole run.
     regions: Option<f64>,
+}
+
+/// How far off counted loads are taken to be, in thousandths.
+const LOADS_ERROR_MILLI: u32 = 20;
+
+/// A program's load instructions a second as counted now, for a whole domain.
+pub fn counted_loads(per_s: f64) -> Known {
+    Known::measured(per_s.round() as u64, LOADS_ERROR_MILLI)
 }
 
 #[derive(Clone, Debug)]
@@ -158,6 +166,7 @@ fn alone(profile: &Profile, domains: &Domains, laws: &Laws) -> (Speedup, Evidenc
         bandwidth_milli: known(profile.bandwidth * 1000.0),
         cache_milli: known(profile.cache * 1000.0),
         move_ns: known(moves_ns * (1.0 - keeps)),
+        loads_per_s: known(profile.loads_per_s).filter(|rate| rate.value > 0),
     };
     (Speedup::new(points).unwrap_or_else(|_| Speedup::new([]).expect("one thread is a curve")), evidence)
 }

@@ -5,6 +5,8 @@
 pub enum Kind {
     /// What it does now ends: its start-up, or all of it.
     End,
+    /// Another phase of its work begins.
+    PhaseChange,
     /// A region begins at which it takes another team size up.
     TeamChange,
     /// Its memory lies where its threads are.

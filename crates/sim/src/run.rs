@@ -31,6 +31,8 @@ pub struct Setup {
     pub keep_plans: bool,
     /// What the node knows about its programs.
     pub knowledge: Knowledge,
+    /// When to stop, whoever has not ended by then; `None`: when the last has ended.
+    pub until_ns: Option<u64>,
 }
 
 /// What became of one job.
@@ -44,13 +46,15 @@ pub struct JobOutcome {
     pub arrived_ns: u64,
     /// When it got a CPU for the first time.
     pub started_ns: u64,
-    /// When it ended.
+    /// When it ended, or the simulation before it did.
     pub ended_ns: u64,
+    /// How much of its work it did: 1 if it ended.
+    pub done: f64,
     /// Its run time with the whole machine to itself.
     pub alone_ns: f64,
     /// CPU time that it used, working or spinning.
     pub cpu_ns: f64,
-    /// Its run time on one CPU.
+    /// Run time on one CPU of what it did.
     pub sequential_ns: f64,
     /// CPU time that its weight entitled it to while it was there.
     pub entitled_ns: f64,
@@ -67,7 +71,7 @@ pub struct JobOutcome {
 pub struct Outcome {
     /// CPUs of the machine.
     pub cpus: u32,
-    /// In order of arrival.
+    /// Those that came, in order of arrival.
     pub jobs: Vec<JobOutcome>,
     /// Time with at least one program present.
     pub makespan_ns: u64,
@@ -164,6 +168,10 @@ fn play(
     }
     let mut idle_wakes = 0;
     while let Some(now_ns) = run.next_ns() {
+        if let Some(until_ns) = setup.until_ns.filter(|&until_ns| now_ns > until_ns) {
+            run.stop(until_ns);
+            break;
+        }
         let events = run.advance(now_ns);
         let woken = matches!(events[..], [Event::Wake]);
         idle_wakes = if woken && !run.world.anybody_runs() { idle_wakes + 1 } else { 0 };
@@ -214,12 +222,7 @@ impl Run<'_> {
     /// Goes on to `now_ns`, and returns what the engine must hear of what happens then.
     fn advance(&mut self, now_ns: u64) -> Vec<Event> {
         let now_ns = now_ns.max(self.world.now_ns);
-        let passed_ns = now_ns - self.world.now_ns;
-        if self.live > 0 {
-            self.outcome.makespan_ns += passed_ns;
-            self.served += passed_ns as f64 * self.cpus / self.weights.max(1) as f64;
-        }
-        self.world.now_ns = now_ns;
+        self.pass(now_ns);
         let live = self.live;
         let mut events = Vec::new();
         while let Some((at, kind)) = self.world.happens() {
@@ -232,6 +235,7 @@ impl Run<'_> {
                     self.live -= 1;
                 }
                 Kind::End => {}
+                Kind::PhaseChange => self.world.next_phase(at),
                 Kind::TeamChange => self.world.apply_team(at),
                 Kind::Migrated => self.world.migrated(at),
             }
@@ -251,7 +255,10 @@ impl Run<'_> {
         }
         if self.next_sample_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.load.sample(self.world.runnable());
-            events.push(Event::Load { average_15min_milli: self.load.milli() });
+            let average_15min_milli = self.load.milli();
+            if self.engine.is_load_relevant(average_15min_milli) {
+                events.push(Event::Load { average_15min_milli });
+            }
             self.next_sample_ns = Some((now_ns / EVERY_NS + 1) * EVERY_NS);
         }
         if live != self.live {
@@ -280,6 +287,28 @@ impl Run<'_> {
         self.world.settle();
     }
 
+    /// Goes on to `now_ns`, and leaves it at that.
+    fn stop(&mut self, now_ns: u64) {
+        if self.live > 0 {
+            self.pass(now_ns);
+            for at in 0..self.arrived {
+                if self.world.programs[at].phase != Phase::Ended {
+                    self.ended[at] = (now_ns, self.entitled(at));
+                }
+            }
+            self.live = 0;
+        }
+    }
+
+    fn pass(&mut self, now_ns: u64) {
+        let passed_ns = now_ns - self.world.now_ns;
+        if self.live > 0 {
+            self.outcome.makespan_ns += passed_ns;
+            self.served += passed_ns as f64 * self.cpus / self.weights.max(1) as f64;
+        }
+        self.world.now_ns = now_ns;
+    }
+
     fn weight(&self, at: usize) -> u64 {
         u64::from(self.scenario.jobs[at].demand.weight_milli.max(1))
     }
@@ -292,7 +321,8 @@ impl Run<'_> {
         let domains = self.world.domains();
         let all = self.engine.snapshot(0).machine.all_cpus().clone();
         let counts = domains.counts(&all);
-        for (at, job) in self.scenario.jobs.iter().enumerate() {
+        for (at, job) in self.scenario.jobs[..self.arrived].iter().enumerate() {
+            let done = self.world.done(at);
             let program = &self.world.programs[at];
             let (ended_ns, entitled_ns) = self.ended[at];
             let most = job.demand.max_threads.map_or(self.cpus, |most| f64::from(most).min(self.cpus));
@@ -308,7 +338,8 @@ impl Run<'_> {
                 ended_ns,
                 alone_ns: job.profile.sequential_ns as f64 / speedup + start_ns,
                 cpu_ns: program.cpu_ns,
-                sequential_ns: job.profile.sequential_ns as f64,
+                done,
+                sequential_ns: job.profile.sequential_ns as f64 * done,
                 entitled_ns,
                 reconfigurations: program.reconfigurations,
                 moves: program.moves,

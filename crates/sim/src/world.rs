@@ -6,6 +6,7 @@
 //! domain that one stands in.
 
 mod follow;
+mod phases;
 mod speed;
 
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use engine::Actuator;
 use plan::{App, AppChange, Change, Plan};
+use topology::CpuSet;
 use workload::{AppId, Malleability, NameHasher, Profile, Scenario, Waiting};
 
 use crate::domains::Domains;
@@ -22,9 +24,10 @@ use crate::laws::memory::Pages;
 use crate::laws::{regions, start, waiting};
 use crate::model::Laws;
 use crate::neighbours::{Neighbours, Stale};
-use crate::notebook::Notebook;
+use crate::notebook::{self, Notebook};
 use crate::queue::{Kind, Queue};
 use crate::standing::{Leaf, NONE, for_each_leaf};
+use crate::world::phases::Phases;
 
 /// How far a program is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +41,11 @@ pub enum Phase {
 
 /// One program of the scenario.
 pub struct Program {
+    /// As it is in the present phase of its work.
     pub profile: Arc<Profile>,
+    phases: Option<Phases>,
+    /// Phases of its work that are over.
+    phases_done: usize,
     /// As the engine knows it.
     pub app: App,
     pub phase: Phase,
@@ -106,8 +113,11 @@ impl World {
             if job.demand.malleability == Malleability::Rigid {
                 app.team = Some(job.needs());
             }
+            let phases = Phases::of(&job.profile);
+            let first = phases.as_ref().map_or(&job.profile, |phases| phases.profile(0));
             Program {
-                profile: Arc::clone(&job.profile),
+                profile: Arc::clone(first),
+                phases_done: 0,
                 app,
                 phase: Phase::Absent,
                 left: start::ns(&job.profile, laws),
@@ -119,7 +129,9 @@ impl World {
                 contends: cores
                     || job.profile.bandwidth > 0.0
                     || job.profile.cache > 0.0
-                    || job.profile.memory_bytes > 0,
+                    || job.profile.memory_bytes > 0
+                    || phases.as_ref().is_some_and(Phases::contend),
+                phases,
                 cpus_used: 0.0,
                 pages: Pages::default(),
                 waiting: how,
@@ -202,6 +214,18 @@ impl World {
         true
     }
 
+    /// How much of its work it has done.
+    pub fn done(&mut self, at: usize) -> f64 {
+        match self.programs[at].phase {
+            Phase::Absent | Phase::Starting => 0.0,
+            Phase::Running => {
+                self.catch_up(at);
+                1.0 - self.programs[at].left
+            }
+            Phase::Ended => 1.0,
+        }
+    }
+
     /// It is there no more.
     fn leaves(&mut self, at: usize) {
         let program = &mut self.programs[at];
@@ -209,6 +233,17 @@ impl World {
         (program.left, program.rate, program.cpus_used) = (0.0, 0.0, 0.0);
         self.present.retain(|&other| other != at);
         self.queue.foresee(at, None);
+    }
+
+    /// Another phase of its work begins.
+    pub fn next_phase(&mut self, at: usize) {
+        self.catch_up(at);
+        let program = &mut self.programs[at];
+        program.phases_done += 1;
+        if let Some(phases) = &program.phases {
+            program.profile = Arc::clone(phases.profile(program.phases_done));
+        }
+        self.disturbed(at);
     }
 
     /// A region begins with another team.
@@ -230,10 +265,11 @@ impl World {
     fn disturbed(&mut self, at: usize) {
         self.stale.mark(at);
         for leaf in &self.programs[at].leaves {
-            let mixture = self.neighbours.mixtures.get(leaf.around.mixture as usize);
-            let domains = leaf.domains.iter().map(|&(domain, _)| &self.neighbours.occupants[domain as usize]);
-            for &(other, _) in mixture.into_iter().chain(domains).flatten() {
-                self.stale.mark(other);
+            if leaf.around.mixture != NONE {
+                self.stale.mark_mixture(leaf.around.mixture as usize, &self.neighbours);
+            }
+            for &(domain, _) in &leaf.domains {
+                self.stale.mark_domain(domain as usize, &self.neighbours);
             }
         }
     }
@@ -254,7 +290,10 @@ impl World {
                     self.programs[at].left
                 }
             };
-            let (speedup, evidence) = self.notebook.recall(&self.programs[at].profile, left);
+            let (speedup, mut evidence) = self.notebook.recall(&self.programs[at].profile, left);
+            if self.notebook.learns() {
+                evidence.loads_per_s = self.loads(&self.programs[at]).map(notebook::counted_loads);
+            }
             let app = &mut self.programs[at].app;
             if (&app.speedup, &app.evidence) != (&speedup, &evidence) {
                 (app.speedup, app.evidence) = (speedup, evidence);
@@ -286,9 +325,17 @@ impl World {
         let mut stale = std::mem::take(&mut self.stale.programs);
         let mut parts = std::mem::take(&mut self.parts);
         stale.sort_unstable();
+        // It is the same for all who stand on the same CPUs of one mixture, as everybody does where nothing is controlled.
+        let mut last: Option<(u32, CpuSet, f64)> = None;
         for &at in &stale {
             for number in 0..self.programs[at].leaves.len() {
-                let crowd = self.crowd(&self.programs[at].leaves[number]);
+                let leaf = &self.programs[at].leaves[number];
+                let mixture = leaf.around.mixture;
+                let known = last.as_ref().filter(|(same, place, _)| *same == mixture && *place == leaf.place);
+                let crowd = known.map_or_else(|| self.crowd(leaf), |&(_, _, crowd)| crowd);
+                if known.is_none() {
+                    last = Some((mixture, leaf.place.clone(), crowd));
+                }
                 self.programs[at].leaves[number].crowd = crowd;
             }
         }
@@ -307,6 +354,7 @@ impl World {
         }
         stale.clear();
         self.stale.programs = stale;
+        self.stale.neighbours_change();
         self.parts = parts;
     }
 
@@ -321,6 +369,10 @@ impl World {
         };
         if program.rate > 0.0 {
             maybe(after(program.left), Kind::End);
+            let phases = program.phases.as_ref().filter(|_| program.phase == Phase::Running);
+            if let Some(then_left) = phases.and_then(|phases| phases.left_after(program.phases_done)) {
+                maybe(after(program.left - then_left), Kind::PhaseChange);
+            }
             let pending = program.phase == Phase::Running && program.wanted != program.team;
             if pending && program.app.accepts_width() {
                 maybe(after(regions::until_next(program.profile.regions, program.left)), Kind::TeamChange);
@@ -364,6 +416,7 @@ impl World {
             self.shorten(at, placed, changed);
         }
         self.spare = std::mem::replace(&mut self.neighbours, neighbours);
+        self.stale.neighbours_change();
     }
 
     /// A program has no more than its first leaves left.

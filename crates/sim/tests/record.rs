@@ -36,6 +36,7 @@ fn setup(machine: &str) -> Setup {
         waiting: Waiting::Spinning,
         keep_plans: false,
         knowledge: Knowledge::None,
+        until_ns: None,
     }
 }
 

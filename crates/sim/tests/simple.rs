@@ -29,6 +29,18 @@ fn scenario(text: &str) -> Scenario {
     }
 }
 
+fn setup(machine: &str, laws: Laws) -> Setup {
+    Setup {
+        machine: Arc::new(Machine::synthetic(machine).unwrap()),
+        laws,
+        settings: Settings::default(),
+        waiting: Waiting::Spinning,
+        keep_plans: false,
+        knowledge: Knowledge::None,
+        until_ns: None,
+    }
+}
+
 fn try_play(
     machine: &str,
     policy: &str,
@@ -37,15 +49,7 @@ fn try_play(
     settings: Settings,
     text: &str,
 ) -> Result<Outcome, String> {
-    let machine = Arc::new(Machine::synthetic(machine).unwrap());
-    let setup = Setup {
-        machine,
-        laws,
-        settings: settings.clone(),
-        waiting,
-        keep_plans: false,
-        knowledge: Knowledge::None,
-    };
+    let setup = Setup { settings: settings.clone(), waiting, ..setup(machine, laws) };
     let outcome = simulate(&setup, &scenario(text), by_name(policy, &settings).unwrap());
     outcome.map_err(|error| error.to_string())
 }
@@ -166,4 +170,66 @@ fn two_programs_slow_each_other_on_one_core_and_not_on_two() {
     // What a program's own threads cost each other there, its curve says.
     let alone = text.split("[[program]]\nname = 'b'").next().unwrap();
     assert_eq!(ends_s(&play("core:1 pu:2", "EQ", free(), alone))[0].round(), 7.0);
+}
+
+#[test]
+fn what_is_cut_off_counts_with_what_it_has_done() {
+    let text = format!("{TWO}[[program]]\nprofile = 'even'\narrive_s = 5\n");
+    let setup = Setup { until_ns: Some(4_000_000_000), ..setup("core:4", free()) };
+    let outcome = simulate(&setup, &scenario(&text), by_name("BP", &Settings::default()).unwrap()).unwrap();
+    assert_eq!(ends_s(&outcome), [3.0, 4.0]);
+    let [whole, part] = &outcome.jobs[..] else { panic!("who has not come does not count") };
+    assert_eq!((whole.done, whole.slowdown()), (1.0, 1.0));
+    assert!((part.done - 1.0 / 3.0).abs() < 1e-9 && (part.slowdown() - 4.0).abs() < 1e-6, "{part:?}");
+    assert_eq!(outcome.makespan_ns, 4_000_000_000);
+}
+
+/// Both want all of the memory's bandwidth on two CPUs: `on_and_off` in the first half of its work only.
+const PHASES: &str = "
+[[profile]]
+name = 'on_and_off'
+sequential_s = 8
+speedup = { 2 = 2, 4 = 2 }
+domain_cpus = 4
+phases = [{ bandwidth = 1 }, { bandwidth = 0 }]
+[[profile]]
+name = 'always'
+sequential_s = 8
+speedup = { 2 = 2, 4 = 2 }
+domain_cpus = 4
+bandwidth = 1
+[[program]]
+profile = 'on_and_off'
+[[program]]
+profile = 'always'
+";
+
+#[test]
+fn a_phase_is_slowed_down_by_what_it_asks_for() {
+    let laws = Laws { bandwidth_weight: 1.0, ..free() };
+    // Four seconds at half the speed, then two at the whole.
+    assert_eq!(ends_s(&play("core:4", "TA", laws, PHASES)), [6.0, 6.0]);
+}
+
+#[test]
+fn load_rates_of_the_moment_move_programs_between_packages() {
+    let phased = |name: &str, loads: [f64; 3]| {
+        let phases = loads.map(|loads| format!("{{ loads_per_s = {loads} }}")).join(", ");
+        format!(
+            "[[profile]]\nname = '{name}'\nsequential_s = 60\namdahl = {{ serial = 0 }}\nphases = [{phases}]\n\
+             [[program]]\nprofile = '{name}'\n"
+        )
+    };
+    // Whoever `a` is put beside at first is its match in one of the other phases.
+    let rates =
+        [("a", [9e9, 9e9, 9e9]), ("b", [9e9, 1e8, 1e8]), ("c", [1e8, 9e9, 1e8]), ("d", [1e8, 1e8, 9e9])];
+    let text: String = rates.iter().map(|(name, loads)| phased(name, *loads)).collect();
+    let moves = |knowledge| {
+        let setup = Setup { knowledge, ..setup("pack:2 core:2", free()) };
+        let lira = by_name("LIRA", &Settings::default()).unwrap();
+        let outcome = simulate(&setup, &scenario(&text), lira).unwrap();
+        outcome.jobs.iter().map(|job| job.domain_moves).sum::<u32>()
+    };
+    assert!(moves(Knowledge::Empty) > 0);
+    assert_eq!(moves(Knowledge::Full), 0);
 }

@@ -163,7 +163,15 @@ fn trial(seed: u64) -> Result<(), String> {
     let knowledge = *random.pick(&[Knowledge::None, Knowledge::Empty, Knowledge::Full]);
     let policy = POLICIES[(seed % POLICIES.len() as u64) as usize];
     let laws = Model::built_in().laws;
-    let setup = Setup { machine, laws, settings: settings.clone(), waiting, keep_plans: true, knowledge };
+    let setup = Setup {
+        machine,
+        laws,
+        settings: settings.clone(),
+        waiting,
+        keep_plans: true,
+        knowledge,
+        until_ns: None,
+    };
     let play = || simulate(&setup, &scenario, by_name(policy, &settings).expect("a known policy"));
     let context = format!("{policy} on {}, notebook {knowledge:?}, with {settings:?}", setup.machine.name);
     let outcome = play().map_err(|error| format!("{context}\n{error}"))?;
@@ -225,6 +233,7 @@ fn a_job_lost_in_a_simulation_is_noticed() {
         waiting: Waiting::Spinning,
         keep_plans: false,
         knowledge: Knowledge::None,
+        until_ns: None,
     };
     let good = simulate(&setup, &scenario, by_name("TA", &settings).expect("a known policy")).unwrap();
     assert_eq!(wrong(&good, &scenario), [""; 0]);

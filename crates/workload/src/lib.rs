@@ -20,7 +20,7 @@ pub use bytes::{format_bytes, parse_bytes};
 pub use curve::Curve;
 pub use generate::{Drawn, Generator};
 pub use mix::{Instance, Mix, Program};
-pub use profile::{Profile, Waiting};
+pub use profile::{PhaseDemand, Profile, Waiting};
 pub use random::Random;
 pub use reader::MixError;
 pub use scenario::{Job, Scenario, SlowsDown, TooWide};

@@ -43,14 +43,50 @@ pub struct Profile {
     /// How much slower it runs when all of a domain's cache belongs to others: 0.5 is half as much
     /// again.
     pub cache: f64,
+    /// Load instructions that it executes a second when it fills a domain; 0: not known.
+    pub loads_per_s: f64,
     /// How fast a thread is while other programs use the other CPUs of its core (SMT), against having
     /// the core to itself, above 0 to 1.
     pub core_share: f64,
     /// How much slower it runs for each domain beyond the fewest that its CPUs would fit.
     pub scatter: f64,
+    /// What it asks for in turn, if that is not always the same: the phases of a round, which follow one another
+    /// [`rounds`](Profile::rounds) times. `bandwidth`, `cache` and `loads_per_s` are then the means over all its work.
+    pub phases: Vec<PhaseDemand>,
+    /// How often all its phases come, one after another.
+    pub rounds: u32,
+}
+
+/// What a program asks for in one of its phases, in the units of [`Profile`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PhaseDemand {
+    /// Part of the round's work, above 0; those of all phases make 1.
+    pub work: f64,
+    /// As [`Profile::bandwidth`].
+    pub bandwidth: f64,
+    /// As [`Profile::cache`].
+    pub cache: f64,
+    /// As [`Profile::loads_per_s`].
+    pub loads_per_s: f64,
 }
 
 impl Profile {
+    /// The same program with these phases; their parts of the work need not make 1 yet.
+    pub fn in_phases(self, phases: Vec<PhaseDemand>, rounds: u32) -> Profile {
+        let all: f64 = phases.iter().map(|phase| phase.work).sum();
+        let phases: Vec<PhaseDemand> =
+            phases.into_iter().map(|phase| PhaseDemand { work: phase.work / all, ..phase }).collect();
+        let mean = |of: fn(&PhaseDemand) -> f64| phases.iter().map(|phase| phase.work * of(phase)).sum();
+        Profile {
+            bandwidth: mean(|phase| phase.bandwidth),
+            cache: mean(|phase| phase.cache),
+            loads_per_s: mean(|phase| phase.loads_per_s),
+            rounds,
+            phases,
+            ..self
+        }
+    }
+
     /// A program of which only its length and curve are known.
     pub fn plain(name: &str, sequential_ns: u64, curve: Curve) -> Profile {
         Profile {
@@ -66,8 +102,11 @@ impl Profile {
             memory_bytes: 0,
             bandwidth: 0.0,
             cache: 0.0,
+            loads_per_s: 0.0,
             core_share: 1.0,
             scatter: 0.0,
+            phases: Vec::new(),
+            rounds: 1,
         }
     }
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use crate::mix::{MAX_REPEAT, Names, demand};
 use crate::reader::{MixError, Reader, Table};
-use crate::{AppId, Curve, Drawn, Generator, Job, Profile, Scenario, Waiting};
+use crate::{AppId, Curve, Drawn, Generator, Job, PhaseDemand, Profile, Scenario, Waiting};
 
 /// What a file describes.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,9 +127,14 @@ const PROFILE_KEYS: &[&str] = &[
     "memory_mib",
     "bandwidth",
     "cache",
+    "loads_per_s",
     "core_share",
     "scatter",
+    "phases",
+    "rounds",
 ];
+
+const PHASE_KEYS: &[&str] = &["work", "bandwidth", "cache", "loads_per_s"];
 
 fn profile(table: &Table<'_>) -> Result<Profile, MixError> {
     let name = match table.string("name")? {
@@ -158,7 +163,7 @@ fn profile(table: &Table<'_>) -> Result<Profile, MixError> {
         }),
     };
     let cpus = 1..=u64::from(topology::MAX_CPUS);
-    Ok(Profile {
+    let profile = Profile {
         domain_cpus: table.whole("domain_cpus", cpus)?.map(|cpus| cpus.value as u32),
         regions: table.whole("regions", 1..=1_000_000_000)?.map_or(plain.regions, |regions| regions.value),
         waits_per_region: share("waits_per_region", 1e9)?.unwrap_or(plain.waits_per_region),
@@ -167,9 +172,36 @@ fn profile(table: &Table<'_>) -> Result<Profile, MixError> {
         memory_bytes: (share("memory_mib", 1e12)?.unwrap_or(0.0) * 1_048_576.0) as u64,
         bandwidth: share("bandwidth", 1.0)?.unwrap_or(0.0),
         cache: share("cache", 100.0)?.unwrap_or(0.0),
+        loads_per_s: share("loads_per_s", 1e15)?.unwrap_or(0.0),
         core_share: table.number("core_share", "a number", 0.01..=1.0)?.map_or(1.0, |share| share.value),
         scatter: share("scatter", 100.0)?.unwrap_or(0.0),
         ..plain
+    };
+    let phases = table.tables("phases", PHASE_KEYS)?.iter().map(phase).collect::<Result<Vec<_>, _>>()?;
+    let rounds = table.whole("rounds", 1..=1_000_000)?;
+    if phases.is_empty() {
+        return match rounds {
+            Some(rounds) => Err(table.error_at(rounds.at, "rounds", "there are no phases to repeat")),
+            None => Ok(profile),
+        };
+    }
+    for key in ["bandwidth", "cache", "loads_per_s"] {
+        if let Some(number) = table.number(key, "a number", 0.0..=1e15)? {
+            let what = "each of the phases says this for itself: leave it out here";
+            return Err(table.error_at(number.at, key, what));
+        }
+    }
+    Ok(profile.in_phases(phases, rounds.map_or(1, |rounds| rounds.value as u32)))
+}
+
+fn phase(table: &Table<'_>) -> Result<PhaseDemand, MixError> {
+    let number =
+        |key: &str, range| table.number(key, "a number", range).map(|number| number.map(|it| it.value));
+    Ok(PhaseDemand {
+        work: number("work", 1e-6..=1e9)?.unwrap_or(1.0),
+        bandwidth: number("bandwidth", 0.0..=1.0)?.unwrap_or(0.0),
+        cache: number("cache", 0.0..=100.0)?.unwrap_or(0.0),
+        loads_per_s: number("loads_per_s", 0.0..=1e15)?.unwrap_or(0.0),
     })
 }
 
@@ -327,6 +359,18 @@ mod tests {
             (profile("sequential_s", "amdahl = { serial = 2 }\nsequential_s"), 3, "from 0 to 1"),
             (profile("sequential_s", "amdahl = { serial = 0 }\nsequential_s"), 1, "not several"),
             (format!("{PROFILE}{PROFILE}"), 5, "twice"),
+            (profile("sequential_s", "rounds = 3\nsequential_s"), 3, "rounds: there are no phases"),
+            (
+                profile("sequential_s", "cache = 1\nphases = [{}]\nsequential_s"),
+                3,
+                "each of the phases says this",
+            ),
+            (
+                profile("sequential_s", "phases = [{ work = 0 }]\nsequential_s"),
+                3,
+                "phases.work: must be a number",
+            ),
+            (profile("sequential_s", "phases = [{ curve = 1 }]\nsequential_s"), 3, "phases.curve"),
         ] {
             let error = parse(&text, false).unwrap_err();
             let message = error.to_string();
@@ -336,6 +380,17 @@ mod tests {
             );
         }
         assert!(parse(PROFILE, false).unwrap_err().to_string().contains("there is no job"));
+    }
+
+    #[test]
+    fn phases_make_up_the_whole_work_and_its_means() {
+        let phases =
+            "phases = [{ bandwidth = 0.25, loads_per_s = 1e9 }, { work = 3, bandwidth = 0.5 }]\nrounds = 5\n";
+        let text = format!("{PROFILE}{phases}[[program]]\nprofile = 'mine'\n");
+        let ScenarioFile::Fixed(scenario) = parse(&text, false).unwrap() else { panic!() };
+        let profile = &scenario.jobs[0].profile;
+        assert_eq!((profile.bandwidth, profile.loads_per_s, profile.rounds), (0.4375, 2.5e8, 5));
+        assert_eq!(profile.phases.iter().map(|phase| phase.work).collect::<Vec<_>>(), [0.25, 0.75]);
     }
 
     #[test]

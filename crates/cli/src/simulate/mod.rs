@@ -62,9 +62,9 @@ pub struct Args {
     /// A setting for all policies, in TOML, such as `allowed_widths=[2]`; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// For TA and CO, what decides which programs share memory and caches: `twins`, `profile` (with
-    /// --notebook full), or a file with a slowdown matrix (.csv) or profiles (.toml)
-    #[arg(long, value_name = "twins|profile|FILE")]
+    /// For TA and CO, what decides which programs share memory and caches: `twins`, `profile` or `load_rates`
+    /// (both with --notebook full), or a file with a slowdown matrix (.csv) or profiles (.toml)
+    #[arg(long, value_name = "twins|profile|load_rates|FILE")]
     neighbours: Option<String>,
     /// Draw N workloads, with the seeds from --seed on
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
@@ -72,6 +72,9 @@ pub struct Args {
     /// The first seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Stop after this much simulated time (`90s`, `10min`); jobs that have not ended by then count with what they have done
+    #[arg(long, value_name = "TIME", value_parser = crate::units::parse_duration_ns, conflicts_with = "steps")]
+    until: Option<u64>,
     #[command(flatten)]
     how: How,
     /// With --steps: also show what happens as the programs end, in the order of their arrival
@@ -126,7 +129,7 @@ impl How {
 
     pub fn setup(&self, machine: Arc<Machine>, laws: Laws, settings: Settings) -> Setup {
         let (waiting, knowledge) = (self.waiting.into(), self.notebook.into());
-        Setup { machine, laws, settings, waiting, keep_plans: false, knowledge }
+        Setup { machine, laws, settings, waiting, keep_plans: false, knowledge, until_ns: None }
     }
 }
 

@@ -73,7 +73,7 @@ pub fn json(asked: &Asked, ran: &[Ran]) -> Value {
 pub fn csv(asked: &Asked, ran: &[Ran]) -> String {
     let mut text = String::from(
         "policy,seed,job,program,arrived_s,started_s,ended_s,response_s,alone_s,slowdown,cpu_time_s,entitled_s,\
-         reconfigurations,moves,migrations\n",
+         reconfigurations,moves,migrations,done\n",
     );
     let seconds = |ns: f64| ns / 1e9;
     for ran in ran {
@@ -83,7 +83,7 @@ pub fn csv(asked: &Asked, ran: &[Ran]) -> String {
                 let program = job.program.replace('"', "\"\"");
                 let _ = writeln!(
                     text,
-                    "{},{seed},{},\"{program}\",{},{},{},{},{},{},{},{},{},{},{}",
+                    "{},{seed},{},\"{program}\",{},{},{},{},{},{},{},{},{},{},{},{}",
                     ran.letters,
                     job.id,
                     seconds(job.arrived_ns as f64),
@@ -97,6 +97,7 @@ pub fn csv(asked: &Asked, ran: &[Ran]) -> String {
                     job.reconfigurations,
                     job.moves,
                     job.domain_moves,
+                    job.done,
                 );
             }
         }

@@ -122,7 +122,7 @@ fn gantt(asked: &Asked, ran: &Ran) -> String {
         command: job.program.clone(),
         arrived_ns: job.arrived_ns,
         started_ns: Some(job.started_ns),
-        ended_ns: Some(job.ended_ns),
+        ended_ns: (job.done == 1.0).then_some(job.ended_ns),
         response_ns: Some(job.response_ns() as u64),
         alone_ns: Some(job.alone_ns as u64),
         slowdown: Some(job.slowdown()),

@@ -76,7 +76,11 @@ pub fn main(args: &Args, workload: &str) -> Outcome {
         jobs: scenarios.iter().map(|scenario| scenario.jobs.len()).max().unwrap_or(0),
         skipped: scenarios.iter().map(|scenario| scenario.skipped).collect(),
     };
-    let setup = Setup { keep_plans: args.html.is_some(), ..args.how.setup(machine, model.laws, settings) };
+    let setup = Setup {
+        keep_plans: args.html.is_some(),
+        until_ns: args.until,
+        ..args.how.setup(machine, model.laws, settings)
+    };
     let ran = play(&[Batch { setup, scenarios }], &chosen, args.how.workers)?.remove(0);
     if let Some(note) = left_out(&asked.skipped) {
         eprintln!("coplace: {note} of {workload} are wrong or unfit and were left out");

@@ -18,6 +18,7 @@ impl World {
             while let Some((at, kind)) = self.happens() {
                 match kind {
                     Kind::End => _ = self.ends(at),
+                    Kind::PhaseChange => self.next_phase(at),
                     Kind::TeamChange => self.apply_team(at),
                     Kind::Migrated => self.migrated(at),
                 }

@@ -25,6 +25,18 @@ impl World {
         (speed * memory / program.profile.sequential_ns as f64, cpus)
     }
 
+    /// Load instructions a second that counters would show of a program now, for a whole domain; `None`: it executes none.
+    pub(super) fn loads(&self, program: &Program) -> Option<f64> {
+        let profile = &program.profile;
+        if program.phase != Phase::Running || profile.loads_per_s == 0.0 || program.cpus_used == 0.0 {
+            return None;
+        }
+        let size = self.domains.size(0);
+        let full = profile.curve.speedup(profile.domain_cpus.map_or(size, f64::from));
+        let speed = program.rate * profile.sequential_ns as f64;
+        Some(profile.loads_per_s * (speed / full) * (size / program.cpus_used))
+    }
+
     /// Speed against one thread while the leaf is in turn, and CPUs kept busy then.
     fn leaf_speed(&self, program: &Program, leaf: &Leaf, parts: &mut Vec<(f64, f64)>) -> (f64, f64) {
         let (team, cpus) = (f64::from(program.team), f64::from(leaf.cpus));
