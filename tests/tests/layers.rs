@@ -124,7 +124,7 @@ const ROOMS: [(&str, &imports::Rooms); 2] = [
             &["common::compose"],
             &["common"],
             &["ta", "co", "lv", "eq", "ue", "fixed"],
-            &["twins", "bp", "la", "adaptive"],
+            &["twins", "lira", "bp", "la", "adaptive"],
             &["builtin"],
             &["lua"],
             &["registry"],
