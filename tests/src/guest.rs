@@ -22,6 +22,7 @@ pub struct Guest {
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
     sessions: u32,
+    is_lost_to_emulation: bool,
 }
 
 impl Guest {
@@ -50,7 +51,13 @@ impl Guest {
             Err(error) => return Err(format!("tests/guest/boot needs python3: {error}")),
         };
         let (requests, answers) = (boot.stdin.take().expect("piped"), boot.stdout.take().expect("piped"));
-        let mut guest = Guest { boot, requests, answers: BufReader::new(answers), sessions: 0 };
+        let mut guest = Guest {
+            boot,
+            requests,
+            answers: BufReader::new(answers),
+            sessions: 0,
+            is_lost_to_emulation: false,
+        };
         match guest.answer(machine) {
             answer if answer["ready"] == true => Ok(guest),
             answer => Err(answer["missing"].as_str().unwrap_or("no reason given").to_owned()),
@@ -76,10 +83,20 @@ impl Guest {
     fn answer(&mut self, request: &str) -> Value {
         let mut line = String::new();
         self.answers.read_line(&mut line).expect("boot prints text");
-        serde_json::from_str(&line).unwrap_or_else(|_| {
+        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
             let status = self.boot.wait();
             panic!("the guest is gone ({status:?}) at: {request}\nbuild/guest/boot-*.err and console-*.log tell more")
-        })
+        });
+        if let Some(why) = answer["gone"].as_str() {
+            self.is_lost_to_emulation = answer["by_emulation"] == true;
+            panic!("the guest is gone at: {request}\n{why}");
+        }
+        answer
+    }
+
+    /// Whether its kernel died, and QEMU is to blame: what it was asked meanwhile says nothing.
+    pub fn is_lost_to_emulation(&self) -> bool {
+        self.is_lost_to_emulation
     }
 
     /// Runs a shell script in the guest: its exit status and what it printed.

@@ -7,6 +7,7 @@ mod package;
 mod root;
 mod user;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -43,13 +44,17 @@ fn on(debian: Debian, test: impl Fn(&mut Guest)) {
     for (each, guest) in
         Debian::ALL.into_iter().zip(&GUESTS).filter(|(each, _)| all_guests() || *each == debian)
     {
-        let Some(mut guest) =
-            Guest::shared(guest, || Guest::boot(each.machine(), &again::TESTS, &again::programs()))
-        else {
-            continue;
-        };
+        let boot = || Guest::boot(each.machine(), &again::TESTS, &again::programs());
+        let Some(mut guest) = Guest::shared(guest, boot) else { continue };
         println!("on {}", each.machine());
-        test(guest.as_mut().expect("one that is shared has booted"));
+        let guest = guest.as_mut().expect("one that is shared has booted");
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| test(guest))) else { continue };
+        if !guest.is_lost_to_emulation() {
+            resume_unwind(panic);
+        }
+        println!("its kernel died by a fault of QEMU's, so that it is booted again for the whole test");
+        *guest = boot().expect("it booted before");
+        test(guest);
     }
 }
 
@@ -83,8 +88,12 @@ impl User<'_> {
         ));
     }
 
+    /// By the user, but without a login, which would take most of the time of a test that looks often.
     fn status(&mut self) -> Value {
-        let (_, output) = self.try_sh("coplace status --json");
+        let name = self.name;
+        let (_, output) = self.guest.try_sh(&format!(
+            "setpriv --reuid={name} --regid={name} --init-groups env HOME=/home/{name} coplace status --json"
+        ));
         serde_json::from_str(&output).unwrap_or_default()
     }
 
