@@ -165,7 +165,8 @@ fn a_program_stuck_in_a_region_takes_turns_at_full_width() {
     let home = Home::new();
     let _daemon = home.daemon(&["--policy", "TA", "--cpus", "0-1", "--unmanaged", "ignore"]);
     let run = |name: &str, command: &[&str]| start(&home, name, command);
-    let mut stays = run("stays", &[&openmp_helper("stays", &home)]);
+    // Elsewhere there are more CPUs than the two, and its first team is of all of them.
+    let mut stays = run("stays", &["env", "OMP_NUM_THREADS=2", &openmp_helper("stays", &home)]);
     let app_of = |name: &str| home.app(name).unwrap_or_default();
     home.until("it is in its region", || app_of("stays")["team"] == 2);
     let mut other = run("other", &[&app("regions"), "--size", "S", "--scale", "1000"]);
