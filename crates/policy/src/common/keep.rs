@@ -31,20 +31,23 @@ impl Claim<'_> {
 }
 
 /// Of each CPU, which of the (disjoint) places holds it.
-pub(crate) struct Owners(Vec<usize>);
+pub(crate) struct Owners<'a> {
+    places: &'a [CpuSet],
+    of: Vec<usize>,
+}
 
-impl Owners {
-    pub fn of(places: &[CpuSet]) -> Owners {
-        let mut owners = Vec::new();
+impl Owners<'_> {
+    pub fn of(places: &[CpuSet]) -> Owners<'_> {
+        let mut of = Vec::new();
         for (number, place) in places.iter().enumerate() {
             for cpu in place.iter() {
-                if owners.len() <= cpu as usize {
-                    owners.resize(cpu as usize + 1, NONE);
+                if of.len() <= cpu as usize {
+                    of.resize(cpu as usize + 1, NONE);
                 }
-                owners[cpu as usize] = number;
+                of[cpu as usize] = number;
             }
         }
-        Owners(owners)
+        Owners { places, of }
     }
 
     /// `(place, CPUs in common)` for each place that meets `set`, in order of place.
@@ -56,21 +59,36 @@ impl Owners {
 
     /// The same, after what is in `all` already.
     fn add_overlaps(&self, set: &CpuSet, all: &mut Vec<(usize, u32)>) {
+        // Most programs stood on just one of the places.
+        let lowest = set.lowest().and_then(|cpu| self.of.get(cpu as usize)).copied();
+        if let Some(place) = lowest.filter(|&place| place != NONE && self.places[place] == *set) {
+            all.push((place, set.len() as u32));
+            return;
+        }
         let start = all.len();
         for cpu in set.iter() {
-            let Some(&place) = self.0.get(cpu as usize) else { break };
-            if place == NONE {
-                continue;
-            }
+            let Some(&place) = self.of.get(cpu as usize) else { break };
             match all[start..].last_mut() {
+                _ if place == NONE => {}
                 Some((last, count)) if *last == place => *count += 1,
-                _ => match all[start..].iter_mut().find(|(other, _)| *other == place) {
-                    Some((_, count)) => *count += 1,
-                    None => all.push((place, 1)),
-                },
+                _ => all.push((place, 1)),
             }
         }
+        if all[start..].is_sorted_by(|one, other| one.0 < other.0) {
+            return;
+        }
+        // The CPUs of a place are not all neighbours.
         all[start..].sort_unstable();
+        let mut last = start;
+        for at in start + 1..all.len() {
+            if all[last].0 == all[at].0 {
+                all[last].1 += all[at].1;
+            } else {
+                last += 1;
+                all[last] = all[at];
+            }
+        }
+        all.truncate(last + 1);
     }
 
     /// The same, those with most in common first.
@@ -330,6 +348,17 @@ mod tests {
 
     fn set(cpus: &str) -> CpuSet {
         cpus.parse().unwrap()
+    }
+
+    #[test]
+    fn each_place_that_meets_a_set_is_named_once_in_order() {
+        let places = ["8-9", "0,4", "1,5", "2-3", "20"].map(set);
+        let overlaps = |cpus| Owners::of(&places).overlaps(&set(cpus));
+        assert_eq!(overlaps("0-5"), [(1, 2), (2, 2), (3, 2)]);
+        assert_eq!(overlaps("2-9"), [(0, 2), (1, 1), (2, 1), (3, 2)]);
+        assert_eq!(overlaps("0,4"), [(1, 2)]);
+        assert_eq!(overlaps("6-7,10-30"), [(4, 1)]);
+        assert_eq!(overlaps("40"), []);
     }
 
     /// CPUs kept by the best of all assignments, by trying them all.
