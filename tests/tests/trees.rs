@@ -183,7 +183,8 @@ fn ranks_are_bound_by_their_launcher_only_on_request() {
     for (name, arguments) in launchers {
         for (option, bound) in [(None, false), (Some("--bind-to=core"), true), (Some("--rebind"), false)] {
             let home = Home::new();
-            let _daemon = home.daemon(&[]);
+            // A launcher that begins in a narrow place sees no other CPUs to bind to.
+            let _daemon = home.daemon(&["--unmanaged", "ignore"]);
             let start = |seconds: &str| {
                 let mut command = home.coplace();
                 command.args(["run", "-q", "--name", "job"]);
@@ -201,7 +202,6 @@ fn ranks_are_bound_by_their_launcher_only_on_request() {
             let mut run = start("30");
             home.until(&format!("the ranks of {name} run"), || home.running("burn").len() == 2);
             home.until(&format!("{name} {option:?}: {bound}"), || {
-                // Their place is narrower than the machine for as long as others work on it.
                 let place = home.app("job").and_then(|job| job["place"].as_str().map(str::to_string));
                 let ranks = home.running("burn");
                 let mut masks = ranks.iter().flat_map(|pid| processes::masks(*pid));
