@@ -264,14 +264,15 @@ impl Freeing<'_> {
         gone.for_each(|group| self.remove_levels_above(group));
     }
 
-    /// Where members of this group go, best first: where the program came from, the directory
-    /// below which groups are made, the top of the hierarchy.
+    /// Where members of this group go, best first: where the program came from; beside the groups, where these are in
+    /// one that was delegated; the directory below which groups are made; the top of the hierarchy.
     fn return_dirs(&self, group: &Path) -> Vec<PathBuf> {
         let mount = self.mount_of(group);
         let origin = mount.and_then(|point| self.traces.origins.get(point)).cloned();
         // coplace/<scheduler>/<application>
-        let base = group.ancestors().nth(3).map(PathBuf::from);
-        origin.into_iter().chain(base).chain(mount.cloned()).filter(|dir| !dir.starts_with(group)).collect()
+        let base = group.ancestors().nth(3);
+        let bases = base.into_iter().flat_map(|base| [cgroup::outside_of(base), base.to_owned()]);
+        origin.into_iter().chain(bases).chain(mount.cloned()).filter(|dir| !dir.starts_with(group)).collect()
     }
 
     /// The group of this hierarchy from which a process of a program that was running came.

@@ -8,7 +8,7 @@ mod root;
 mod user;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use coplace_tests::guest::{Guest, PATIENCE};
@@ -38,12 +38,16 @@ fn all_guests() -> bool {
 }
 
 /// Runs a test on this machine, which all tests share, and if `COPLACE_STOCK` is `all` on every other one, too. Where one
-/// cannot be booted, its part counts as skipped.
+/// cannot be booted, its part counts as skipped. Only one machine works at a time: two that spin on the same CPUs are ten
+/// times slower.
 fn on(debian: Debian, test: impl Fn(&mut Guest)) {
     static GUESTS: [OnceLock<Mutex<Result<Guest, String>>>; 2] = [const { OnceLock::new() }; 2];
+    static AT_WORK: Mutex<()> = Mutex::new(());
     for (each, guest) in
         Debian::ALL.into_iter().zip(&GUESTS).filter(|(each, _)| all_guests() || *each == debian)
     {
+        // A test that failed elsewhere leaves nothing behind here.
+        let _turn = AT_WORK.lock().unwrap_or_else(PoisonError::into_inner);
         let boot = || Guest::boot(each.machine(), &again::TESTS, &again::programs());
         let Some(mut guest) = Guest::shared(guest, boot) else { continue };
         println!("on {}", each.machine());

@@ -172,6 +172,12 @@ fn read_membership(path: PathBuf) -> Result<Membership> {
 /// The leaf beside our groups into which those are moved that stand in a delegated group itself.
 pub(crate) const OUTSIDE: &str = "coplace-outside";
 
+/// Where processes stand that belong to a delegated group and not to a program, since groups of ours were made below it:
+/// from then on the kernel lets none into the group itself (v2). `delegated` is its directory.
+pub fn outside_of(delegated: &Path) -> PathBuf {
+    delegated.join(OUTSIDE)
+}
+
 /// The group (or its directory) in which somebody would stand without us: below it our groups are made, so that
 /// every limit which holds for a program goes on to hold for it.
 pub fn without_ours(group: &Path) -> &Path {

@@ -185,6 +185,18 @@ fn ended_programs_are_forgotten_and_freeing_obeys_its_permit() {
 }
 
 #[test]
+fn strays_of_a_delegated_group_return_beside_ours() {
+    let program = Program::start();
+    let (record, traces) = (program.record(Path::new("/nowhere")), Traces::default());
+    let (root, report) = (&Root::live(), Report::default());
+    let freeing = Freeing { record: &record, traces: &traces, root, members: Vec::new(), report };
+    let delegated = Path::new("/sys/fs/cgroup/user.slice/coplace.scope");
+    let dirs = freeing.return_dirs(&delegated.join("coplace/coplace-1/sleep"));
+    // The kernel refuses the delegated group itself, which has groups below it.
+    assert_eq!(dirs, [delegated.join("coplace-outside"), delegated.to_owned()]);
+}
+
+#[test]
 fn a_failed_move_back_names_the_group_that_refused_it() {
     let dir = tempfile::tempdir().unwrap();
     let missing = ["first", "last"].map(|name| dir.path().join(name));
