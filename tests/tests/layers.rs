@@ -117,6 +117,7 @@ const ROOMS: [(&str, &imports::Rooms); 2] = [
             &["plain", "places", "neighbours", "adaptive::account"],
             &["settings", "decision"],
             &["common::units", "common::place", "common::matching", "common::exchange", "common::needs"],
+            &["common::contention"],
             &["common::gather", "common::slices", "common::keep"],
             &["common::context", "common::matrix", "common::seats", "common::weighing"],
             &["common::levels", "common::outcome"],

@@ -512,8 +512,8 @@ fn knowledge_about_programs_reaches_a_script() {
     assert_eq!(lines[0], "cg 2400 3000 3000000000 remembered nil");
     assert_eq!(lines[1..3], ["mg.B nil nil nil nil nil", "x nil nil nil nil nil"]);
     assert_eq!(lines[3..6], ["nil nil", "nil nil", "nil 500000000 1000000000"]);
-    // As `common::company`: 1 + 1.3 x 0.9 x (0.625 x 1.8 - 1).
-    assert_eq!(decided(Some(Neighbours::Profile)).report.lines()[3..5], ["1146 7", "nil nil"]);
+    // As `common::contention`: 1 + 0.9 x (1.8 / 1.6 - 1).
+    assert_eq!(decided(Some(Neighbours::Profile)).report.lines()[3..5], ["1113 6", "nil nil"]);
     let predictions = Predictions {
         programs: vec!["mg.B".into(), "cg".into()],
         cells_milli: vec![(1, 2), (3, 4), (1500, 20), (5, 6)],

@@ -3,7 +3,7 @@
 //! ```text
 //! speed(i)  = CPUs × min over nodes d of (S(k_d) / k_d) / slow_d × x(m)
 //! x(m)      = S(m c) / (m S(c)); where above 1, as far as it has the nodes' caches
-//! slow_d    = (1 + 1.3 × b_i × max(0, U_d - max(1, own))) × (1 + cache_i × part of d that others have)
+//! slow_d    = (1 + b_i × max(0, U_d - max(1, own))) × (1 + cache_i × part of d that others have)
 //! U_d       = sum over programs there of b × S(k_d) / S(c)
 //! finish(i) = left_i / speed(i) + move_i × part of its memory that lies elsewhere
 //! served(i) = (CPU time so far + CPUs × finish) / (entitled to so far + equal part × finish)
@@ -23,19 +23,16 @@ use plan::{Fact, Known, Remark, Speedup};
 
 use super::account::Served;
 use super::counts::Counts;
+use crate::common::contention::{DOUBLING, slow_by_bandwidth};
 use crate::common::needs::Need;
 use crate::settings::Lever;
 
-/// By how much more than in proportion demand beyond what a node delivers slows down who lives from it.
-const NEIGHBOURS: f64 = 1.3;
 /// What served programs should come to at their end, and how much being off it counts: of a program
 /// of which nobody knows within a tenth how much is left, less.
 const SERVED: f64 = 0.95;
 const PARITY: f64 = 15.0;
 const PARITY_UNSURE: f64 = 4.0;
 const SURE_MILLI: u32 = 100;
-/// Of a program whose curve is not known: what the next doubling of its CPUs brings.
-const UNKNOWN_DOUBLING: f64 = 1.6;
 /// Of a program that was never seen to its end: what it still has to do, in seconds on one CPU.
 pub(super) const UNKNOWN_LEFT_S: f64 = 60.0;
 /// Running time in seconds that a program loses by a move to other nodes, as long as nobody has seen it.
@@ -161,7 +158,7 @@ impl Load {
 pub(super) fn curve_of(curve: Option<&Speedup>, cpus: f64) -> f64 {
     match curve {
         Some(curve) => curve.milli(cpus as u32) as f64 / 1000.0,
-        None => libm::pow(cpus, libm::log2(UNKNOWN_DOUBLING)),
+        None => libm::pow(cpus, libm::log2(DOUBLING)),
     }
 }
 
@@ -254,9 +251,8 @@ impl Facts {
         for (node, &here) in row.iter().enumerate().filter(|(_, here)| **here > 0) {
             let slow = if self.feels_others() {
                 let (load, own) = (&loads[node], self.demand(here));
-                let over = (load.bandwidth - own.max(1.0)).max(0.0);
                 let others = (load.cells - here) as f64 / ground.cells[node] as f64;
-                (1.0 + NEIGHBOURS * self.bandwidth * over) * (1.0 + self.cache * others)
+                slow_by_bandwidth(self.bandwidth, own, load.bandwidth) * (1.0 + self.cache * others)
             } else {
                 1.0
             };

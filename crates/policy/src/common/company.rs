@@ -25,6 +25,7 @@ use plan::{App, Basis, MoveReason, Remark};
 use topology::CpuSet;
 use workload::AppId;
 
+use super::contention::{DOUBLING, slow_by_bandwidth};
 use super::context::{Context, Part};
 use super::exchange::Exchange;
 use super::keep::Owners;
@@ -46,10 +47,6 @@ const MOST_PROGRAMS: usize = 1024;
 /// Of searches that need one; pairs do not.
 const SEED: u64 = 1;
 
-/// What `Neighbours::Profile` goes by, as the simulator's contention does: demand beyond what a domain delivers slows
-/// down in proportion, by this much more; halves of a domain ask for this part of what all of it does.
-const CONTENTION: f64 = 1.3;
-const HALF_ASKS: f64 = 0.625;
 /// Relative error of a slowdown out of profiles, where the evidence claims none.
 const PROFILE_ERROR: f64 = 0.05;
 
@@ -197,9 +194,10 @@ fn by_profile(own: &App, other: &App) -> Option<Estimate> {
     let (own, other) = (&own.evidence, &other.evidence);
     let share = |known: &plan::Known| known.value as f64 / 1000.0;
     let (mine, theirs) = (own.bandwidth_milli.as_ref()?, other.bandwidth_milli.as_ref()?);
-    let over = (HALF_ASKS * (share(mine) + share(theirs)) - 1.0).max(0.0);
+    let on_half = |known| share(known) / DOUBLING;
     let cache = own.cache_milli.as_ref().map_or(0.0, share);
-    let value = (1.0 + CONTENTION * share(mine) * over) * (1.0 + cache / 2.0);
+    let value =
+        slow_by_bandwidth(share(mine), on_half(mine), on_half(mine) + on_half(theirs)) * (1.0 + cache / 2.0);
     let unsure =
         mine.error_milli.max(theirs.error_milli).max(own.cache_milli.map_or(0, |known| known.error_milli));
     let error = (value - 1.0) / value * f64::from(unsure) / 1000.0;

@@ -2,6 +2,7 @@
 
 pub(crate) mod company;
 pub(crate) mod compose;
+pub(crate) mod contention;
 pub(crate) mod context;
 pub(crate) mod exchange;
 pub(crate) mod gather;
