@@ -1,6 +1,7 @@
 //! Programs that are more than one process: scripts, parents with workers, MPI jobs under their
 //! launcher.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -211,6 +212,43 @@ fn ranks_are_bound_by_their_launcher_only_on_request() {
             run.ended_within(Duration::from_secs(60));
             home.until("the ranks end with it", || home.running("burn").is_empty());
         }
+    }
+}
+
+#[test]
+fn bound_ranks_stand_beside_others_where_they_would_alone() {
+    let launchers = launchers();
+    if launchers.is_empty() {
+        return skipped("MPI launchers", "neither Open MPI nor MPICH is installed");
+    }
+    if processes::cpu_count() < 2 {
+        return skipped("binding", "there is only one CPU");
+    }
+    for (name, arguments) in launchers {
+        let home = Home::new();
+        let _daemon = home.daemon(&["--unmanaged", "ignore"]);
+        let mut other = home.coplace();
+        other.args(["run", "-q", "--name", "other", "--", &app("regions"), "--size", "X"]);
+        let mut other = home.start("other", &mut other);
+        home.until("the other has the machine", || {
+            team(&home, "other") == Some(processes::cpu_count() as u64)
+        });
+        let mut command = home.coplace();
+        command
+            .args(["run", "-q", "--name", "job", "--"])
+            .args(&arguments)
+            .args(["-np", "2", "-bind-to", "core"]);
+        let mut run = home.start("job", command.arg(app("burn")).args(["--seconds", "600"]));
+        home.until(&format!("each rank of {name} has a CPU of its own"), || {
+            let masks = home.running("burn").into_iter().flat_map(processes::masks);
+            let masks: BTreeSet<String> = masks.filter(|mask| mask.parse::<u32>().is_ok()).collect();
+            masks.len() == 2
+        });
+        for child in [&mut run, &mut other] {
+            child.signal(libc::SIGTERM);
+            child.ended_within(Duration::from_secs(60));
+        }
+        home.until("the ranks end with it", || home.running("burn").is_empty());
     }
 }
 

@@ -1,11 +1,14 @@
 //! What must never be stopped or frozen.
 
 use std::fmt;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::procfs::{self, Process, Stat};
 use crate::root::Root;
+
+const OUR_NAME: &str = "coplace";
 
 /// Programs known by name, and why each kind is left alone: (reason, names).
 const KINDS: &[(Kind, &[&str])] = &[
@@ -203,6 +206,18 @@ pub fn is_launcher(process: Process, root: &Root) -> bool {
     process.stat(root).is_ok_and(|stat| launcher(&stat, root).is_some())
 }
 
+/// Whether a process that executes this file launches parallel programs; links are followed.
+pub fn is_launcher_file(path: &Path) -> bool {
+    let (_, names) = KINDS.iter().find(|(kind, _)| *kind == Kind::Launcher).expect("there are launchers");
+    let is_known = |path: &Path| path.file_name().is_some_and(|file| names.iter().any(|name| file == *name));
+    is_known(path) || path.canonicalize().is_ok_and(|file| is_known(&file))
+}
+
+/// Whether it executes coplace, or has not yet executed what coplace started it for.
+pub fn is_ours(process: Process, root: &Root) -> bool {
+    process.stat(root).is_ok_and(|stat| stat.comm == OUR_NAME)
+}
+
 /// By which name it launches parallel programs, if it does.
 pub(crate) fn launcher(stat: &Stat, root: &Root) -> Option<String> {
     match reason_by_name(stat, root) {
@@ -257,7 +272,7 @@ fn fixed_reason(stat: &Stat, root: &Root) -> Option<Reason> {
 
 fn session_reason(stat: &Stat, root: &Root) -> Option<Reason> {
     let own = procfs::own_pid(root).ok()?;
-    if stat.pid == own || stat.comm == "coplace" {
+    if stat.pid == own || stat.comm == OUR_NAME {
         return Some(Reason::Ourselves);
     }
     let mut pid = own;

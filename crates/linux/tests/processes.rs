@@ -184,6 +184,39 @@ time.sleep(1000)";
     assert_eq!((affinity::get(main).unwrap(), affinity::get(other).unwrap()), (first, last));
 }
 
+#[test]
+fn a_rank_bound_to_what_is_its_place_is_no_child_of_another() {
+    let root = Root::live();
+    let Some((all, first, last)) = all_first_and_last() else { return };
+    // A shell by another name, by which it is known as a launcher, that binds each of its ranks.
+    let directory = tempfile::tempdir().unwrap();
+    let launcher = directory.path().join("mpirun");
+    std::fs::copy("/bin/sh", &launcher).unwrap();
+    let script = "for cpu; do taskset -c $cpu sleep 1000 & echo $!; done; wait";
+    let arguments = ["-c", script, "mpirun", &first.to_string(), &last.to_string()];
+    let mut program = Program::start(launcher.to_str().unwrap(), &arguments);
+    let ranks = [program.line(), program.line()].map(|pid| pid.parse::<u32>().unwrap());
+    let bound = || ranks.map(|pid| affinity::get(pid).unwrap()) == [first.clone(), last.clone()];
+    eventually("both are bound", || {
+        bound() && ranks.iter().all(|pid| procfs::stat(*pid, &root).unwrap().comm == "sleep")
+    });
+    let ranks = ranks.map(|pid| Process::of(pid, &root).unwrap());
+    let mut masks = Masks::of(all.clone());
+    // One is seen before the other, which has exactly the CPUs of the place.
+    affinity::set_all(&ranks[..1], &last, &mut masks, &root).unwrap();
+    affinity::set_all(&ranks, &last, &mut masks, &root).unwrap();
+    assert!(bound(), "{:?}", ranks.map(|rank| affinity::get(rank.pid)));
+    // Nor where another rank, which is not bound, has got the same from us.
+    affinity::set(ranks[0].pid, &all).unwrap();
+    let mut masks = Masks::of(all.clone());
+    affinity::set_all(&ranks[..1], &last, &mut masks, &root).unwrap();
+    assert_eq!(affinity::get(ranks[0].pid).unwrap(), last);
+    affinity::set_all(&ranks, &last, &mut masks, &root).unwrap();
+    affinity::set_all(&ranks, &all, &mut masks, &root).unwrap();
+    assert_eq!(ranks.map(|rank| affinity::get(rank.pid).unwrap()), [all, last]);
+    signals::send(&ranks, Signal::KILL, &root);
+}
+
 /// Looks at a program twice, as what is seen once only may be a library that looks at the machine.
 fn sample_twice(
     masks: &mut Masks,

@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use linux::protection;
 use protocol::{ProcessId, ProgramKey};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
@@ -184,6 +185,11 @@ impl Held {
     /// The environment that it will get, without what `let_go` adds.
     pub fn variable(&self, name: &str) -> Option<&OsStr> {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    /// Whether the file is a launcher of parallel programs.
+    pub fn launches(&self) -> bool {
+        self.file().is_some_and(|file| protection::is_launcher_file(&file))
     }
 
     /// By what the program is known again at its next start.

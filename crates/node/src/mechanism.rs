@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::registry::{RegistryError, Traces};
 
-pub use harness::Harness;
+pub use harness::{Harness, Joining};
 
 /// Writes down what is about to be done to a program, where whoever sets it free finds it.
 pub trait Keep: Fn(&Traces) -> Result<(), RegistryError> {}

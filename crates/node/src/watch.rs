@@ -71,6 +71,8 @@ pub struct Watch {
     teams: Teams,
     /// Launchers in its tree: they wait for what they launched, and are never touched.
     outsiders: BTreeSet<Process>,
+    /// The topmost one is to execute a launcher: it is one of these even before it does.
+    begins_as_launcher: bool,
     /// Processes that were looked at for being launchers, while they may still execute another program.
     examined: BTreeMap<Process, u64>,
     /// Wish in force, for pages that appear later.
@@ -120,13 +122,15 @@ pub struct Watch {
 impl Watch {
     pub fn new(record: &AppRecord, now_ns: u64, analyst: &Analyst, root: &Root) -> Watch {
         let process = identity::to_linux(record.process);
+        let begins_as_launcher = record.terms.launches && !record.started;
         Watch {
             process,
             started_ns: now_ns,
             members: procfs::tree_fast(&[process], root).unwrap_or_else(|_| vec![process]),
             pages: PageDir::open_of(&record.pages, record.uid),
             teams: Teams::default(),
-            outsiders: BTreeSet::new(),
+            outsiders: begins_as_launcher.then_some(process).into_iter().collect(),
+            begins_as_launcher,
             examined: BTreeMap::new(),
             target: 0,
             default_target: Some(0),
@@ -250,7 +254,10 @@ impl Watch {
             let first = due_ns == 0;
             let pause_ns = if first || self.outsiders.contains(&process) { 0 } else { SELDOM_NS };
             self.examined.insert(process, (now_ns + pause_ns).max(1));
-            match protection::is_launcher(process, &self.root) {
+            let is_to_be = self.begins_as_launcher
+                && process == self.process
+                && protection::is_ours(process, &self.root);
+            match is_to_be || protection::is_launcher(process, &self.root) {
                 true => self.outsiders.insert(process),
                 false => self.outsiders.remove(&process),
             };

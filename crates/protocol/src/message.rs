@@ -98,6 +98,9 @@ pub struct Terms {
     pub narrow: Option<String>,
     /// Why the scheduler made its waiting passive; `None`: it did not.
     pub passive: Option<String>,
+    /// What it executes first is a launcher of parallel programs: it is left alone from the beginning, as others are from
+    /// when they are found to be one. What it has seen of the machine until then it binds its ranks to.
+    pub launches: bool,
     /// By what it is known again when it is started another time; empty: not at all.
     pub key: ProgramKey,
 }

@@ -298,6 +298,7 @@ impl Drive<'_> {
                     && environment::may_start_narrow(|name| held.variable(name)),
                 narrow: None,
                 passive: None,
+                launches: held.launches(),
                 key: held.key(&command),
             },
         };

@@ -137,11 +137,30 @@ pub struct Outcome {
 struct Reading<'a> {
     now: &'a CpuSet,
     entry: Option<&'a Entry>,
-    /// That of who made it, as far as that is known.
-    maker: Option<&'a Entry>,
+    /// Who made it, where it is new.
+    maker: Maker<'a>,
     /// What its process says; `None`: nothing is heard from it.
     stated: Option<&'a Stated>,
     tid: Tid,
+}
+
+/// From whom a new thread has its mask, if it has not chosen one.
+#[derive(Clone, Copy)]
+enum Maker<'a> {
+    /// From the first thread of its process, or of the one that started it, or of the program.
+    Thread(&'a Entry),
+    /// From a launcher, which stands in no place: what it gave is the thread's own, even where we give the same to others.
+    Launcher,
+    Unknown,
+}
+
+impl<'a> Maker<'a> {
+    fn thread(self) -> Option<&'a Entry> {
+        match self {
+            Maker::Thread(entry) => Some(entry),
+            Maker::Launcher | Maker::Unknown => None,
+        }
+    }
 }
 
 impl Masks {
@@ -280,31 +299,44 @@ impl Masks {
         root: &Root,
     ) -> Entry {
         let entry = self.entries.get(&(process, thread));
-        let maker = if entry.is_none() { self.first_thread_of(process, processes, root) } else { None };
+        let maker = match entry {
+            Some(_) => Maker::Unknown,
+            None => self.maker_of(process, &now, processes, root),
+        };
         let stated = self.stated.get(&process);
         let own = self.own_of(&Reading { now: &now, entry, maker, stated, tid: thread.pid });
-        let lasts =
-            entry.is_some_and(|entry| entry.own == own) || maker.is_some_and(|maker| maker.own == own);
+        let lasts = entry.or(maker.thread()).is_some_and(|before| before.own == own);
         Entry { process, thread, own, ours: now, lasts }
     }
 
-    /// The first thread of the process, or of the one that started it, or of the program.
-    fn first_thread_of(&self, process: Process, processes: &[Process], root: &Root) -> Option<&Entry> {
+    /// From whom a new thread has its mask.
+    fn maker_of(&self, process: Process, now: &CpuSet, processes: &[Process], root: &Root) -> Maker<'_> {
         let first = |process: Process| self.entries.get(&(process, process));
-        first(process)
-            .or_else(|| {
-                let parent = procfs::stat(process.pid, root).ok()?.ppid;
-                processes.iter().filter(|other| other.pid == parent).find_map(|parent| first(*parent))
-            })
-            .or_else(|| processes.iter().find_map(|process| first(*process)))
+        if let Some(own) = first(process) {
+            return Maker::Thread(own);
+        }
+        let parent = procfs::stat(process.pid, root).ok().map(|stat| stat.ppid);
+        let of_parent =
+            processes.iter().filter(|other| Some(other.pid) == parent).find_map(|other| first(*other));
+        if let Some(of_parent) = of_parent {
+            return Maker::Thread(of_parent);
+        }
+        // Asked only where it could be taken for a mask of ours.
+        let could_be_ours = self.place.as_ref() == Some(now) || self.assigned.contains(now);
+        let parent = parent.filter(|_| could_be_ours).and_then(|pid| Process::of(pid, root).ok());
+        if parent.is_some_and(|parent| protection::is_launcher(parent, root)) {
+            return Maker::Launcher;
+        }
+        processes.iter().find_map(|other| first(*other)).map_or(Maker::Unknown, Maker::Thread)
     }
 
     /// What a thread's own mask is, now that it is seen with this one.
     fn own_of(&self, reading: &Reading<'_>) -> CpuSet {
-        let before = reading.entry.or(reading.maker);
+        let before = reading.entry.or(reading.maker.thread());
         let was_assigned = before.is_some_and(|before| before.ours == *reading.now);
         let chose = reading.stated.is_some_and(|stated| stated.chose.contains(&reading.tid));
         match before {
+            _ if matches!(reading.maker, Maker::Launcher) => reading.now.clone(),
             // Unchanged, or born with what its maker has; or with what all are about to get.
             Some(before)
                 if was_assigned || reading.entry.is_none() && self.place.as_ref() == Some(reading.now) =>

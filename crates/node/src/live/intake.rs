@@ -11,7 +11,7 @@ use crate::account::Ledger;
 use crate::clock::Members;
 use crate::error::Error;
 use crate::home::Home;
-use crate::mechanism::Harness;
+use crate::mechanism::{Harness, Joining};
 use crate::prior_state::PriorState;
 use crate::rates::Rates;
 use crate::registry::Traces;
@@ -76,7 +76,13 @@ impl Live {
         };
         let taken = before.and_then(|before| {
             let traces = Traces { user_stopped, before, ..Traces::default() };
-            Harness::attach(mechanisms, record.id.as_str(), &members, traces, &record.original_cpus, keep)
+            let program = Joining {
+                group: record.id.as_str(),
+                processes: &members,
+                launcher: (record.terms.launches && !record.started).then_some(process),
+                original: &record.original_cpus,
+            };
+            Harness::attach(mechanisms, &program, traces, keep)
         });
         match taken {
             Ok(harness) => Some(harness),

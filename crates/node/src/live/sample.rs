@@ -139,15 +139,16 @@ impl Managed {
         let mut observation = self.watch.sample(now_ns, still_ns, out_of_turn);
         self.widest = self.widest.max(self.watch.threads_now().unwrap_or(0));
         self.outgrew = false;
-        let (members, outsiders) = (self.watch.members(), self.watch.outsiders());
+        let (members, outsiders, insiders) =
+            (self.watch.members(), self.watch.outsiders(), self.watch.insiders());
         if let Some(harness) = &mut self.harness
             && (known.0 != members || known.1 != *outsiders || self.observation.is_none())
         {
-            let updated = harness.update(&self.watch.insiders(), outsiders, &self.record.original_cpus);
+            let updated = harness.update(&insiders, outsiders, &self.record.original_cpus);
             failed.extend(updated.err().map(Error::from));
         }
         if let Some(harness) = &self.harness {
-            harness.unbind_late(&self.watch.insiders());
+            harness.unbind_late(&insiders);
         }
         failed.extend(self.sample_masks(&keep).err());
         // Said once, by whoever stopped it; here it is tried again.
@@ -158,10 +159,11 @@ impl Managed {
         }
         if self.record.terms.rebind {
             let original = &self.record.original_cpus;
-            self.newcomers |= rebind(&self.watch.insiders(), &self.placed, original, root);
+            self.newcomers |= rebind(&insiders, &self.placed, original, root);
         }
-        // What a launcher starts was born outside of every place.
+        // What a launcher starts was born outside of every place, and it may execute something else itself.
         self.newcomers |= known.0 != self.watch.members() && !self.watch.outsiders().is_empty();
+        self.newcomers |= known.1.iter().any(|outsider| insiders.contains(outsider));
         (observation, failed)
     }
 

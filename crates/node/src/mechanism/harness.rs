@@ -32,18 +32,29 @@ pub struct Harness {
     pub(super) root: Root,
 }
 
+/// A program that is taken in.
+pub struct Joining<'a> {
+    /// What its group is named.
+    pub group: &'a str,
+    /// Those that live of it.
+    pub processes: &'a [Process],
+    /// Which of them is about to execute a launcher.
+    pub launcher: Option<Process>,
+    /// The CPUs that it could use when it came.
+    pub original: &'a CpuSet,
+}
+
 impl Harness {
     /// Takes a program in: its groups are made and its processes moved into them, running as
     /// before. `known`: what was done to it already, or by others. The traces are handed out before
     /// anything is done, to be kept where a guard finds them.
     pub fn attach(
         mechanisms: &Mechanisms,
-        group: &str,
-        processes: &[Process],
+        program: &Joining<'_>,
         known: Traces,
-        original: &CpuSet,
         keep: impl Keep,
     ) -> Result<Harness> {
+        let Joining { group, processes, launcher, original } = *program;
         let root = &mechanisms.root;
         let prepared = mechanisms.prepare(group, processes);
         let mut traces = Traces::begin(known);
@@ -58,7 +69,7 @@ impl Harness {
         let mut groups = prepared.create(root)?;
         let outside: BTreeSet<Process> = match broken!(LaunchersStopped) {
             true => BTreeSet::new(),
-            false => launchers(processes, root).into_iter().collect(),
+            false => launchers(processes, root).into_iter().chain(launcher).collect(),
         };
         let inside: Vec<Process> =
             processes.iter().copied().filter(|process| !outside.contains(process)).collect();

@@ -23,6 +23,7 @@ impl Harness {
         if !leaving.is_empty() {
             self.move_out(&leaving, original);
         }
+        let entering = self.outside.iter().any(|process| insiders.contains(process));
         self.outside = outsiders.clone();
         {
             let mut targets = host::lock(&self.targets);
@@ -33,7 +34,7 @@ impl Harness {
             targets.update(insiders, &self.root);
         }
         // Children of insiders are born inside; those of launchers are not.
-        if self.outside.is_empty() {
+        if self.outside.is_empty() && !entering {
             return Ok(());
         }
         self.groups.move_in(insiders, &self.outside, &self.root)
