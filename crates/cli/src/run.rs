@@ -282,7 +282,7 @@ impl Guardian {
                 && environment::may_start_narrow(|name| held.variable(name)),
             narrow: None,
             passive: None,
-            launches: held.launches(),
+            launches: held.is_launcher(),
             key: held.key(&args.command),
         };
         self.pages = pages.clone();

@@ -132,7 +132,7 @@ impl Hierarchy {
     /// Moves the processes that stand in a delegated base itself (we and our parents in the same
     /// scope) into a leaf beside our groups: the kernel wants processes in leaves only.
     fn vacate_base(&self, root: &Root) -> Result<()> {
-        let leaf = cgroup::outside_of(&self.base);
+        let leaf = cgroup::dir_outside(&self.base);
         create_dir(&leaf)?;
         let place = Place {
             controllers: Vec::new(),

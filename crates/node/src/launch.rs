@@ -188,7 +188,7 @@ impl Held {
     }
 
     /// Whether the file is a launcher of parallel programs.
-    pub fn launches(&self) -> bool {
+    pub fn is_launcher(&self) -> bool {
         self.file().is_some_and(|file| protection::is_launcher_file(&file))
     }
 

@@ -271,7 +271,7 @@ impl Freeing<'_> {
         let origin = mount.and_then(|point| self.traces.origins.get(point)).cloned();
         // coplace/<scheduler>/<application>
         let base = group.ancestors().nth(3);
-        let bases = base.into_iter().flat_map(|base| [cgroup::outside_of(base), base.to_owned()]);
+        let bases = base.into_iter().flat_map(|base| [cgroup::dir_outside(base), base.to_owned()]);
         origin.into_iter().chain(bases).chain(mount.cloned()).filter(|dir| !dir.starts_with(group)).collect()
     }
 

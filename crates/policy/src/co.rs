@@ -94,7 +94,7 @@ use crate::common::compose::{Divide, Division, compose};
 use crate::common::context::{Context, Part};
 use crate::common::keep::{Claim, stay};
 use crate::common::levels::{Cut, allowed_cuts, claims, crowds_steady, describe, equally_heavy, id, level};
-use crate::common::levels::{one_each, outside_of, parts, share_out, spread, together};
+use crate::common::levels::{dir_outside, one_each, parts, share_out, spread, together};
 use crate::common::units::domains;
 use crate::{Decision, LevelDecision, LevelMemory, Memory, Policy, Settings};
 
@@ -262,7 +262,7 @@ impl Divide for Leveled<'_, '_> {
         if members.is_empty() {
             return Division::default();
         }
-        let clear = outside_of(&self.cuts, blocked);
+        let clear = dir_outside(&self.cuts, blocked);
         let cuts = clear.as_deref().unwrap_or(&self.cuts);
         // Nodes count programs, whatever they weigh.
         if self.cx.settings.level_decision == LevelDecision::Local && equally_heavy(self.cx, members) {

@@ -91,7 +91,7 @@ use crate::common::compose::{Divide, Division, compose};
 use crate::common::context::{Context, Part};
 use crate::common::keep::{Claim, stay};
 use crate::common::levels::{Cut, allowed_cuts, claims, describe, id, level};
-use crate::common::levels::{one_each, outside_of, parts, spread, together};
+use crate::common::levels::{dir_outside, one_each, parts, spread, together};
 use crate::common::seats::{rank, seats};
 use crate::{Decision, LevelMemory, Memory, Policy, Settings};
 
@@ -199,7 +199,7 @@ impl Divide for Equilibrium<'_, '_> {
             return Division::default();
         }
         let (cx, settings) = (self.cx, self.cx.settings);
-        let clear = outside_of(&self.cuts, blocked);
+        let clear = dir_outside(&self.cuts, blocked);
         let beside = self.beside(clear.as_deref().unwrap_or(&self.cuts), blocked, members);
         let (cuts, others) = (&beside.cuts, &beside.others);
         let (finest, held_until) = level(cx, cuts, others.len().max(1));

@@ -68,7 +68,7 @@ use topology::CpuSet;
 use crate::common::company::{Suited, suited};
 use crate::common::compose::{Divide, Division, compose};
 use crate::common::context::Context;
-use crate::common::levels::{Cut, cuts, describe, outside_of, spread};
+use crate::common::levels::{Cut, cuts, describe, dir_outside, spread};
 use crate::{Decision, LevelMemory, Memory, Policy, Settings};
 
 pub(crate) struct ByTopology {
@@ -122,7 +122,7 @@ impl Divide for Topological<'_, '_> {
         if members.is_empty() {
             return Division::default();
         }
-        let clear = outside_of(&self.cuts, blocked);
+        let clear = dir_outside(&self.cuts, blocked);
         let cut = level(clear.as_ref().unwrap_or(&self.cuts), members.len());
         let Suited { parts, remarks: company, reasons } =
             suited(self.cx, &cut.places, spread(self.cx, &cut.places, members));

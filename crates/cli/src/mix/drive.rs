@@ -298,7 +298,7 @@ impl Drive<'_> {
                     && environment::may_start_narrow(|name| held.variable(name)),
                 narrow: None,
                 passive: None,
-                launches: held.launches(),
+                launches: held.is_launcher(),
                 key: held.key(&command),
             },
         };

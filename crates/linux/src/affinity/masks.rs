@@ -301,7 +301,7 @@ impl Masks {
         let entry = self.entries.get(&(process, thread));
         let maker = match entry {
             Some(_) => Maker::Unknown,
-            None => self.maker_of(process, &now, processes, root),
+            None => self.find_maker(process, &now, processes, root),
         };
         let stated = self.stated.get(&process);
         let own = self.own_of(&Reading { now: &now, entry, maker, stated, tid: thread.pid });
@@ -310,7 +310,7 @@ impl Masks {
     }
 
     /// From whom a new thread has its mask.
-    fn maker_of(&self, process: Process, now: &CpuSet, processes: &[Process], root: &Root) -> Maker<'_> {
+    fn find_maker(&self, process: Process, now: &CpuSet, processes: &[Process], root: &Root) -> Maker<'_> {
         let first = |process: Process| self.entries.get(&(process, process));
         if let Some(own) = first(process) {
             return Maker::Thread(own);

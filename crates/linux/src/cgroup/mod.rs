@@ -174,7 +174,7 @@ pub(crate) const OUTSIDE: &str = "coplace-outside";
 
 /// Where processes stand that belong to a delegated group and not to a program, since groups of ours were made below it:
 /// from then on the kernel lets none into the group itself (v2). `delegated` is its directory.
-pub fn outside_of(delegated: &Path) -> PathBuf {
+pub fn dir_outside(delegated: &Path) -> PathBuf {
     delegated.join(OUTSIDE)
 }
 

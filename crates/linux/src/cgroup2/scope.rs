@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::cgroup::{Mount, OUTSIDE, create_dir, membership, mounts, move_process, outside_of};
+use crate::cgroup::{Mount, OUTSIDE, create_dir, dir_outside, membership, mounts, move_process};
 use crate::clock;
 use crate::error::{Absent, Result};
 use crate::host;
@@ -120,7 +120,7 @@ fn is_inside(pid: u32, mount: &Mount, scope: &Path, root: &Root) -> Result<bool>
 
 /// Groups with controllers are made in the scope, so that nobody may stand in it itself.
 fn leave_the_top(pid: u32, scope: &Path, root: &Root) -> Result<()> {
-    let leaf = outside_of(scope);
+    let leaf = dir_outside(scope);
     create_dir(&leaf)?;
     move_process(pid, &leaf, root)
 }

@@ -82,7 +82,7 @@ pub(crate) fn level(cx: &Context<'_>, cuts: &[Cut], count: usize) -> (usize, Opt
 }
 
 /// `cuts` without the partitions that meet `blocked`; all of them where that leaves none.
-pub(crate) fn outside_of(cuts: &[Cut], blocked: &CpuSet) -> Option<Vec<Cut>> {
+pub(crate) fn dir_outside(cuts: &[Cut], blocked: &CpuSet) -> Option<Vec<Cut>> {
     if blocked.is_empty() {
         return None;
     }

@@ -8,7 +8,7 @@ use topology::CpuSet;
 use super::Equilibrium;
 use crate::common::context::Part;
 use crate::common::keep::assign;
-use crate::common::levels::{Cut, allowed_cuts_of, claims, id, left_over, level, outside_of, spread};
+use crate::common::levels::{Cut, allowed_cuts_of, claims, dir_outside, id, left_over, level, spread};
 
 pub(super) struct Beside {
     /// Partitions that stand beside the levels.
@@ -44,7 +44,7 @@ impl Equilibrium<'_, '_> {
         }
         let finest = level(cx, cuts, members.len()).0;
         let parts = spread(cx, &cuts[finest].places, &steady);
-        let clear = outside_of(cuts, &places_of(&parts));
+        let clear = dir_outside(cuts, &places_of(&parts));
         match clear.filter(|clear| self.all_fit(clear, &others)) {
             Some(clear) => {
                 let remarks = left_over(&cuts[finest]).into_iter().collect();
