@@ -21,7 +21,8 @@ impl Harness {
     ) -> linux::Result<()> {
         let leaving: Vec<Process> = outsiders.difference(&self.outside).copied().collect();
         if !leaving.is_empty() {
-            self.move_out(&leaving, original);
+            let outside = self.outside.clone();
+            self.move_out(&leaving, &outside, original);
         }
         let entering = self.outside.iter().any(|process| insiders.contains(process));
         self.outside = outsiders.clone();
@@ -40,16 +41,26 @@ impl Harness {
         self.groups.move_in(insiders, &self.outside, &self.root)
     }
 
-    /// What cannot be undone now is undone with everything else in the end.
-    fn move_out(&mut self, leaving: &[Process], original: &CpuSet) {
+    /// What cannot be undone now is undone with everything else in the end. `outside`: those that were there before.
+    ///
+    /// Between its birth and its first instruction a rank looks like its launcher, and binds itself: it has no mask of
+    /// ours, and keeps what it has.
+    fn move_out(&mut self, leaving: &[Process], outside: &BTreeSet<Process>, original: &CpuSet) {
         self.groups.move_out(leaving, &self.root);
-        if self.places_by_thread() && self.traces.before.is_none() {
-            let tids = leaving
-                .iter()
-                .flat_map(|process| procfs::threads(process.pid, &self.root).unwrap_or_default());
-            for tid in tids {
-                // It has ended, or keeps what it has until the program is set free.
-                let _ = affinity::set(tid, original);
+        if !self.places_by_thread() || self.traces.before.is_some() {
+            return;
+        }
+        let born_outside = |process: &Process| {
+            let parent = process.stat(&self.root).map(|stat| stat.ppid);
+            parent.is_ok_and(|parent| outside.iter().any(|other| other.pid == parent))
+        };
+        let is_place = |mask: &CpuSet| self.traces.places.as_ref().is_none_or(|places| places.contains(mask));
+        for process in leaving.iter().filter(|process| !born_outside(process)) {
+            for tid in procfs::threads(process.pid, &self.root).unwrap_or_default() {
+                if affinity::get(tid).is_ok_and(|mask| is_place(&mask)) {
+                    // It has ended, or keeps what it has until the program is set free.
+                    let _ = affinity::set(tid, original);
+                }
             }
         }
     }
