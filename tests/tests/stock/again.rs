@@ -39,7 +39,7 @@ fn run(guest: &mut Guest, program: &str, names: &str) {
     let mut output = String::new();
     let status = loop {
         let (there, status) = guest.try_sh("cat /tmp/again.status");
-        // As it comes: all of them take an hour, and it matters which one it is that does not end.
+        // As it comes: all of them take minutes, and it matters which one it is that does not end.
         let so_far = guest.sh("cat /tmp/again");
         print!("{}", so_far.strip_prefix(output.as_str()).unwrap_or(&so_far));
         output = so_far;
@@ -69,7 +69,7 @@ fn a_users_programs_share_in_the_guest_as_here() {
 #[test]
 fn kills_harm_no_program_of_a_user_in_the_guest() {
     if !all_guests() {
-        return skipped_here("COPLACE_STOCK=all does it, in an hour");
+        return skipped_here("COPLACE_STOCK=all does it, in twenty minutes");
     }
     on(Debian::Trixie, |guest| run(guest, "faults", ""));
 }
@@ -77,7 +77,7 @@ fn kills_harm_no_program_of_a_user_in_the_guest() {
 #[test]
 fn attached_programs_of_a_user_come_back_as_they_were() {
     if !all_guests() {
-        return skipped_here("COPLACE_STOCK=all does it, in five minutes");
+        return skipped_here("COPLACE_STOCK=all does it, in ten minutes");
     }
     on(Debian::Bookworm, |guest| run(guest, "attach", ""));
 }
