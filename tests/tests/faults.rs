@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use coplace_tests::{Child, Home, app, machine, patience, processes, scaled};
 use workload::Random;
 
-/// What is promised: within this time of losing their scheduler programs are free, or under another. What an emulated
-/// machine does in it a real one does in a fraction: there it is as much longer as programs take.
+/// What is promised: within this time of losing their scheduler programs are free, or under another.
 const PROMISED: Duration = Duration::from_secs(1);
 
 /// Teams that spin, without a scheduler on a machine that others keep busy, wait for one another for minutes. There a
@@ -142,7 +141,7 @@ fn play(round: &Round, is_busy: bool) -> Option<Duration> {
     }
     let (killed, killed_at) = (Instant::now(), machine::ran());
     let mut came = killed;
-    let promised = || machine::ran() - killed_at > patience(PROMISED);
+    let promised = || machine::ran() - killed_at > PROMISED;
 
     let mut again = round.daemon_again_after;
     let mut judged = false;
@@ -195,11 +194,7 @@ fn play(round: &Round, is_busy: bool) -> Option<Duration> {
         assert!(run.verified(), "{} {}; {round:?}{}", run.stdout(), run.stderr(), home.traces());
     }
     let longest = stillness.longest;
-    assert!(
-        longest <= patience(PROMISED),
-        "a program stood still for {longest:?}; {round:?}{}",
-        home.traces()
-    );
+    assert!(longest <= PROMISED, "a program stood still for {longest:?}; {round:?}{}", home.traces());
     for daemon in &daemons {
         daemon.signal(libc::SIGTERM);
     }

@@ -172,20 +172,24 @@ fn launchers() -> Vec<(&'static str, Vec<&'static str>)> {
     all.into_iter().filter(|(_, arguments)| there(arguments[0])).collect()
 }
 
-#[test]
-fn ranks_are_bound_by_their_launcher_only_on_request() {
+/// The same where there is something to bind to; none where the calling test counts as skipped.
+fn launchers_that_can_bind() -> Vec<(&'static str, Vec<&'static str>)> {
     let launchers = launchers();
     if launchers.is_empty() {
-        return skipped("MPI launchers", "neither Open MPI nor MPICH is installed");
+        skipped("MPI launchers", "neither Open MPI nor MPICH is installed");
+    } else if processes::cpu_count() < 2 {
+        skipped("binding", "there is only one CPU");
+        return Vec::new();
     }
-    if processes::cpu_count() < 2 {
-        return skipped("binding", "there is only one CPU");
-    }
-    for (name, arguments) in launchers {
+    launchers
+}
+
+#[test]
+fn ranks_are_bound_by_their_launcher_only_on_request() {
+    for (name, arguments) in launchers_that_can_bind() {
         for (option, bound) in [(None, false), (Some("--bind-to=core"), true), (Some("--rebind"), false)] {
             let home = Home::new();
-            // A launcher that begins in a narrow place sees no other CPUs to bind to.
-            let _daemon = home.daemon(&["--unmanaged", "ignore"]);
+            let _daemon = home.daemon(&[]);
             let start = |seconds: &str| {
                 let mut command = home.coplace();
                 command.args(["run", "-q", "--name", "job"]);
@@ -203,6 +207,7 @@ fn ranks_are_bound_by_their_launcher_only_on_request() {
             let mut run = start("30");
             home.until(&format!("the ranks of {name} run"), || home.running("burn").len() == 2);
             home.until(&format!("{name} {option:?}: {bound}"), || {
+                // Their place is narrower than the machine for as long as others work on it.
                 let place = home.app("job").and_then(|job| job["place"].as_str().map(str::to_string));
                 let ranks = home.running("burn");
                 let mut masks = ranks.iter().flat_map(|pid| processes::masks(*pid));
@@ -217,14 +222,7 @@ fn ranks_are_bound_by_their_launcher_only_on_request() {
 
 #[test]
 fn bound_ranks_stand_beside_others_where_they_would_alone() {
-    let launchers = launchers();
-    if launchers.is_empty() {
-        return skipped("MPI launchers", "neither Open MPI nor MPICH is installed");
-    }
-    if processes::cpu_count() < 2 {
-        return skipped("binding", "there is only one CPU");
-    }
-    for (name, arguments) in launchers {
+    for (name, arguments) in launchers_that_can_bind() {
         let home = Home::new();
         let _daemon = home.daemon(&["--unmanaged", "ignore"]);
         let mut other = home.coplace();

@@ -122,7 +122,7 @@ pub struct Watch {
 impl Watch {
     pub fn new(record: &AppRecord, now_ns: u64, analyst: &Analyst, root: &Root) -> Watch {
         let process = identity::to_linux(record.process);
-        let begins_as_launcher = record.terms.launches && !record.started;
+        let begins_as_launcher = record.is_launcher_to_be();
         Watch {
             process,
             started_ns: now_ns,

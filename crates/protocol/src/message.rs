@@ -68,6 +68,11 @@ pub struct AppRecord {
 }
 
 impl AppRecord {
+    /// Whether its process has yet to execute a launcher of parallel programs.
+    pub fn is_launcher_to_be(&self) -> bool {
+        self.terms.launches && !self.started
+    }
+
     /// What was decided for it when it was let go: its next scheduler is to know.
     pub fn started_with(&mut self, threads: Option<u32>, passive: Option<String>) {
         self.terms.passive = passive.or(self.terms.passive.take());

@@ -79,7 +79,7 @@ impl Live {
             let program = Joining {
                 group: record.id.as_str(),
                 processes: &members,
-                launcher: (record.terms.launches && !record.started).then_some(process),
+                launcher: record.is_launcher_to_be().then_some(process),
                 original: &record.original_cpus,
             };
             Harness::attach(mechanisms, &program, traces, keep)

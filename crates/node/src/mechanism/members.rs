@@ -19,13 +19,12 @@ impl Harness {
         outsiders: &BTreeSet<Process>,
         original: &CpuSet,
     ) -> linux::Result<()> {
-        let leaving: Vec<Process> = outsiders.difference(&self.outside).copied().collect();
+        let before = std::mem::replace(&mut self.outside, outsiders.clone());
+        let leaving: Vec<Process> = outsiders.difference(&before).copied().collect();
+        let entering = before.iter().any(|process| insiders.contains(process));
         if !leaving.is_empty() {
-            let outside = self.outside.clone();
-            self.move_out(&leaving, &outside, original);
+            self.move_out(&leaving, &before, original);
         }
-        let entering = self.outside.iter().any(|process| insiders.contains(process));
-        self.outside = outsiders.clone();
         {
             let mut targets = host::lock(&self.targets);
             match self.traces.user_stopped {
