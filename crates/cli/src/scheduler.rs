@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use node::home::Home;
+use node::lease::Lease;
 use protocol::{Client, ClientError, FromScheduler, ToScheduler};
 
 use crate::exit::{DOES_NOT_HOLD, Failure};
@@ -15,6 +16,7 @@ const NOBODY: &str = "no scheduler runs: nothing is under coplace now. `coplace 
 
 /// What a daemon may take until it is there, and for each answer, on a machine full of spinning threads.
 const PATIENCE: Duration = Duration::from_secs(5);
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
 
 pub fn connect() -> Result<Client, Failure> {
     find_scheduler()?.ok_or_else(|| Failure::new(DOES_NOT_HOLD, NOBODY))
@@ -26,7 +28,7 @@ pub fn connect_soon() -> Result<Client, Failure> {
     loop {
         match find_scheduler()? {
             Some(client) => return Ok(client),
-            None if began.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 50),
+            None if began.elapsed() < PATIENCE => std::thread::sleep(BETWEEN_ATTEMPTS),
             None => return Err(Failure::new(DOES_NOT_HOLD, NOBODY)),
         }
     }
@@ -35,15 +37,30 @@ pub fn connect_soon() -> Result<Client, Failure> {
 /// `None`: nobody schedules.
 fn find_scheduler() -> Result<Option<Client>, Failure> {
     let home = Home::find().map_err(Failure::ours)?;
-    match Client::connect_within(&home.socket(), PATIENCE) {
-        Ok(client) => Ok(Some(client)),
+    match connect_to(&home) {
         // A mix schedules in a home of its own.
-        Err(ClientError::NotThere { error, .. })
-            if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
-        {
-            Ok(mixes(&home).iter().find_map(|socket| Client::connect_within(socket, PATIENCE).ok()))
+        Ok(None) => Ok(mixes(&home).iter().find_map(|socket| Client::connect_within(socket, PATIENCE).ok())),
+        found => found,
+    }
+}
+
+/// `None`: nobody schedules here. One that begins, or hands over to another, holds programs while it cannot be asked:
+/// its lease says so, and it is waited for.
+fn connect_to(home: &Home) -> Result<Option<Client>, Failure> {
+    let began = Instant::now();
+    loop {
+        match Client::connect_within(&home.socket(), PATIENCE) {
+            Ok(client) => return Ok(Some(client)),
+            Err(ClientError::NotThere { error, .. })
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
+            {
+                if began.elapsed() > PATIENCE || !Lease::is_fresh(home) {
+                    return Ok(None);
+                }
+            }
+            Err(other) => return Err(client_failure(other)),
         }
-        Err(other) => Err(client_failure(other)),
+        std::thread::sleep(BETWEEN_ATTEMPTS);
     }
 }
 
@@ -85,5 +102,27 @@ fn client_failure(error: ClientError) -> Failure {
     match error {
         ClientError::Refused(why) => Failure::bad_input(why),
         other => Failure::ours(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheduler_that_hands_over_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::at(directory.path()).unwrap();
+        let lease = Lease::acquire(&home).unwrap();
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(|| connect_to(&home).map(|found| found.is_some()));
+            for _ in 0..20 {
+                lease.beat();
+                std::thread::sleep(BETWEEN_ATTEMPTS);
+            }
+            assert!(!asking.is_finished() || lease.was_late());
+            drop(lease);
+            assert!(!asking.join().unwrap().unwrap());
+        });
     }
 }
