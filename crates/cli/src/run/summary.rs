@@ -15,7 +15,7 @@ const WAITED_NS: u64 = 100_000_000;
 /// Neighbours beyond these are counted.
 const NAMED: usize = 4;
 
-/// `coplace: cg 12.4 s on 1-2 CPUs beside mg, ft; slowdown 1.9 ± 0.1`
+/// `coplace: cg 12.4 s on 1 to 2 CPUs beside mg, ft; slowdown 1.9 ± 0.1`
 pub fn line(name: &AppId, took_ns: u64, account: Option<&Account>) -> String {
     let mut line = format!("coplace: {name} {}", seconds(took_ns));
     let Some(account) = account else { return line + ", without a scheduler" };
@@ -24,7 +24,7 @@ pub fn line(name: &AppId, took_ns: u64, account: Option<&Account>) -> String {
     }
     let widths = account.width_ns.iter().filter(|(_, ns)| **ns > 0).map(|(width, _)| *width);
     if let (Some(least), Some(most)) = (widths.clone().min(), widths.max()) {
-        let range = if least == most { most.to_string() } else { format!("{least}-{most}") };
+        let range = if least == most { most.to_string() } else { format!("{least} to {most}") };
         line += &format!(" on {range} CPU{}", if most == 1 { "" } else { "s" });
     }
     line += &describe_neighbours(account);
@@ -136,7 +136,7 @@ mod tests {
         };
         assert_eq!(
             line(&id("cg"), 12_440_000_000, Some(&account)),
-            "coplace: cg 12.4 s on 1-2 CPUs beside mg, ft; slowdown 1.9 ± 0.1"
+            "coplace: cg 12.4 s on 1 to 2 CPUs beside mg, ft; slowdown 1.9 ± 0.1"
         );
     }
 
