@@ -23,6 +23,7 @@ mod machine;
 mod man;
 mod mix;
 mod neighbours;
+mod offload_cmd;
 mod overview;
 mod policy_cmd;
 mod policy_name;
@@ -68,6 +69,7 @@ enum Command {
     Record(record::Args),
     Replay(replay::Args),
     Policy(policy_cmd::Args),
+    Offload(offload_cmd::Args),
     Profile(profile::Args),
     Lab(lab::Args),
     Doctor(doctor::Args),
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         Some(Command::Record(args)) => record::main(&args),
         Some(Command::Replay(args)) => replay::main(&args),
         Some(Command::Policy(args)) => policy_cmd::main(&args),
+        Some(Command::Offload(args)) => offload_cmd::main(&args),
         Some(Command::Profile(args)) => profile::main(&args),
         Some(Command::Lab(args)) => lab::main(&args),
         Some(Command::Doctor(args)) => doctor::main(&args),

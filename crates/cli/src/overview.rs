@@ -26,6 +26,7 @@ Plan
   simulate        show what policies would do with a workload, on any machine, running nothing
   sweep FILE      simulate a grid of machines, arrival rates and policies
   policy          list the policies, show or change the one in force, write your own
+  offload         try strategies for tasks that bring variants for several devices
   lab             measure memory accesses and slowdowns, predict slowdowns, pair programs
   profile         measure a program once, and keep what it demands and what it loses to neighbours
   config          show the configuration

@@ -35,6 +35,7 @@ mod neighbours;
 mod places;
 mod plain;
 mod registry;
+pub mod sandbox;
 mod settings;
 mod ta;
 pub mod trial;

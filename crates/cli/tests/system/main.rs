@@ -4,6 +4,7 @@ mod bad_input;
 mod lab;
 mod lua;
 mod mix;
+mod offload;
 mod page;
 mod replay;
 mod simulate;

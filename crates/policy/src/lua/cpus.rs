@@ -3,8 +3,8 @@
 use mlua::{AnyUserData, Error, FromLua, IntoLua, Lua, MetaMethod, Table, UserData, UserDataMethods, Value};
 use topology::{CpuSet, MAX_CPUS};
 
-use super::sandbox::budget;
 use crate::common::place::part;
+use crate::sandbox::budget;
 
 /// A set of CPUs, by the kernel's numbers. Never changed: every operation makes a new one.
 pub(super) struct Cpus(pub CpuSet);

@@ -6,8 +6,9 @@ use workload::AppId;
 
 use super::cpus::AnyCpus;
 use super::plain;
-use super::sandbox::{Vm, World};
 use super::trees;
+use super::world::World;
+use crate::sandbox::Sandbox;
 use crate::{Decision, Memory, Places};
 
 /// What a file says about its policy beside `decide`.
@@ -16,8 +17,8 @@ pub(super) struct Declared {
     pub promise: Promise,
 }
 
-pub(super) fn declared(vm: &Vm) -> mlua::Result<Declared> {
-    vm.decide()?;
+pub(super) fn declared(vm: &Sandbox) -> mlua::Result<Declared> {
+    super::world::decide(vm)?;
     let words = match vm.globals.raw_get::<Value>("words")? {
         Value::Nil => None,
         Value::String(words) => {

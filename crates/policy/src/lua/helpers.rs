@@ -7,14 +7,15 @@ use plan::Remark;
 use topology::CpuSet;
 
 use super::cpus::{AnyCpus, Cpus};
-use super::sandbox::{World, budget};
 use super::trees::{Branch, Named, inside};
+use super::world::World;
 use crate::Memory;
 use crate::builtin;
 use crate::common::company;
 use crate::common::context::Context;
 use crate::common::levels;
 use crate::common::slices::{self, Period};
+use crate::sandbox::budget;
 
 /// What a decision of a built-in policy costs, in instructions: few of them, whatever a script does.
 const BUILT_IN_COST: u64 = 500_000;

@@ -21,8 +21,8 @@
 //!
 //! | | |
 //! |---|---|
-//! | `sandbox` | the state: what a script may use, and how much of it |
-//! | `library.lua` | Lua's own functions in the form in which a policy may have them |
+//! | `sandbox` (beside this) | the state: what a script may use, and how much of it; `library.lua` has Lua's own functions in the form in which a script may have them |
+//! | `world` | what a decision is made from, and the state with all that a policy has |
 //! | `to_lua` | the snapshot as Lua sees it, with what is known of each program |
 //! | `cpus`, `trees` | values that scripts compute with: CPU sets and parts of a plan |
 //! | `helpers` | what Rust's policies share, for scripts: dealing out partitions, built-in policies |
@@ -54,18 +54,25 @@ mod cpus;
 mod from_lua;
 mod helpers;
 mod plain;
-mod sandbox;
 mod to_lua;
 mod trees;
+mod world;
 
 use std::rc::Rc;
 
 use plan::{Promise, Rejection, Remark, Snapshot};
 
 pub use crate::plain::Plain;
+use crate::sandbox;
 use crate::{Decision, Failed, Memory, Policy, Settings};
-pub use sandbox::{INSTRUCTIONS, MEMORY_BYTES};
-use sandbox::{Vm, World};
+use world::World;
+
+/// Most instructions of Lua's machine in one decision: some 50 ms. A live scheduler must give a sign
+/// of life every 400 ms.
+pub const INSTRUCTIONS: u64 = 20_000_000;
+/// Most memory that one decision may allocate.
+pub const MEMORY_BYTES: u64 = 64 << 20;
+const LIMITS: sandbox::Limits = sandbox::Limits { instructions: INSTRUCTIONS, memory_bytes: MEMORY_BYTES };
 
 /// What `coplace policy new` writes: a policy that works, with comments to begin from.
 pub const START: &str = include_str!("start.lua");
@@ -91,8 +98,8 @@ pub(crate) struct Script {
 impl Script {
     /// Reads the file's text once, to see that it is a policy.
     pub fn new(file: &str, text: &str, settings: Settings) -> Result<Script, Failed> {
-        let failed = |error| sandbox::error_message(file, &error);
-        let vm = Vm::new(&None).map_err(failed)?;
+        let failed = |error| sandbox::error_message(file, &error, LIMITS);
+        let vm = world::state(&None).map_err(failed)?;
         let compiled = vm.compile(text).map_err(failed)?;
         vm.run(&compiled).map_err(failed)?;
         let declared = from_lua::declared(&vm).map_err(failed)?;
@@ -104,11 +111,11 @@ impl Script {
         let (snapshot, settings, memory) = (snapshot.clone(), self.settings.clone(), memory.clone());
         let account = memory.account.until(&snapshot);
         let world = Rc::new(World { snapshot, settings, memory, account, reported: Default::default() });
-        let vm = Vm::new(&Some(Rc::clone(&world)))?;
+        let vm = world::state(&Some(Rc::clone(&world)))?;
         vm.run(&self.compiled)?;
         let remembered = plain::to_lua(&world.memory.script, &vm.lua)?;
         let input = to_lua::snapshot(&vm.lua, &world)?;
-        let answer: mlua::Value = vm.decide()?.call((input, remembered.clone()))?;
+        let answer: mlua::Value = world::decide(&vm)?.call((input, remembered.clone()))?;
         from_lua::decision(&vm.lua, &world, answer, remembered)
     }
 }
@@ -127,7 +134,7 @@ impl Policy for Script {
     }
 
     fn try_decide(&self, snapshot: &Snapshot, memory: &Memory) -> Result<Decision, Failed> {
-        self.call(snapshot, memory).map_err(|error| sandbox::error_message(&self.file, &error))
+        self.call(snapshot, memory).map_err(|error| sandbox::error_message(&self.file, &error, LIMITS))
     }
 
     /// For callers without a fallback of their own: everybody everywhere where the script fails.

@@ -9,7 +9,7 @@ use topology::{Level, Machine, Object, Shape};
 use workload::Malleability;
 
 use super::cpus::Cpus;
-use super::sandbox::World;
+use super::world::World;
 use crate::common::needs::Need;
 use crate::{LevelDecision, Lever, Neighbours, Settings};
 

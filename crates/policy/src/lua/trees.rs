@@ -10,9 +10,10 @@ use topology::CpuSet;
 use workload::AppId;
 
 use super::cpus::{AnyCpus, Cpus};
-use super::sandbox::{World, budget};
+use super::world::World;
 use crate::common::gather;
 use crate::common::needs::Need;
+use crate::sandbox::budget;
 
 /// What a node of a tree costs, about.
 const NODE_BYTES: usize = 256;

@@ -1,58 +1,45 @@
-//! The Lua state of one decision: what a script may use, and how much of it.
+//! The Lua state in which a script decides something: what the script may use, and how much of it.
 //!
 //! Nothing is collected while a script runs: what it allocates adds up, so that the bound on memory
 //! is also one on time spent copying (`s = s .. s`), which no count of instructions sees.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
 use mlua::{ChunkMode, Error, Function, HookTriggers, Lua, LuaOptions, StdLib, Table, Value, VmState};
-use plan::{MoveReason, Remark, Snapshot};
-use workload::AppId;
 
-use crate::{Account, Failed, LevelMemory, Memory, Settings};
+use crate::Failed;
 
-/// Most instructions of Lua's machine in one decision: some 50 ms. A live scheduler must give a sign
-/// of life every 400 ms.
-pub const INSTRUCTIONS: u64 = 20_000_000;
-/// Most memory that one decision may allocate.
-pub const MEMORY_BYTES: u64 = 64 << 20;
 /// How often is looked.
 const EVERY: u32 = 1000;
-/// What Lua itself refuses, between two looks.
-const HARD_BYTES: usize = 2 * MEMORY_BYTES as usize;
 /// A chunk's name in messages; a path would be cut short by Lua.
 const CHUNK: &str = "@";
+/// Below so much a state is not collected between two calls.
+const KEPT_BYTES: usize = 1 << 20;
 
 const LIBRARY: &str = include_str!("library.lua");
 /// The library compiled, which takes longer than most decisions.
 static COMPILED: OnceLock<Vec<u8>> = OnceLock::new();
 
-/// What a decision is made from, and what is said on the way.
-pub(super) struct World {
-    pub snapshot: Snapshot,
-    pub settings: Settings,
-    pub memory: Memory,
-    /// The memory's, up to now.
-    pub account: Account,
-    pub reported: RefCell<Reported>,
+/// What one decision may use up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Instructions of Lua's machine; some 400 of them take a microsecond.
+    pub instructions: u64,
+    /// Memory that it may allocate, with what a state that stays holds already.
+    pub memory_bytes: u64,
 }
 
-/// What a script said by calling functions.
-#[derive(Default)]
-pub(super) struct Reported {
-    pub remarks: Vec<Remark>,
-    pub moves: BTreeMap<AppId, MoveReason>,
-    /// What a built-in policy wants to remember, and when it wants to be woken.
-    pub level: Option<LevelMemory>,
-    pub wake_at_ns: Option<u64>,
+impl Limits {
+    fn too_much_memory(self) -> String {
+        format!("the decision needs more than {} MiB of memory and was stopped", self.memory_bytes >> 20)
+    }
 }
 
 /// What a decision has used up.
-#[derive(Default)]
-pub(super) struct Budget {
+pub struct Budget {
+    limits: Limits,
     instructions: Cell<u64>,
     /// Of values that live outside Lua's memory.
     bytes: Cell<u64>,
@@ -61,21 +48,29 @@ pub(super) struct Budget {
 }
 
 impl Budget {
+    fn new(limits: Limits) -> Budget {
+        let (instructions, bytes, peak_bytes) = Default::default();
+        Budget { limits, instructions, bytes, peak_bytes }
+    }
+
+    /// What a function of ours did counts as so many instructions.
     pub fn spend(&self, instructions: u64) -> mlua::Result<()> {
         let spent = self.instructions.get().saturating_add(instructions);
         self.instructions.set(spent);
-        if spent > INSTRUCTIONS {
+        let most = self.limits.instructions;
+        if spent > most {
             return Err(Error::runtime(format!(
-                "the decision takes more than {INSTRUCTIONS} instructions and was stopped"
+                "the decision takes more than {most} instructions and was stopped"
             )));
         }
         Ok(())
     }
 
+    /// A value that lives outside Lua's memory takes so much.
     pub fn allocate(&self, bytes: usize) -> mlua::Result<()> {
         let bytes = self.bytes.get().saturating_add(bytes as u64);
         self.bytes.set(bytes);
-        Self::within(bytes)
+        self.within(bytes)
     }
 
     fn check(&self, lua: &Lua) -> mlua::Result<()> {
@@ -84,37 +79,50 @@ impl Budget {
         let peak = self.peak_bytes.get().max(held);
         self.peak_bytes.set(peak);
         // So much is only ever set free when Lua found no memory left and collected after all.
-        let collected = peak - held > MEMORY_BYTES;
-        Self::within(if collected { u64::MAX } else { self.bytes.get().saturating_add(held) })
+        let collected = peak - held > self.limits.memory_bytes;
+        self.within(if collected { u64::MAX } else { self.bytes.get().saturating_add(held) })
     }
 
-    fn within(bytes: u64) -> mlua::Result<()> {
-        if bytes > MEMORY_BYTES { Err(Error::runtime(too_much_memory())) } else { Ok(()) }
+    fn within(&self, bytes: u64) -> mlua::Result<()> {
+        if bytes > self.limits.memory_bytes {
+            Err(Error::runtime(self.limits.too_much_memory()))
+        } else {
+            Ok(())
+        }
     }
-}
 
-fn too_much_memory() -> String {
-    format!("the decision needs more than {} MiB of memory and was stopped", MEMORY_BYTES >> 20)
+    /// The next call has all of it again.
+    fn renew(&self) {
+        self.instructions.set(0);
+        self.bytes.set(0);
+        self.peak_bytes.set(0);
+    }
 }
 
 /// The budget of the state that a function was called from.
-pub(super) fn budget(lua: &Lua) -> Rc<Budget> {
+pub fn budget(lua: &Lua) -> Rc<Budget> {
     Rc::clone(&lua.app_data_ref::<Rc<Budget>>().expect("every state has a budget"))
 }
 
-pub(super) struct Vm {
+/// A state with the library, and nothing else of ours.
+pub struct Sandbox {
+    /// Whoever makes functions for the script makes them here.
     pub lua: Lua,
     /// Globals of the script.
     pub globals: Table,
+    budget: Rc<Budget>,
+    /// What it held when it was collected last.
+    collected_bytes: Cell<usize>,
 }
 
-impl Vm {
-    /// A state for one decision in `world`; without one only to look at the file.
-    pub fn new(world: &Option<Rc<World>>) -> mlua::Result<Vm> {
+impl Sandbox {
+    /// A new state; what a script allocates in one call, and for how long it runs, stays within `limits`.
+    pub fn new(limits: Limits) -> mlua::Result<Sandbox> {
         let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, LuaOptions::new())?;
         lua.gc_stop();
-        lua.set_memory_limit(HARD_BYTES)?;
-        let budget = Rc::new(Budget::default());
+        // What Lua itself refuses, between two looks.
+        lua.set_memory_limit(2 * limits.memory_bytes as usize)?;
+        let budget = Rc::new(Budget::new(limits));
         lua.set_app_data(Rc::clone(&budget));
         let spender = Rc::clone(&budget);
         let spend = lua.create_function(move |_, instructions: u64| spender.spend(instructions))?;
@@ -126,14 +134,23 @@ impl Vm {
             }
         };
         let globals: Table = lua.load(library).set_mode(ChunkMode::Binary).call(spend)?;
+        let watched = Rc::clone(&budget);
         lua.set_hook(HookTriggers::new().every_nth_instruction(EVERY), move |lua, _| {
-            budget.check(lua).map_err(|error| at_line(lua, error))?;
+            watched.check(lua).map_err(|error| at_line(lua, error))?;
             Ok(VmState::Continue)
         })?;
-        super::cpus::install(&lua, &globals)?;
-        super::trees::install(&lua, &globals, world)?;
-        super::helpers::install(&lua, &globals, world)?;
-        Ok(Vm { lua, globals })
+        Ok(Sandbox { lua, globals, budget, collected_bytes: Cell::new(0) })
+    }
+
+    /// For a state that stays: the next call has the whole budget, and what the last one left behind is collected
+    /// now and then.
+    pub fn renew(&self) -> mlua::Result<()> {
+        self.budget.renew();
+        if self.lua.used_memory() > 2 * self.collected_bytes.get() + KEPT_BYTES {
+            self.lua.gc_collect()?;
+            self.collected_bytes.set(self.lua.used_memory());
+        }
+        Ok(())
     }
 
     /// The file's text as this machine's Lua runs it.
@@ -145,19 +162,18 @@ impl Vm {
         Ok(self.lua.load(text).set_name(format!("={CHUNK}")).into_function()?.dump(false))
     }
 
-    /// Runs the file, which defines `decide`.
+    /// Runs the file, which defines functions.
     pub fn run(&self, compiled: &[u8]) -> mlua::Result<()> {
         let chunk = self.lua.load(compiled).set_mode(ChunkMode::Binary);
         chunk.set_environment(self.globals.clone()).exec()
     }
 
-    pub fn decide(&self) -> mlua::Result<Function> {
-        match self.globals.raw_get("decide")? {
-            Value::Function(decide) => Ok(decide),
-            Value::Nil => Err(Error::runtime(
-                "there is no function decide(snapshot, memory); `coplace policy new` writes a file to begin from",
-            )),
-            other => Err(Error::runtime(format!("decide is a {}, not a function", other.type_name()))),
+    /// A function that the file has defined; `None` where it has none of that name.
+    pub fn function(&self, name: &str) -> mlua::Result<Option<Function>> {
+        match self.globals.raw_get(name)? {
+            Value::Function(function) => Ok(Some(function)),
+            Value::Nil => Ok(None),
+            other => Err(Error::runtime(format!("{name} is a {}, not a function", other.type_name()))),
         }
     }
 }
@@ -190,8 +206,8 @@ fn refuse_closing(text: &str) -> mlua::Result<()> {
 }
 
 /// An error of Lua's as people read it: file, line, what.
-pub(super) fn error_message(file: &str, error: &Error) -> Failed {
-    let (what, trace) = parts(error);
+pub fn error_message(file: &str, error: &Error, limits: Limits) -> Failed {
+    let (what, trace) = parts(error, limits);
     let what = what.trim_end();
     if line_of(what).is_some_and(|(before, _, _)| before.trim().is_empty()) {
         return Failed(named(file, what));
@@ -204,19 +220,19 @@ pub(super) fn error_message(file: &str, error: &Error) -> Failed {
 }
 
 /// What went wrong, and the stack of calls.
-fn parts(error: &Error) -> (String, String) {
+fn parts(error: &Error, limits: Limits) -> (String, String) {
     match error {
         Error::CallbackError { traceback, cause } => {
-            let (what, inner) = parts(cause);
+            let (what, inner) = parts(cause, limits);
             (what, if inner.is_empty() { traceback.clone() } else { inner })
         }
         Error::RuntimeError(text) | Error::SyntaxError { message: text, .. } => {
             let (what, trace) = text.split_once("\nstack traceback:").unwrap_or((text, ""));
             (what.to_owned(), trace.to_owned())
         }
-        Error::MemoryError(_) => (too_much_memory(), String::new()),
+        Error::MemoryError(_) => (limits.too_much_memory(), String::new()),
         Error::BadArgument { to, pos, name, cause } => {
-            let (what, _) = parts(cause);
+            let (what, _) = parts(cause, limits);
             let to = to.as_ref().map_or(String::new(), |to| format!(" of {to}"));
             let name = name.as_ref().map_or_else(|| format!("argument {pos}"), |name| name.clone());
             (format!("{name}{to}: {what}"), String::new())
