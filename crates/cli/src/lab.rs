@@ -2,6 +2,7 @@
 
 mod bubbles;
 mod distgen;
+mod djsb;
 mod heat;
 mod matrix;
 mod pair;
@@ -40,6 +41,7 @@ enum What {
     Pair(pair::Args),
     Twins(twins::Args),
     Bubbles(bubbles::Args),
+    Djsb(djsb::Args),
 }
 
 pub fn main(args: &Args) -> Outcome {
@@ -52,5 +54,6 @@ pub fn main(args: &Args) -> Outcome {
         What::Pair(args) => pair::main(args),
         What::Twins(args) => twins::main(args),
         What::Bubbles(args) => bubbles::main(args),
+        What::Djsb(args) => djsb::main(args),
     }
 }

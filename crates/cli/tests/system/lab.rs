@@ -298,3 +298,27 @@ fn a_run_of_bubbles_is_drawn_and_replayed_by_other_schedulers() {
     world.file("where.trace", &run_trace().replace("machine core:1\n", ""));
     refused(&world, &["lab", "bubbles", "replay", "where.trace"], "--machine");
 }
+
+#[test]
+fn the_example_of_djsb_prints_what_its_page_shows() {
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands/lab.md")).unwrap();
+    let (_, example) = page.split_once("```console\n$ coplace lab djsb").expect("an example");
+    let (options, rest) = example.split_once('\n').expect("its output");
+    let (shown, _) = rest.split_once("```").expect("its end");
+    let world = World::new();
+    let output = world.shell(&format!("coplace lab djsb{options}"));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), shown, "{output:?}");
+}
+
+#[test]
+fn sessions_that_cannot_be_are_refused() {
+    let world = World::new();
+    let too_large =
+        "analysis needs 400 slots in processes of 50 threads; this allocation has 4 nodes of 40 cores";
+    world.fails(&["lab", "djsb", "--analysis", "8x50"], 2, &[too_large]);
+    world.fails(&["lab", "djsb", "--analysis", "8"], 2, &["is not two numbers"]);
+    world.fails(&["lab", "djsb", "--when-full", "leave"], 2, &["a policy is wait, pause"]);
+    world.fails(&["lab", "djsb", "--saturating", "0"], 2, &["--saturating"]);
+    world.fails(&["lab", "djsb", "--normalisation", "NaN"], 2, &["--normalisation"]);
+}
