@@ -14,6 +14,7 @@ Share
   run PROGRAM…    run one program together with the others under coplace
   mix FILE        run several programs from a file, and show what each one lost
   attach PID…     bring running programs under coplace; release gives them back as they were
+  offload         let programs take turns on devices, and choose which variant of a step runs where
 
 See
   advise          show which running programs hurt each other now, and what helps
@@ -26,7 +27,6 @@ Plan
   simulate        show what policies would do with a workload, on any machine, running nothing
   sweep FILE      simulate a grid of machines, arrival rates and policies
   policy          list the policies, show or change the one in force, write your own
-  offload         try strategies for tasks that bring variants for several devices
   lab             measure memory accesses and slowdowns, predict slowdowns, pair programs
   profile         measure a program once, and keep what it demands and what it loses to neighbours
   config          show the configuration

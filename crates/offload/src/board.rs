@@ -187,6 +187,11 @@ impl Board {
         self.slots.get(id.0).into_iter().flat_map(|slot| slot.queue.iter().copied())
     }
 
+    /// The number that the next task gets.
+    pub fn next_task(&self) -> TaskId {
+        TaskId(self.next)
+    }
+
     /// How many tasks are on a resource: the one that runs, and those in its queue.
     pub fn load(&self, id: ResourceId) -> usize {
         self.slots.get(id.0).map_or(0, |slot| slot.queue.len() + usize::from(slot.running.is_some()))

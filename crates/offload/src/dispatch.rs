@@ -65,6 +65,11 @@ impl Dispatcher {
         &*self.strategy
     }
 
+    /// The number that the next task gets.
+    pub fn next_task(&self) -> TaskId {
+        self.board.next_task()
+    }
+
     /// How often strategies were called.
     pub fn calls(&self) -> u64 {
         self.calls

@@ -26,6 +26,8 @@
 //! | [`adaptive`], [`earliest`] | our own: everything that waits is planned for the earliest end |
 //! | [`dispatch`] | events in, kernels that start out; failures and swaps |
 //! | [`scenario`], [`simulate`](mod@simulate) | the same in simulated time |
+//! | [`messages`], [`registrar`] | what programs and the service say to each other, and what becomes of it |
+//! | [`server`], [`client`] | both ends of the socket |
 //!
 //! # Properties
 //!
@@ -37,15 +39,20 @@
 //!
 //! # Limits
 //!
-//! Live programs cannot register yet: what is here plays scenarios.
+//! Which cores and devices a program uses is up to the program: it is told, and not confined. The plan of a scheduler that
+//! runs beside the service does not know the service's resources.
 
 pub mod adaptive;
 pub mod board;
+pub mod client;
 pub mod dispatch;
 pub mod earliest;
 pub mod lua;
+pub mod messages;
+pub mod registrar;
 pub mod registry;
 pub mod scenario;
+pub mod server;
 pub mod simulate;
 pub mod strategy;
 pub mod task;

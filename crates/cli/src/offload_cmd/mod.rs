@@ -1,4 +1,6 @@
-//! `coplace offload simulate | check | list | show | new`: strategies for tasks with kernels for several devices.
+//! `coplace offload`: which variant of a step runs on which device, by strategies in Lua.
+
+mod live;
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -17,15 +19,21 @@ use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
 use crate::table::Table;
 use crate::units::{format_ns, seconds};
 
-/// Decides which variant of a step runs on which device, by strategies in Lua (simulated)
+/// Decides which variant of a step runs on which device, by strategies in Lua
 #[derive(clap::Args)]
 #[command(
     long_about = "Decides which variant of a step runs on which device, by strategies in Lua.
 
 Programs may bring a step as kernels for one core, for all cores and for devices. A strategy decides which kernel \
-runs where and when. So far strategies are played in simulated time; live programs cannot register yet.",
-    after_long_help = "Exit status: 0; 1 a strategy leaves tasks where they are, or fails while it is played; 2 a file \
-is wrong, or there is no such strategy.
+runs where and when. `serve` runs it for live programs, `simulate` plays a scenario.",
+    after_long_help = "Exit status: 0; 1 a strategy leaves tasks where they are, or fails while it is played, or no \
+service runs; 2 a file is wrong, or there is no such strategy. `run` has the status of its command.
+
+Example: two trainings take turns on a GPU; a third may also use all cores
+  coplace offload serve --device gpu &
+  coplace offload run --kernel gpu='python train.py a' &
+  coplace offload run --kernel gpu='python train.py b' &
+  coplace offload run --kernel gpu='python train.py c' --kernel all-cores='python train.py c --cpu' &
 
 Example: the four strategies that come with coplace, with all resources and with few
   coplace offload simulate products.toml --governor high,low
@@ -40,6 +48,16 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
+    /// Serves programs until it is stopped: they take turns on cores and devices
+    Serve(live::ServeArgs),
+    /// Waits for a resource, and runs the command for it there
+    Run(live::RunArgs),
+    /// Shows resources, what runs there, and what waits
+    Status(live::StatusArgs),
+    /// Changes the strategy or the governor while everything runs
+    Set(live::SetArgs),
+    /// Prints where the service of this user listens, whether it runs or not
+    Socket,
     /// Plays tasks on a node in simulated time
     Simulate(SimulateArgs),
     /// Reads strategies in Lua, and says whether they can be used
@@ -93,6 +111,11 @@ fn parse_governor(text: &str) -> Result<Governor, String> {
 
 pub fn main(args: &Args) -> Outcome {
     match &args.what {
+        What::Serve(args) => live::serve(args),
+        What::Run(args) => live::run(args),
+        What::Status(args) => live::status(args),
+        What::Set(args) => live::set(args),
+        What::Socket => live::print_socket(),
         What::Simulate(args) => play(args),
         What::Check { files } => {
             for file in files {
