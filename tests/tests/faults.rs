@@ -307,6 +307,11 @@ fn programs_are_held_again_after_stalls_of_their_scheduler() {
     home.is_left_clean();
 }
 
+/// So many threads that two programs with them take turns, whatever machine this is.
+fn all_cpus() -> String {
+    std::thread::available_parallelism().expect("the CPUs of this process").to_string()
+}
+
 /// Three spinning programs in turns; what is on record of them is lost, and then the run that schedules is killed.
 /// Answers with what the runs have said on stderr.
 fn lose_records_and_leader(turns: &str, what: &str, lose: impl Fn(&Path)) -> String {
@@ -315,7 +320,7 @@ fn lose_records_and_leader(turns: &str, what: &str, lose: impl Fn(&Path)) -> Str
     let run = |name: &str| {
         let mut command = home.coplace();
         command.args(["run", "--quiet", "--turns", turns, "--rigid", "--name", name, "--"]);
-        home.start(name, command.args([&app("rigid"), "--threads", "2", "--size", "X"]))
+        home.start(name, command.args([&app("rigid"), "--threads", &all_cpus(), "--size", "X"]))
     };
     eprintln!("turns by {turns}: {what}");
     let mut runs = ["a", "b", "c"].map(run);
@@ -401,7 +406,7 @@ fn strays_run_on_after_a_kill_of_all() {
         let runs = ["a", "b"].map(|name| {
             let mut command = home.coplace();
             command.args(["run", "--quiet", "--turns", turns, "--rigid", "--name", name, "--"]);
-            home.start(name, command.args([&app("rigid"), "--threads", "2", "--size", "X"]))
+            home.start(name, command.args([&app("rigid"), "--threads", &all_cpus(), "--size", "X"]))
         });
         home.until("they take turns", || {
             home.status().is_some_and(|status| {

@@ -145,24 +145,21 @@ impl Adaptive {
         Plan { classes, situation, division, tasks }
     }
 
-    /// Tasks that are alike, and which those are.
+    /// Tasks that take the same times everywhere, and which those are.
     fn sorts(&self, board: &Board, classes: &[Kind]) -> (Vec<Sort>, Vec<Vec<TaskId>>) {
-        let mut known: Vec<(&Task, Sort, Vec<TaskId>)> = Vec::new();
+        let mut known: Vec<(Sort, Vec<TaskId>)> = Vec::new();
         for id in board.waiting() {
             let Some(task) = board.task(id) else { continue };
-            let is_alike = |other: &Task| other.program == task.program && other.kernels == task.kernels;
-            match known.iter_mut().find(|(other, ..)| is_alike(other)) {
-                Some((_, sort, ids)) => {
+            let takes_s = self.allowed_times(board, task, classes);
+            match known.iter_mut().find(|(sort, _)| sort.takes_s == takes_s) {
+                Some((sort, ids)) => {
                     sort.count += 1;
                     ids.push(id);
                 }
-                None => {
-                    let takes_s = self.allowed_times(board, task, classes);
-                    known.push((task, Sort { count: 1, takes_s }, vec![id]));
-                }
+                None => known.push((Sort { count: 1, takes_s }, vec![id])),
             }
         }
-        known.into_iter().map(|(_, sort, ids)| (sort, ids.into_iter().rev().collect())).unzip()
+        known.into_iter().map(|(sort, ids)| (sort, ids.into_iter().rev().collect())).unzip()
     }
 
     fn allowed_times(&self, board: &Board, task: &Task, classes: &[Kind]) -> Vec<Option<f64>> {

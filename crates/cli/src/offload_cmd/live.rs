@@ -1,8 +1,9 @@
 //! `coplace offload serve | run | status | set`: programs that take turns on cores and devices.
 
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -15,6 +16,7 @@ use offload::messages::{Answer, Offer, Request, Started, Status};
 use offload::registrar::{Registrar, strategy};
 use offload::server::Server;
 use offload::task::{Governor, Kind, Resource};
+use rustix::fs::FlockOperation;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use topology::CpuSet;
 
@@ -103,7 +105,9 @@ fn parse_kernel(text: &str) -> Result<(Kind, String), String> {
 
 /// Where the service of this user listens.
 fn socket() -> Result<PathBuf, Failure> {
-    Ok(Home::find().map_err(Failure::ours)?.path().join("offload"))
+    let home = Home::find().map_err(Failure::ours)?;
+    // Root's scheduler is everybody's; a service is its user's own.
+    Ok(home.fallback().unwrap_or(home).path().join("offload"))
 }
 
 /// For libraries that connect by themselves.
@@ -162,12 +166,13 @@ pub fn serve(args: &ServeArgs) -> Outcome {
     // Read here for its error; strategies stay in the thread that decides.
     let (name, text) = named(&args.strategy)?;
     let path = socket()?;
-    if UnixStream::connect(&path).is_ok() {
-        return Err(Failure::new(
-            DOES_NOT_HOLD,
-            format!("an offload service runs at {} already", path.display()),
-        ));
+    let lock_path = path.with_extension("lock");
+    let lock = File::create(&lock_path).map_err(|error| Failure::unwritable(&lock_path, error))?;
+    if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let why = format!("an offload service runs at {} already", path.display());
+        return Err(Failure::new(DOES_NOT_HOLD, why));
     }
+    // One that was killed has left it.
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).map_err(|error| Failure::unwritable(&path, error))?;
     let private = std::fs::Permissions::from_mode(0o600);
@@ -181,6 +186,8 @@ pub fn serve(args: &ServeArgs) -> Outcome {
         signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::ours)?;
     eprintln!("coplace: offloading at {}", path.display());
     signals.forever().next();
+    drop(server);
+    drop(lock);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -19,12 +19,12 @@ fn the_example_on_its_page_prints_what_stands_there() {
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands/offload.md"))
             .unwrap();
-    let (_, example) = page.split_once("```console\n$ ").expect("an example");
-    let (command, rest) = example.split_once('\n').expect("its output");
+    let (_, example) = page.split_once("```console\n$ coplace offload simulate").expect("an example");
+    let (options, rest) = example.split_once('\n').expect("its output");
     let (output, _) = rest.split_once("```").expect("its end");
     let world = World::new();
     world.file("products.toml", PRODUCTS);
-    assert_eq!(stdout(&world, command), output);
+    assert_eq!(stdout(&world, &format!("coplace offload simulate{options}")), output);
 }
 
 #[test]
