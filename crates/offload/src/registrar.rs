@@ -89,7 +89,7 @@ impl Registrar {
     /// So much time has passed.
     pub fn tick(&mut self, now_ns: u64) -> Answers {
         let starts = self.dispatcher.handle(Event::Tick, now_ns);
-        self.tell(starts)
+        self.answers_to(starts)
     }
 
     /// A program says something. It is told more than once where others start by it.
@@ -117,14 +117,14 @@ impl Registrar {
             Request::Status => vec![(from, Answer::Status(self.status()))],
             Request::SetGovernor(governor) => {
                 let starts = self.dispatcher.handle(Event::Governor(governor), now_ns);
-                let mut answers = self.tell(starts);
+                let mut answers = self.answers_to(starts);
                 answers.push((from, Answer::Done));
                 answers
             }
             Request::SetStrategy { name, text } => match strategy(&name, text.as_deref()) {
                 Ok(strategy) => {
                     let starts = self.dispatcher.swap(strategy, now_ns);
-                    let mut answers = self.tell(starts);
+                    let mut answers = self.answers_to(starts);
                     answers.push((from, Answer::Done));
                     answers
                 }
@@ -168,28 +168,28 @@ impl Registrar {
         program.tasks.insert(number, id);
         self.owners.insert(id, (from, number));
         let starts = self.dispatcher.handle(Event::Arrived(task), now_ns);
-        Ok(self.tell(starts))
+        Ok(self.answers_to(starts))
     }
 
     fn finish(&mut self, id: TaskId, now_ns: u64) -> Answers {
         self.owners.remove(&id);
         self.ended += 1;
         let starts = self.dispatcher.handle(Event::Ended(id), now_ns);
-        self.tell(starts)
+        self.answers_to(starts)
     }
 
-    fn tell(&mut self, starts: Vec<Start>) -> Answers {
+    fn answers_to(&mut self, starts: Vec<Start>) -> Answers {
         for Note::Replaced { strategy, why, by } in self.dispatcher.take_notes() {
             self.failures.push(format!("{strategy} failed, and {by} took its place: {why}"));
         }
         let too_many = self.failures.len().saturating_sub(MOST_FAILURES);
         self.failures.drain(..too_many);
-        let told = |start: Start| {
+        let answer = |start: Start| {
             let (program, task) = *self.owners.get(&start.task)?;
             let resource = self.shown.get(start.on.0)?.clone();
             Some((program, Answer::Start(Started { task, rank: start.rank, resource })))
         };
-        starts.into_iter().filter_map(told).collect()
+        starts.into_iter().filter_map(answer).collect()
     }
 
     /// How everything stands.

@@ -96,7 +96,7 @@ impl Server {
                     return;
                 }
                 // Out of descriptors or threads: those who wait are taken in later.
-                if stream.and_then(|stream| intake.take_in(stream)).is_err() {
+                if stream.and_then(|stream| intake.admit(stream)).is_err() {
                     std::thread::sleep(PAUSE);
                 }
             }
@@ -108,7 +108,7 @@ impl Server {
     /// A connection to it without a socket in the file system.
     pub fn connect(&self) -> io::Result<UnixStream> {
         let (theirs, ours) = UnixStream::pair()?;
-        self.intake.take_in(ours)?;
+        self.intake.admit(ours)?;
         Ok(theirs)
     }
 }
@@ -131,7 +131,7 @@ impl Drop for Server {
 }
 
 impl Intake {
-    fn take_in(&self, stream: UnixStream) -> io::Result<()> {
+    fn admit(&self, stream: UnixStream) -> io::Result<()> {
         if self.present.load(Ordering::Acquire) >= MOST_PROGRAMS as u64 {
             let why = format!("{MOST_PROGRAMS} programs are connected already");
             return write_line(&stream, &Answer::Refused { task: None, why });

@@ -164,7 +164,7 @@ fn strategies_are_swapped_while_tasks_wait_and_run() {
 }
 
 #[test]
-fn ticks_come_while_nobody_says_anything() {
+fn ticks_come_while_no_message_does() {
     let text = "tick_s = 0.02\nlocal ticks = 0\nfunction tick(node)\n  ticks = ticks + 1\nend\n\
                 function resource_free(node, resource)\n  if ticks >= 3 then assign(node.waiting[1], resource) end\nend";
     let server = server("short-term");
@@ -227,7 +227,7 @@ fn a_program_that_reads_nothing_loses_its_connection() {
 }
 
 #[derive(Clone, Debug)]
-enum Said {
+enum Incident {
     Joins(u8),
     Leaves(u8),
     Asks(u8, Request),
@@ -256,33 +256,33 @@ fn any_request() -> impl proptest::strategy::Strategy<Value = Request> {
     ]
 }
 
-fn said() -> impl proptest::strategy::Strategy<Value = Said> {
+fn incident() -> impl proptest::strategy::Strategy<Value = Incident> {
     prop_oneof![
-        2 => (0..5_u8).prop_map(Said::Joins),
-        1 => (0..5_u8).prop_map(Said::Leaves),
-        12 => (0..5_u8, any_request()).prop_map(|(id, request)| Said::Asks(id, request)),
-        1 => Just(Said::Ticks),
+        2 => (0..5_u8).prop_map(Incident::Joins),
+        1 => (0..5_u8).prop_map(Incident::Leaves),
+        12 => (0..5_u8, any_request()).prop_map(|(id, request)| Incident::Asks(id, request)),
+        1 => Just(Incident::Ticks),
     ]
 }
 
 proptest! {
     #[test]
-    fn no_message_breaks_the_queues(all in proptest::collection::vec(said(), 1..150)) {
+    fn no_message_breaks_the_queues(all in proptest::collection::vec(incident(), 1..150)) {
         let mut registrar = registrar("short-term");
         let mut present: BTreeSet<ProgramId> = BTreeSet::new();
-        for (now_ns, said) in (0..).zip(all) {
-            let answers = match said {
-                Said::Joins(id) => {
+        for (now_ns, incident) in (0..).zip(all) {
+            let answers = match incident {
+                Incident::Joins(id) => {
                     registrar.join(id.into());
                     present.insert(id.into());
                     Vec::new()
                 }
-                Said::Leaves(id) => {
+                Incident::Leaves(id) => {
                     present.remove(&id.into());
                     registrar.leave(id.into(), now_ns)
                 }
-                Said::Asks(id, request) => registrar.handle(id.into(), request, now_ns),
-                Said::Ticks => registrar.tick(now_ns),
+                Incident::Asks(id, request) => registrar.handle(id.into(), request, now_ns),
+                Incident::Ticks => registrar.tick(now_ns),
             };
             prop_assert_eq!(registrar.check(), Ok(()));
             // Nobody is told of a task that is not his.

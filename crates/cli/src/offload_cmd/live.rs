@@ -126,7 +126,7 @@ fn client_failure(error: ClientError) -> Failure {
     }
 }
 
-fn resources(cores: &CpuSet, devices: &[(Kind, u32)]) -> Vec<Resource> {
+fn list_resources(cores: &CpuSet, devices: &[(Kind, u32)]) -> Vec<Resource> {
     let resource = |name: String, kind: &Kind, cores: CpuSet, threads: f64| Resource {
         name,
         kind: kind.clone(),
@@ -154,7 +154,7 @@ fn resources(cores: &CpuSet, devices: &[(Kind, u32)]) -> Vec<Resource> {
     all
 }
 
-pub fn serve(args: &ServeArgs) -> Outcome {
+pub fn run_service(args: &ServeArgs) -> Outcome {
     let own = linux::affinity::get(std::process::id()).map_err(Failure::ours)?;
     let cores = match &args.cores {
         Some(cores) if !cores.is_subset(&own) || cores.is_empty() => {
@@ -178,7 +178,7 @@ pub fn serve(args: &ServeArgs) -> Outcome {
     let private = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(&path, private).map_err(|error| Failure::unwritable(&path, error))?;
     let overlap = if args.overlap { Overlap::Allowed } else { Overlap::Refused };
-    let board = Board::new(resources(&cores, &args.devices), overlap, args.governor);
+    let board = Board::new(list_resources(&cores, &args.devices), overlap, args.governor);
     let make = move || Ok(Registrar::new(Dispatcher::new(board, strategy(&name, text.as_deref())?)));
     let mut server = Server::start(make).map_err(Failure::ours)?;
     server.listen(listener).map_err(Failure::ours)?;
@@ -213,21 +213,21 @@ pub fn run(args: &RunArgs) -> Outcome {
     let first_word = || args.kernels[0].1.split_whitespace().next().unwrap_or_default();
     let base = || first_word().rsplit('/').next().unwrap_or_default().to_owned();
     let name = args.name.clone().unwrap_or_else(base);
-    let error = match Client::connect(&socket()?, &name).and_then(|client| granted(client, &offers)) {
-        Ok((client, started)) => become_kernel(&args.kernels[started.rank].1, Some((&client, &started))),
+    let error = match Client::connect(&socket()?, &name).and_then(|client| request(client, &offers)) {
+        Ok((client, started)) => execute_kernel(&args.kernels[started.rank].1, Some((&client, &started))),
         Err(ClientError::NotThere { .. } | ClientError::Gone(_)) => {
             eprintln!(
                 "coplace: no offload service runs: {name} runs its first kernel, for {}",
                 args.kernels[0].0
             );
-            become_kernel(&args.kernels[0].1, None)
+            execute_kernel(&args.kernels[0].1, None)
         }
         Err(error) => return Err(client_failure(error)),
     };
     Err(error)
 }
 
-fn granted(mut client: Client, offers: &[Offer]) -> Result<(Client, Started), ClientError> {
+fn request(mut client: Client, offers: &[Offer]) -> Result<(Client, Started), ClientError> {
     client.submit(offers)?;
     let started = client.wait()?;
     Ok((client, started))
@@ -235,7 +235,7 @@ fn granted(mut client: Client, offers: &[Offer]) -> Result<(Client, Started), Cl
 
 /// Returns only if that fails. The connection stays open in the command: when that and all that inherited it have
 /// ended, the resource is free.
-fn become_kernel(command: &str, granted: Option<(&Client, &Started)>) -> Failure {
+fn execute_kernel(command: &str, granted: Option<(&Client, &Started)>) -> Failure {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", command]);
     if let Some((client, started)) = granted {
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn resources_are_named_by_their_cores_and_devices() {
         let devices = [parse_device("cuda=2").unwrap(), parse_device("opencl").unwrap()];
-        let all = resources(&CpuSet::from_cpus(&[2, 5]), &devices);
+        let all = list_resources(&CpuSet::from_cpus(&[2, 5]), &devices);
         let names: Vec<String> = all.iter().map(|it| format!("{} on {}", it.name, it.cores)).collect();
         assert_eq!(
             names,

@@ -111,7 +111,7 @@ fn parse_governor(text: &str) -> Result<Governor, String> {
 
 pub fn main(args: &Args) -> Outcome {
     match &args.what {
-        What::Serve(args) => live::serve(args),
+        What::Serve(args) => live::run_service(args),
         What::Run(args) => live::run(args),
         What::Status(args) => live::status(args),
         What::Set(args) => live::set(args),

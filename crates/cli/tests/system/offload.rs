@@ -177,8 +177,8 @@ fn without_a_service_the_first_kernel_runs() {
     let output =
         world.run(&["offload", "run", "--kernel", "gpu=echo on gpu", "--kernel", "core=echo on core"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "on gpu\n");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("no offload service runs: echo runs its first kernel, for gpu"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(printed.contains("no offload service runs: echo runs its first kernel, for gpu"), "{printed}");
     world.fails(&["offload", "status"], 1, &["no offload service runs", "coplace offload serve"]);
     world.fails(&["offload", "set"], 2, &["--strategy"]);
     world.fails(&["offload", "run", "--kernel", "./solve"], 2, &["KIND=COMMAND"]);
