@@ -10,15 +10,17 @@
 //! Whenever tasks have come, or a kernel took another time than expected, all waiting tasks are divided among the
 //! classes of resources ([`earliest`](crate::earliest)). A resource that becomes free takes the longest task that the
 //! division has for its class. Times are those that were seen of the program's kernel (the mean, newer ones counting
-//! more, without what sharing cores has cost), else those that the program expects, else its ranking. When the governor is low, tasks that have another
-//! kernel stay off devices.
+//! more, without what sharing cores has cost), else those that the program expects, else its ranking. What began before
+//! the strategy came into force teaches nothing. When the governor is low, tasks that have another kernel stay off
+//! devices.
 //!
 //! # Properties
 //!
 //! - each task runs: `every_strategy_ends_every_task`
 //! - wrong expectations are corrected by what is seen: `expectations_are_corrected_by_what_is_seen`
+//! - what was not seen from its begin is not learned from: `what_ran_before_a_swap_teaches_nothing`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use policy::Failed;
 
@@ -48,9 +50,23 @@ pub struct Adaptive {
 struct Progress {
     done_s: BTreeMap<TaskId, f64>,
     until_ns: u64,
+    /// What ran already when the strategy came into force: how far that had come is not known.
+    unseen: BTreeSet<TaskId>,
 }
 
 impl Progress {
+    /// The strategy comes into force, for the first time or again.
+    fn begin(board: &Board) -> Progress {
+        let unseen = board.all_running().map(|(_, task)| task).collect();
+        Progress { done_s: BTreeMap::new(), until_ns: board.now_ns(), unseen }
+    }
+
+    /// What a task that has ended took; `None`: it never ran, or that is not known.
+    fn finish(&mut self, id: TaskId) -> Option<f64> {
+        let done_s = self.done_s.remove(&id);
+        if self.unseen.remove(&id) { None } else { done_s }
+    }
+
     /// Counts the time since the last call for all that ran; `ended` did until now.
     fn count(&mut self, board: &Board, ended: Option<&Finished>) {
         let passed_s = (board.now_ns() - self.until_ns) as f64 / 1e9;
@@ -88,7 +104,10 @@ impl Strategy for Adaptive {
     fn call(&mut self, draft: &mut Draft, occasion: Occasion) -> Result<(), Failed> {
         let board = draft.board();
         let ended = board.last_ended().filter(|ended| occasion == Occasion::Ended(ended.id));
-        self.progress.count(board, ended);
+        match occasion {
+            Occasion::Begin => self.progress = Progress::begin(board),
+            _ => self.progress.count(board, ended),
+        }
         match occasion {
             Occasion::Begin | Occasion::Arrived(_) | Occasion::Governor => self.plan = None,
             Occasion::Ended(_) => {
@@ -114,7 +133,7 @@ impl Strategy for Adaptive {
 impl Adaptive {
     /// Takes in how long a kernel took; whether that, or the end of what never ran, changes the plan.
     fn observe(&mut self, board: &Board, ended: &Finished) -> bool {
-        let Some(took_s) = self.progress.done_s.remove(&ended.id) else { return true };
+        let Some(took_s) = self.progress.finish(ended.id) else { return true };
         let Some(resource) = ended.run.and_then(|(on, _)| board.resource(on)) else { return true };
         let expected_s = self.takes_s(&ended.task, &resource.kind).unwrap_or_default();
         let mean_s = self.seen_s.entry((ended.task.program.clone(), resource.kind.clone())).or_insert(took_s);

@@ -29,7 +29,7 @@ pub enum Overlap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Waiting,
-    /// `order`: the how manyth assignment of all it was.
+    /// `order`: its number among all assignments.
     Assigned {
         to: ResourceId,
         order: u64,

@@ -16,7 +16,7 @@
 //! ```text
 //! from each of (fastest kernel | least core time | earliest end, task by task):
 //!   repeat: of all moves (sort, from, to, one | a quarter | half | all of them) and all orders of the classes take the
-//!           one that ends earliest
+//!           one that ends earliest; where none ends earlier, the best pair of moves
 //!   until none ends earlier, or MOST_TRIES were played
 //! ```
 //!
@@ -223,6 +223,14 @@ impl Situation {
             let mut next = best.clone();
             let mut goes_on = orders.iter().all(|order| attempt(&best.counts, order, &mut next));
             goes_on &= self.moves(&best.counts).all(|counts| attempt(&counts, &best.order, &mut next));
+            if goes_on && next == best {
+                // From where no move helps, two together may.
+                let pairs = self.moves(&best.counts).flat_map(|counts| {
+                    let after: Vec<Counts> = self.moves(&counts).collect();
+                    after
+                });
+                goes_on = pairs.into_iter().all(|counts| attempt(&counts, &best.order, &mut next));
+            }
             let has_gained = next != best;
             best = next;
             if !has_gained || !goes_on {
@@ -399,7 +407,7 @@ mod tests {
             .collect();
         ratios.sort_by(f64::total_cmp);
         let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
-        assert!(mean <= 1.02 && ratios[ratios.len() - 1] <= 1.3, "mean {mean}, most {:?}", ratios.last());
+        assert!(mean <= 1.02 && ratios[ratios.len() - 1] <= 1.1, "mean {mean}, most {:?}", ratios.last());
         assert!(ratios[ratios.len() * 8 / 10] <= 1.0 + 1e-9, "{:?}", &ratios[ratios.len() * 8 / 10..]);
     }
 }

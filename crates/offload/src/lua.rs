@@ -214,6 +214,16 @@ impl UserData for Node {
     }
 
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        // The first of that kind that is free, or nil.
+        methods.add_method("free_resource", |_, node, kind: String| {
+            let kind = kind.parse().map_err(Error::runtime)?;
+            let draft = node.0.borrow();
+            let board = draft.board();
+            let is_of_kind = |id: &ResourceId| board.resource(*id).is_some_and(|it| it.kind == kind);
+            let mut all = (0..board.resources().len()).map(ResourceId).filter(is_of_kind);
+            let id = all.find(|id| board.is_free(*id));
+            Ok(id.map(|id| ResourceRef { id, shared: Rc::clone(&node.0) }))
+        });
         methods.add_meta_method(MetaMethod::ToString, |_, _, ()| Ok("node"));
     }
 }

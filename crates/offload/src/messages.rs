@@ -110,7 +110,7 @@ pub struct Shown {
     pub name: String,
     /// What kernels for it are written for.
     pub kind: Kind,
-    /// How manyth of its kind it is, from 0.
+    /// Its number among those of its kind, from 0.
     pub index: usize,
     /// Cores that a kernel on it may use, as a CPU list; of a device those of its host thread.
     pub cores: String,

@@ -7,14 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use policy::Failed;
-
 use crate::board::Start;
 use crate::dispatch::{Dispatcher, Event, Note};
-use crate::lua::Script;
 use crate::messages::{Answer, Busy, Offer, Request, Shown, Started, Status, VERSION};
 use crate::registry;
-use crate::strategy::Strategy;
 use crate::task::{Kernel, ResourceId, Task, TaskId};
 
 /// A program by its connection; numbers are never given again.
@@ -121,7 +117,7 @@ impl Registrar {
                 answers.push((from, Answer::Done));
                 answers
             }
-            Request::SetStrategy { name, text } => match strategy(&name, text.as_deref()) {
+            Request::SetStrategy { name, text } => match registry::strategy(&name, text.as_deref()) {
                 Ok(strategy) => {
                     let starts = self.dispatcher.swap(strategy, now_ns);
                     let mut answers = self.answers_to(starts);
@@ -223,14 +219,5 @@ impl Registrar {
             ));
         }
         Ok(())
-    }
-}
-
-/// One that comes with coplace, or a file in Lua.
-pub fn strategy(name: &str, text: Option<&str>) -> Result<Box<dyn Strategy>, Failed> {
-    match (text, registry::by_name(name)) {
-        (Some(text), _) => Ok(Box::new(Script::new(name, text)?)),
-        (None, Some(strategy)) => strategy,
-        (None, None) => Err(Failed(format!("'{name}' is no strategy"))),
     }
 }

@@ -19,7 +19,7 @@ pub struct Listed {
 }
 
 /// All that come with coplace.
-pub const STRATEGIES: [Listed; 5] = [
+pub static STRATEGIES: [Listed; 5] = [
     Listed {
         name: "short-term",
         summary: "keeps every resource busy; which kernel that takes comes second",
@@ -47,11 +47,22 @@ pub const STRATEGIES: [Listed; 5] = [
     },
 ];
 
+/// A file in Lua of this name, or one of [`STRATEGIES`].
+pub fn strategy(name: &str, text: Option<&str>) -> Result<Box<dyn Strategy>, Failed> {
+    let text = match text {
+        Some(text) => text,
+        None => match find(name)?.text {
+            Some(text) => text,
+            None => return Ok(Box::new(Adaptive::default())),
+        },
+    };
+    Ok(Box::new(Script::new(name, text)?))
+}
+
 /// One of [`STRATEGIES`] by its name.
-pub fn by_name(name: &str) -> Option<Result<Box<dyn Strategy>, Failed>> {
-    let listed = STRATEGIES.iter().find(|listed| listed.name == name)?;
-    Some(match listed.text {
-        Some(text) => Script::new(listed.name, text).map(|script| Box::new(script) as Box<dyn Strategy>),
-        None => Ok(Box::new(Adaptive::default())),
+pub fn find(name: &str) -> Result<&'static Listed, Failed> {
+    STRATEGIES.iter().find(|listed| listed.name == name).ok_or_else(|| {
+        let names = STRATEGIES.map(|listed| listed.name).join(", ");
+        Failed(format!("'{name}' is no strategy: it is {names}, or a file that ends in .lua"))
     })
 }

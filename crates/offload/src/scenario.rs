@@ -212,6 +212,8 @@ fn comings(entry: &TaskEntry, kinds: &BTreeSet<&Kind>, found: &mut Vec<Coming>) 
         kernels.push(Kernel { on: kernel.on.clone(), expected_ns });
     }
     let (first_ns, every_ns) = (ns("arrives_s", entry.arrives_s)?, ns("every_s", entry.every_s)?);
+    let last_s = entry.arrives_s + f64::from(entry.count.saturating_sub(1)) * entry.every_s;
+    ns("the arrival of the last task", last_s)?;
     for number in 0..u64::from(entry.count) {
         let arrived_ns = first_ns + number * every_ns;
         let task = Task { program: program.clone(), arrived_ns, kernels: kernels.clone() };
@@ -251,6 +253,11 @@ mod tests {
             ("takes_s = 1 ", "takes_s = 0 ", "takes no time"),
             ("takes_s = 1 ", "takes_s = -1 ", "takes_s is -1"),
             ("every_s = 0.5", "every_s = 1e10", "every_s is 10000000000"),
+            (
+                "count = 2\nevery_s = 0.5",
+                "count = 20\nevery_s = 1e8",
+                "the arrival of the last task is 1900000000",
+            ),
             ("count = 2\nevery", "count = 200000\nevery", "more than 100000 tasks"),
             ("program = 'p'", "programm = 'p'", "programm"),
         ] {

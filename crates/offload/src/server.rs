@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 enum Message {
     Joined(ProgramId, Outbox),
     Asked(ProgramId, Request),
-    /// It said what means nothing, or goes.
+    /// It went, or lost its connection by a line that cannot be read: what is wrong with that.
     Gone(ProgramId, Option<String>),
     Stop,
 }
@@ -175,7 +175,7 @@ fn write_all(stream: &UnixStream, answers: &Receiver<Answer>) {
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-/// Until the program goes; what it said that means nothing.
+/// Reads until the program goes. Returns what is wrong with its last line, if anything is.
 fn read_all(stream: &UnixStream, mut request: impl FnMut(Request)) -> Option<String> {
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();

@@ -161,7 +161,8 @@ impl Simulation<'_> {
                     Event::Arrived(tasks[coming - 1].task.clone())
                 }
                 _ => {
-                    tick_at_ns = self.dispatcher.strategy().tick_ns().map(|tick_ns| at_ns + tick_ns);
+                    tick_at_ns =
+                        self.dispatcher.strategy().tick_ns().map(|tick_ns| at_ns.saturating_add(tick_ns));
                     Event::Tick
                 }
             };

@@ -1,6 +1,6 @@
 //! The paper's strategies keep to what their description says, in any scenario.
 
-use coplace_offload::registry::{STRATEGIES, by_name};
+use coplace_offload::registry::{self, STRATEGIES};
 use coplace_offload::scenario::Scenario;
 use coplace_offload::simulate::{Played, simulate};
 use coplace_offload::strategy::{ShortTerm, Strategy};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy as Drawn;
 
 fn strategy(name: &str) -> Box<dyn Strategy> {
-    by_name(name).expect("it is listed").expect("it works")
+    registry::strategy(name, None).expect("it is listed")
 }
 
 fn played(text: &str, name: &str) -> Played {

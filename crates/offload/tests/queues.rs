@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use coplace_offload::board::{Board, Overlap, Start};
 use coplace_offload::dispatch::{Dispatcher, Event, Note};
 use coplace_offload::lua::Script;
+use coplace_offload::registry;
 use coplace_offload::strategy::{Draft, Occasion, ShortTerm, Strategy};
 use coplace_offload::task::{Governor, Kernel, Kind, Resource, ResourceId, Task, TaskId};
 use policy::Failed;
@@ -263,8 +264,7 @@ fn swaps_under_load_lose_no_task() {
     for number in 0..1000_u64 {
         now_ns += 10_000_000;
         dispatcher.handle(Event::Arrived(task(7)), now_ns);
-        let strategy =
-            coplace_offload::registry::by_name(names[number as usize % names.len()]).unwrap().unwrap();
+        let strategy = registry::strategy(names[number as usize % names.len()], None).unwrap();
         dispatcher.swap(strategy, now_ns);
         let running = dispatcher.board().all_running().next();
         if let Some((_, id)) = running.filter(|_| number % 2 == 0) {
@@ -275,4 +275,26 @@ fn swaps_under_load_lose_no_task() {
     }
     assert_eq!(dispatcher.board().task_count(), 1000 - ended);
     assert_eq!(dispatcher.take_notes(), []);
+}
+
+/// Waiting tasks go where they end earliest by what is known; what was learned wrongly shows in that.
+#[test]
+fn what_ran_before_a_swap_teaches_nothing() {
+    const S: u64 = 1_000_000_000;
+    let quick = || Task {
+        program: "p".into(),
+        arrived_ns: 0,
+        kernels: vec![
+            Kernel { on: gpu(), expected_ns: Some(S) },
+            Kernel { on: Kind::Core, expected_ns: Some(10 * S) },
+        ],
+    };
+    let mut dispatcher = Dispatcher::new(board(Overlap::Allowed), Box::new(ShortTerm));
+    dispatcher.handle(Event::Arrived(task(1)), 0);
+    let (_, first) = dispatcher.board().all_running().next().expect("it runs on the device");
+    // An hour later another strategy takes over, and at once the task ends.
+    dispatcher.swap(registry::strategy("adaptive", None).unwrap(), 3600 * S);
+    dispatcher.handle(Event::Ended(first), 3601 * S);
+    let starts = dispatcher.handle(Event::Arrived(quick()), 3602 * S);
+    assert_eq!(starts[0].on, ResourceId(3), "the device still counts as fast");
 }

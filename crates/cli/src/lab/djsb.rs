@@ -64,6 +64,9 @@ pub struct Args {
     json: bool,
 }
 
+/// More cores are not simulated.
+const MOST_SLOTS: u32 = 100_000;
+
 /// A policy with the name by which it was asked for.
 #[derive(Clone, Copy, Debug)]
 struct Named {
@@ -106,6 +109,12 @@ pub fn main(args: &Args) -> Outcome {
     if args.normalisation.is_nan() || args.normalisation <= 0.0 {
         return Err(Failure::bad_input("--normalisation is a part of the simulation's time, above 0"));
     }
+    let (nodes, cores) = args.allocation;
+    if nodes * cores > MOST_SLOTS {
+        return Err(Failure::bad_input(format!(
+            "--allocation {nodes}x{cores}: at most {MOST_SLOTS} cores are simulated"
+        )));
+    }
     let shape = |(processes, threads): (u32, u32)| Shape { processes, threads };
     let policies: Vec<Named> = match args.when_full.is_empty() {
         true => POLICIES.iter().map(|(named, _)| *named).collect(),
@@ -114,7 +123,7 @@ pub fn main(args: &Args) -> Outcome {
     let mut results = Vec::new();
     for named in policies {
         let benchmark = Benchmark {
-            allocation: Allocation { nodes: args.allocation.0 as usize, cores: args.allocation.1 },
+            allocation: Allocation { nodes: nodes as usize, cores },
             memory: Memory { saturating: args.saturating },
             simulation: shape(args.simulation),
             analysis: shape(args.analysis),

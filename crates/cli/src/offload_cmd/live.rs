@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use node::home::Home;
@@ -13,14 +13,15 @@ use offload::board::{Board, Overlap};
 use offload::client::{Client, ClientError};
 use offload::dispatch::Dispatcher;
 use offload::messages::{Answer, Offer, Request, Started, Status};
-use offload::registrar::{Registrar, strategy};
+use offload::registrar::Registrar;
+use offload::registry::strategy;
 use offload::server::Server;
 use offload::task::{Governor, Kind, Resource};
 use rustix::fs::FlockOperation;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use topology::CpuSet;
 
-use super::{parse_governor, read, read_strategy};
+use super::{find_strategy, parse_governor, read_strategy};
 use crate::exit::{DOES_NOT_HOLD, Failure, Outcome};
 use crate::table::Table;
 use crate::units::parse_duration_ns;
@@ -163,8 +164,9 @@ pub fn run_service(args: &ServeArgs) -> Outcome {
         Some(cores) => cores.clone(),
         None => own,
     };
-    // Read here for its error; strategies stay in the thread that decides.
-    let (name, text) = named(&args.strategy)?;
+    // Read here for its error only: strategies stay in the thread that decides.
+    read_strategy(&args.strategy)?;
+    let (name, text) = find_strategy(&args.strategy)?;
     let path = socket()?;
     let lock_path = path.with_extension("lock");
     let lock = File::create(&lock_path).map_err(|error| Failure::unwritable(&lock_path, error))?;
@@ -189,14 +191,6 @@ pub fn run_service(args: &ServeArgs) -> Outcome {
     drop(server);
     drop(lock);
     Ok(ExitCode::SUCCESS)
-}
-
-/// A strategy's name, and its text if it is a file.
-fn named(strategy: &str) -> Result<(String, Option<String>), Failure> {
-    read_strategy(strategy)?;
-    let is_listed = offload::registry::by_name(strategy).is_some();
-    let text = if is_listed { None } else { Some(read(Path::new(strategy))?) };
-    Ok((strategy.to_owned(), text))
 }
 
 /// Waits for a resource, and becomes the command for it.
@@ -303,7 +297,7 @@ pub fn set(args: &SetArgs) -> Outcome {
     let mut client = connect()?;
     let mut requests = Vec::new();
     if let Some(strategy) = &args.strategy {
-        let (name, text) = named(strategy)?;
+        let (name, text) = find_strategy(strategy)?;
         requests.push(Request::SetStrategy { name, text });
     }
     requests.extend(args.governor.map(Request::SetGovernor));

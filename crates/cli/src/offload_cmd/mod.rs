@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use offload::lua::{START, Script};
+use offload::lua::START;
 use offload::registry::{self, STRATEGIES};
 use offload::scenario::Scenario;
 use offload::simulate::{Played, simulate};
@@ -129,24 +129,13 @@ pub fn main(args: &Args) -> Outcome {
             Ok(ExitCode::SUCCESS)
         }
         What::Show { strategy } => {
-            let listed = STRATEGIES.iter().find(|listed| listed.name == strategy);
-            let text = listed.ok_or_else(|| unknown(strategy))?.text;
-            print!(
-                "{}",
-                text.ok_or_else(|| Failure::bad_input(format!("{strategy} is not written in Lua")))?
-            );
+            let listed = registry::find(strategy).map_err(Failure::bad_input)?;
+            let not_lua = || Failure::bad_input(format!("{strategy} is not written in Lua"));
+            print!("{}", listed.text.ok_or_else(not_lua)?);
             Ok(ExitCode::SUCCESS)
         }
         What::New { file } => new(file),
     }
-}
-
-fn unknown(name: &str) -> Failure {
-    let names: Vec<&str> = STRATEGIES.iter().map(|listed| listed.name).collect();
-    Failure::bad_input(format!(
-        "'{name}' is no strategy: it is {}, or a file that ends in .lua",
-        names.join(", ")
-    ))
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
@@ -154,16 +143,16 @@ fn read(path: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::bad_input(format!("cannot read {}: {error}", path.display())))
 }
 
-/// A strategy by its name or its file.
+/// A strategy's name, and its text if it is a file.
+fn find_strategy(name: &str) -> Result<(String, Option<String>), Failure> {
+    let is_file = registry::find(name).is_err() && policy::lua::is_script(name);
+    let text = is_file.then(|| read(Path::new(name))).transpose()?;
+    Ok((name.to_owned(), text))
+}
+
 fn read_strategy(name: &str) -> Result<Box<dyn Strategy>, Failure> {
-    match registry::by_name(name) {
-        Some(strategy) => strategy.map_err(Failure::bad_input),
-        None if policy::lua::is_script(name) => {
-            let script = Script::new(name, &read(Path::new(name))?).map_err(Failure::bad_input)?;
-            Ok(Box::new(script))
-        }
-        None => Err(unknown(name)),
-    }
+    let (name, text) = find_strategy(name)?;
+    registry::strategy(&name, text.as_deref()).map_err(Failure::bad_input)
 }
 
 fn describe_tick(strategy: &dyn Strategy) -> String {

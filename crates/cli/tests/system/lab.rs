@@ -317,6 +317,7 @@ fn sessions_that_cannot_be_are_refused() {
     let too_large =
         "analysis needs 400 slots in processes of 50 threads; this allocation has 4 nodes of 40 cores";
     world.fails(&["lab", "djsb", "--analysis", "8x50"], 2, &[too_large]);
+    world.fails(&["lab", "djsb", "--allocation", "9000x9000"], 2, &["at most 100000 cores"]);
     world.fails(&["lab", "djsb", "--analysis", "8"], 2, &["is not two numbers"]);
     world.fails(&["lab", "djsb", "--when-full", "leave"], 2, &["a policy is wait, pause"]);
     world.fails(&["lab", "djsb", "--saturating", "0"], 2, &["--saturating"]);

@@ -14,21 +14,13 @@ local COSTS = { core = 1, ["all-cores"] = 5 }
 local DEVICE = 10
 local credits = MOST
 
-local function free_of(node, kind)
-  for _, resource in ipairs(node.resources) do
-    if resource.kind == kind and resource.is_free then
-      return resource
-    end
-  end
-end
-
 local function serve(node)
   for _, task in ipairs(node.waiting) do
     if credits < 1 then
       return
     end
     for _, kernel in ipairs(task.kernels) do
-      local cost, resource = COSTS[kernel.on] or DEVICE, free_of(node, kernel.on)
+      local cost, resource = COSTS[kernel.on] or DEVICE, node:free_resource(kernel.on)
       if resource and cost <= credits then
         assign(task, resource)
         credits = credits - cost

@@ -14,14 +14,6 @@ local function cost_of(kind)
   return COSTS[kind] or DEVICE
 end
 
-local function free_of(node, kind)
-  for _, resource in ipairs(node.resources) do
-    if resource.kind == kind and resource.is_free then
-      return resource
-    end
-  end
-end
-
 local function serve(node)
   local left = LIMITS[node.governor]
   for _, resource in ipairs(node.resources) do
@@ -33,7 +25,7 @@ local function serve(node)
       return
     end
     for _, kernel in ipairs(task.kernels) do
-      local cost, resource = cost_of(kernel.on), free_of(node, kernel.on)
+      local cost, resource = cost_of(kernel.on), node:free_resource(kernel.on)
       if resource and cost <= left and not (masked and cost == DEVICE) then
         assign(task, resource)
         left = left - cost
